@@ -1,164 +1,166 @@
-"""Debian packages read without dpkg: every compression, a merged /usr, and no path outside the root."""
+"""Packages unpacked without dpkg: what they hold, and that their links never lead out of the root."""
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import lzma
 import os
+import stat
 import tarfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import zstandard
 
-from envbuild.build.engines.deb import packages_index, read_control, unpack_packages
+from envbuild.build.engines import deb
 from envbuild.core.errors import InputError
-from envbuild.core.store.store import Store
+from envbuild.core.link_walk import LINKS
+from tests.support.link_chains import STYLES, TOO_MANY, canary, chain, unchanged
+from tests.support.tiny_root import EPOCH, entry, make_deb
 
-pytestmark = pytest.mark.unit
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root sets owners")
-
-COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-    ".bz2": bz2.compress,
-    ".zst": zstandard.compress,
-}
-Entry = tuple[str, bytes, str | bytes]  # name, type, link or content
-
-
-def tar(*entries: Entry) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        for name, kind, value in entries:
-            info = tarfile.TarInfo(name)
-            info.type, info.mode, info.mtime, info.uid, info.gid = kind, 0o751, 1_000_000, 3, 4
-            if isinstance(value, str):
-                info.linkname = value
-            content = value if isinstance(value, bytes) else b""
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return file.getvalue()
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away"),
+]
+DIR, HARD, LINK, FIFO, DEVICE = (
+    tarfile.DIRTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE,
+)  # fmt: skip
+Entry = tuple[tarfile.TarInfo, bytes]
 
 
-def deb(path: Path, *entries: Entry, suffix: str = "", control: bytes = b"Package: x\nVersion: 1\n\n") -> Path:
-    """Write a package with `entries` in its data.tar."""
-    pack = COMPRESSED.get(suffix, bytes)
-    members = {
-        "debian-binary": b"2.0\n",
-        f"control.tar{suffix}": pack(
-            tar(("./postinst", tarfile.REGTYPE, b"#!"), ("./control", tarfile.REGTYPE, control))
-        ),
-        f"data.tar{suffix}": pack(tar(*entries)),
-    }
-    data = b"!<arch>\n"
-    for name, content in members.items():
-        data += f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode() + content
-        data += b"\n" * (len(content) % 2)
-    path.write_bytes(data)
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    return canary(tmp_path / "outside")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+def package(folder: Path, entries: Sequence[Entry], name: str = "evil_1_all.deb") -> Path:
+    path = folder / name
+    path.write_bytes(make_deb("Package: x\nVersion: 1\n", entries))
     return path
 
 
-def folder(name: str) -> Entry:
-    return name, tarfile.DIRTYPE, ""
+def links(found: dict[str, str]) -> list[Entry]:
+    parents = sorted({str(Path(name).parent) for name in found} - {"."})
+    folders = [(entry(f"./{name}", DIR), b"") for name in parents]
+    return folders + [(entry(f"./{name}", LINK, link=target), b"") for name, target in found.items()]
 
 
-def file(name: str, content: bytes = b"content") -> Entry:
-    return name, tarfile.REGTYPE, content
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("length", [1, LINKS, LINKS + 1, 60])
+def test_a_chain_of_links_never_leads_out(root: Path, outside: Path, tmp_path: Path, length: int, style: str) -> None:
+    """A file and a hard link behind it: inside for as many links as the kernel follows, else refused."""
+    content = [(entry("./z0/pwned"), b"x"), (entry("./stolen", HARD, link="./z0/secret"), b"")]
+    inner = [(entry(f".{outside}/secret"), b"inside")]
+    evil = package(tmp_path, [*inner, *links(chain(length, str(outside), style)), *content])
+    with unchanged(outside):
+        if length > LINKS:
+            with pytest.raises(InputError, match=f"evil_1_all.deb cannot be unpacked: ./.*z0.*: {TOO_MANY}") as caught:
+                deb.unpack_packages([evil], root)
+            assert caught.value.hint.startswith("lock again")
+        else:
+            deb.unpack_packages([evil], root)
+            assert (root / str(outside).lstrip("/") / "pwned").read_bytes() == b"x"
+            assert (root / "stolen").read_bytes() == b"inside"
+            assert (root / "stolen").stat().st_nlink == 2
 
 
-@pytest.mark.parametrize("suffix", COMPRESSED)
-def test_every_compression_is_read(suffix: str, tmp_path: Path) -> None:
-    package = deb(tmp_path / "x.deb", folder("./"), file("./a", b"1" * 1001), suffix=suffix)
-    assert read_control(package) == "Package: x\nVersion: 1"
-    if os.geteuid() == 0:
-        unpack_packages([package], tmp_path / "root")
-        assert (tmp_path / "root/a").read_bytes() == b"1" * 1001
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [(entry("./usr", LINK, link="{}"), b""), (entry("./lib/x"), b"x")],
+        [(entry("./usr", LINK, link="{}"), b""), (entry("./bin", DIR), b"")],
+        [(entry("./dir", LINK, link="{}"), b""), (entry("./dir", DIR, mode=0o700, uid=7), b"")],
+        [(entry("./dir", LINK, link="{}/sub"), b""), (entry("./dir/deep"), b"x")],
+        [(entry("./secret", LINK, link="{}/secret"), b""), (entry("./secret", mode=0o777), b"x")],
+        [(entry("./secret", LINK, link="{}/secret"), b""), (entry("./hard", HARD, link="./secret"), b"")],
+        [(entry("./secret", LINK, link="{}/secret", uid=7), b""), (entry("./secret", FIFO), b"")],
+        [(entry("./lib", LINK, link="{}"), b""), (entry("./lib/x/y", DIR), b"")],
+    ],
+)  # fmt: skip
+def test_a_link_never_leads_out(root: Path, outside: Path, tmp_path: Path, entries: list[Entry]) -> None:
+    for info, _ in entries:
+        info.linkname = info.linkname.format(outside)
+    with unchanged(outside):
+        deb.unpack_packages([package(tmp_path, entries)], root)
+    for path in root.rglob("*"):
+        assert not (path.is_symlink() and path.name == "x")
 
 
-def test_a_file_that_is_not_such_a_package(tmp_path: Path) -> None:
-    odd = deb(tmp_path / "odd.deb", suffix=".lzma")
-    other, cut = tmp_path / "other.deb", tmp_path / "cut.deb"
-    other.write_bytes(b"PK" * 100)
-    cut.write_bytes(odd.read_bytes()[:72])
-    for path in (odd, other, cut):
-        with pytest.raises(InputError) as caught:
-            read_control(path)
-        assert caught.value.where == str(path)
+@pytest.mark.parametrize("name", ["../pwned", "a/../../pwned", "usr/.."])
+def test_names_with_dots_are_refused(root: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="a package holds the path"):
+        deb.unpack_packages([package(tmp_path, [(entry(name), b"x")])], root)
+    with pytest.raises(InputError, match="a package holds the path"):
+        deb.unpack_packages([package(tmp_path, [(entry("x", HARD, link=name), b"")])], root)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["evil_1_all.deb", "root"]
 
 
-def test_the_index_has_each_package_with_its_digest(store: Store, tmp_path: Path) -> None:
-    package = deb(tmp_path / "x.deb")
-    text = packages_index([("x_1_all.deb", "f" * 64, package)], store)
-    assert text == (
-        f"Package: x\nVersion: 1\nFilename: ./x_1_all.deb\nSize: {package.stat().st_size}\nSHA256: {'f' * 64}\n"
-    )
-    package.write_bytes(b"")  # its stanza is cached by its digest
-    again = packages_index([("x_1_all.deb", "f" * 64, package)] * 2, store)
-    assert again.count("Package: x\n") == 2 and "SHA256: " + "f" * 64 + "\n\nPackage" in again and "Size: 0\n" in again
+def test_paths_that_make_no_sense_are_refused(root: Path, tmp_path: Path) -> None:
+    for number, entries in enumerate(
+        [
+            [(entry("./x", HARD, link="./missing"), b"")],
+            [(entry("./x"), b""), (entry("./x/y"), b"")],
+            [(entry("./x", DIR), b""), (entry("./x"), b"")],
+            [(entry("./" + "x" * 256), b"")],
+        ]
+    ):
+        (tmp_path / str(number)).mkdir()
+        with pytest.raises(InputError, match=r"evil_1_all.deb cannot be unpacked: \./"):
+            deb.unpack_packages([package(tmp_path, entries)], tmp_path / str(number))
 
 
-@as_root
-def test_files_have_owners_modes_and_times(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    entries = [
-        folder("./opt"),
-        folder("./opt/x"),
-        file("./opt/x/one"),
-        ("./opt/x/two", tarfile.LNKTYPE, "./opt/x/one"),
-        ("./opt/x/link", tarfile.SYMTYPE, "one"),
-        ("./opt/x/pipe", tarfile.FIFOTYPE, ""),
-        ("./opt/x/null", tarfile.CHRTYPE, ""),
+def test_what_is_unpacked(root: Path, tmp_path: Path) -> None:
+    """As ``dpkg-deb --extract`` does it: owners, modes, times; top-level folders of a merged /usr become links."""
+    base = [
+        (entry("./", DIR), b""),
+        (entry("./usr", DIR), b""),
+        (entry("./usr/share", DIR, mode=0o2755, uid=3), b""),
+        (entry("./bin", LINK, link="usr/bin", uid=4), b""),
     ]
-    unpack_packages([deb(tmp_path / "x.deb", *entries)], root)
-    found = {path.name: path.lstat() for path in sorted((root / "opt/x").iterdir())}
-    assert list(found) == ["link", "one", "pipe", "two"]
-    assert found["one"].st_ino == found["two"].st_ino
-    for status in (*found.values(), (root / "opt").lstat(), (root / "opt/x").lstat()):
-        assert (status.st_uid, status.st_gid, status.st_mtime) == (3, 4, 1_000_000)
-    assert {oct(found[name].st_mode & 0o7777) for name in ("one", "pipe")} == {"0o751"}
-    unpack_packages([deb(tmp_path / "y.deb", file("./opt/x/link", b"new"), file("./opt/x/one", b"newer"))], root)
-    assert (root / "opt/x/link").read_bytes() == b"new" and not (root / "opt/x/link").is_symlink()
-    assert (root / "opt/x/two").read_bytes() == b"content"
-
-
-@as_root
-def test_top_level_folders_are_links_into_usr(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    unpack_packages([deb(tmp_path / "x.deb", folder("./bin"), file("./bin/sh"), file("./lib64/ld.so"))], root)
-    assert {name: (root / name).readlink() for name in ("bin", "lib64")} == {
-        "bin": Path("usr/bin"),
-        "lib64": Path("usr/lib64"),
+    more = [
+        (entry("./bin/tool", mode=0o4755, uid=5), b"tool"),
+        (entry("./lib/x86/so", mode=0o644), b"so"),
+        (entry("./sbin", DIR), b""),
+        (entry("./usr/share/again", mode=0o600), b"one"),
+        (entry("./usr/share/again", mode=0o640), b"two"),
+        (entry("./usr/share/hard", HARD, link="./usr/share/again"), b""),
+        (entry("./usr/share/pipe", FIFO, mode=0o622, uid=6), b""),
+        (entry("./usr/share/null", DEVICE), b""),
+    ]
+    before = os.umask(0o022)
+    try:
+        deb.unpack_packages(
+            [package(tmp_path, more, "a_1_all.deb"), package(tmp_path, base, "base-files_1_all.deb")], root
+        )
+    finally:
+        os.umask(before)
+    found = {}
+    for path in sorted(root.rglob("*")):
+        status = path.lstat()
+        kind = {stat.S_IFDIR: "d", stat.S_IFLNK: "l", stat.S_IFIFO: "p"}.get(stat.S_IFMT(status.st_mode), "f")
+        text = str(path.readlink()) if kind == "l" else path.read_text() if kind == "f" else ""
+        found[str(path.relative_to(root))] = (kind, oct(stat.S_IMODE(status.st_mode)), status.st_uid, text)
+        if path.name not in ("lib", "sbin", "x86", "bin"):
+            assert path.lstat().st_mtime == EPOCH - 1000, path
+    assert (root / "bin").lstat().st_mtime == EPOCH - 1000
+    assert found == {
+        "bin": ("l", "0o777", 4, "usr/bin"),
+        "lib": ("l", "0o777", 0, "usr/lib"),
+        "sbin": ("l", "0o777", 0, "usr/sbin"),
+        "usr": ("d", "0o755", 0, ""),
+        "usr/bin": ("d", "0o755", 0, ""),
+        "usr/bin/tool": ("f", "0o4755", 5, "tool"),
+        "usr/lib": ("d", "0o755", 0, ""),
+        "usr/lib/x86": ("d", "0o755", 0, ""),
+        "usr/lib/x86/so": ("f", "0o644", 0, "so"),
+        "usr/sbin": ("d", "0o755", 0, ""),
+        "usr/share": ("d", "0o2755", 3, ""),
+        "usr/share/again": ("f", "0o640", 0, "two"),
+        "usr/share/hard": ("f", "0o640", 0, "two"),
+        "usr/share/pipe": ("p", "0o622", 6, ""),
     }
-    assert (root / "usr/bin/sh").is_file() and (root / "usr/lib64/ld.so").is_file()
-    unpack_packages([deb(tmp_path / "y.deb", folder("./bin"), folder("./lib"), file("./bin/two"))], root)
-    assert (root / "bin").is_symlink() and (root / "usr/bin/two").is_file() and (root / "lib").is_symlink()
-
-
-@as_root
-def test_base_files_comes_first(tmp_path: Path) -> None:
-    other = deb(tmp_path / "a_1_all.deb", file("./bin/sh"))
-    base = deb(
-        tmp_path / "base-files_1_all.deb", folder("./usr"), ("./bin", tarfile.SYMTYPE, "usr/bin"), folder("./usr/bin")
-    )
-    unpack_packages([other, base], tmp_path / "root")
-    assert (tmp_path / "root/usr/bin/sh").is_file() and (tmp_path / "root/bin").is_symlink()
-
-
-@as_root
-@pytest.mark.parametrize("name", ["../out", "a/../../out", "./..", "link/../../out"])
-def test_no_path_leaves_the_root(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        unpack_packages([deb(tmp_path / "x.deb", file(name))], tmp_path / "root")
-    assert not (tmp_path / "out").exists()
-
-
-@as_root
-def test_a_link_in_the_way_leads_inside_the_root(tmp_path: Path) -> None:
-    entries = [("./etc", tarfile.SYMTYPE, str(tmp_path / "outside")), file("./etc/x")]
-    unpack_packages([deb(tmp_path / "x.deb", *entries)], tmp_path / "root")
-    assert not (tmp_path / "outside").exists()
+    assert (root / "usr/share/hard").stat().st_nlink == 2

@@ -1,32 +1,28 @@
-"""Archives of sources are unpacked alike by a Python that tames them and by an older one, and nothing leaves the
-folder."""
+"""Archives of sources are unpacked alike by every Python, and nothing leaves the folder."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import os
+import shutil
+import subprocess
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from envbuild.build.engines.safe_extract import extract_tar
+from envbuild.core.link_walk import LINKS
+from tests.support.link_chains import LENGTHS, STYLES, TOO_MANY, canary, chain, unchanged
 
 pytestmark = pytest.mark.unit
 DIR, FILE, HARD, LINK, FIFO = tarfile.DIRTYPE, tarfile.REGTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE
 Entry = tuple[str, bytes, int, str]
-
-
-@pytest.fixture(params=["own", "python"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Python's own filter, and a Python without one."""
-    if request.param == "own":
-        monkeypatch.delattr(tarfile, "data_filter", raising=False)
-    elif not hasattr(tarfile, "data_filter"):
-        pytest.skip("this Python has no tarfile.data_filter")
-    return str(request.param)
 
 
 @pytest.fixture(autouse=True)
@@ -108,3 +104,93 @@ def test_nothing_leaves_the_folder(entries: list[Entry], tmp_path: Path) -> None
     with pytest.raises(tarfile.TarError):
         extract_tar(archive(*entries), tmp_path / "out")
     assert not (tmp_path / "out-of-it").exists()
+
+
+def test_links_that_are_longer_than_a_path(tmp_path: Path) -> None:
+    """Python's own filter lost sight of a path of more than 4096 bytes, and wrote outside (CVE-2025-4517)."""
+    outside = canary(tmp_path / "outside")
+    folder, steps = "d" * 247, "abcdefghijklmnop"
+    entries, path = [], ""
+    for step in steps:
+        entries += [(f"{path}{folder}", DIR, 0o755, ""), (f"{path}{step}", LINK, 0o777, folder)]
+        path += f"{folder}/"
+    way = "/".join(steps) + "/" + "l" * 254
+    entries.append((way, LINK, 0o777, "../" * len(steps)))
+    entries.append(("escape", LINK, 0o777, f"{way}/../../{outside.relative_to(tmp_path.parent)}"))
+    for evil in (
+        ("escape/pwned", FILE, 0o644, ""),
+        ("stolen", HARD, 0o644, "escape/secret"),
+        ("escape/new", DIR, 0o755, ""),
+    ):
+        with unchanged(outside), pytest.raises(tarfile.TarError):
+            extract_tar(archive(*entries, evil), tmp_path / f"out-{evil[0].replace('/', '-')}")
+
+
+@given(length=LENGTHS, style=st.sampled_from(STYLES))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_chains_of_links(tmp_path: Path, length: int, style: str) -> None:
+    """Absolute links are refused, as those that lead out; what is behind more links than the kernel follows, too."""
+    if not (tmp_path / "outside").exists():
+        canary(tmp_path / "outside")
+    links = [(name, LINK, 0o777, link) for name, link in chain(length, "../outside", style).items()]
+    inside = [
+        (name, LINK, 0o777, link)
+        for name, link in chain(length, "real", "across" if style == "across" else "relative").items()
+    ]
+    with tempfile.TemporaryDirectory() as folder, unchanged(tmp_path / "outside"):
+        for number, evil in enumerate((("z0/pwned", FILE, 0o644, ""), ("stolen", HARD, 0o644, "z0/secret"))):
+            with pytest.raises(tarfile.TarError):
+                extract_tar(archive(*links, evil), Path(folder, str(number)))
+        entries = [("real", DIR, 0o755, ""), *inside, ("z0/file", FILE, 0o644, "")]
+        if length > LINKS:
+            with pytest.raises(tarfile.TarError, match=TOO_MANY):
+                extract_tar(archive(*entries), Path(folder, "inside"))
+        else:
+            extract_tar(archive(*entries), Path(folder, "inside"))
+            assert Path(folder, "inside/real/file").read_text() == "z0/file"
+
+
+def test_a_link_is_judged_when_all_are_there(tmp_path: Path) -> None:
+    """One that leads nowhere yet leads out when its parts are made later."""
+    later = [("x/y/link", LINK, 0o777, "z/.."), ("x/y/z", LINK, 0o777, "../..")]
+    with pytest.raises(tarfile.TarError, match="'x/y/link' is a link that leads out of its folder"):
+        extract_tar(archive(*later), tmp_path / "out")
+    fine = [("x/link", LINK, 0o777, "z/../../x"), ("x/z", DIR, 0o755, ""), ("loop", LINK, 0o777, "loop")]
+    extract_tar(archive(*fine), tmp_path / "fine")
+    assert (tmp_path / "fine/x/link").resolve() == (tmp_path / "fine/x").resolve()
+
+
+def test_links_to_later_files_and_names_used_twice(tmp_path: Path) -> None:
+    entries = [
+        ("early", HARD, 0o755, "late"),
+        ("late", FILE, 0o644, ""),
+        ("real", DIR, 0o755, ""),
+        ("way", LINK, 0o777, "real"),
+        ("way", DIR, 0o755, ""),
+        ("way/in", FILE, 0o644, ""),
+        ("late", FILE, 0o600, ""),
+        ("soft", LINK, 0o777, "late"),
+        ("soft", LINK, 0o777, "early"),
+    ]
+    extract_tar(archive(*entries), tmp_path / "out")
+    assert (tmp_path / "out/early").read_text() == "late" and (tmp_path / "out/early").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "out/real/in").read_text() == "way/in" and str((tmp_path / "out/soft").readlink()) == "early"
+    with pytest.raises(tarfile.TarError, match="'a' is a link to 'nothing', which is not a file in it"):
+        extract_tar(archive(("a", HARD, 0o644, "nothing")), tmp_path / "missing")
+
+
+def test_holes_are_preserved(tmp_path: Path) -> None:
+    if shutil.which("tar") is None:
+        pytest.skip("tar is not installed")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.write(b"begin")
+        file.seek(64 << 20)
+        file.write(b"end")
+        file.truncate(80 << 20)
+    subprocess.run(["tar", "-C", tmp_path, "--sparse", "-cf", tmp_path / "x.tar", "sparse"], check=True)
+    with tarfile.open(tmp_path / "x.tar") as tar:
+        extract_tar(tar, tmp_path / "out")
+    found = (tmp_path / "out/sparse").stat()
+    assert found.st_size == 80 << 20 and found.st_blocks * 512 < 8 << 20
+    with (tmp_path / "out/sparse").open("rb") as file:
+        assert file.read(5) == b"begin" and file.seek(64 << 20) and file.read(4) == b"end\0"

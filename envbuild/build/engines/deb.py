@@ -9,14 +9,17 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from envbuild.build.engines.safe_extract import resolve_in_root
 from envbuild.core.errors import InputError
+from envbuild.core.rooted_tree import PATH_ERRORS, RootedTree
 from envbuild.core.store.store import Store, write_atomic
+from envbuild.core.tree_entry import Slot
 
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 TOP_LINKS = frozenset({"bin", "sbin", "lib", "lib32", "lib64", "libx32"})  # of a merged /usr
 
 
@@ -85,62 +88,100 @@ def unpack_packages(debs: Iterable[Path], root: Path) -> None:
     InputError, OSError."""
     ordered = sorted(debs, key=lambda path: not path.name.startswith("base-files_"))
     times: dict[str, int] = {}
-    for deb in ordered:
-        with open_tar(deb, "data.tar") as tar:
-            for entry in tar:
-                _extract(tar, entry, root, times)
-    for path, mtime in times.items():
-        os.utime(path, (mtime, mtime))
+    with RootedTree(root) as tree:
+        for deb in ordered:
+            with open_tar(deb, "data.tar") as tar:
+                for entry in tar:
+                    with convert_path_errors(deb, entry.name):
+                        _extract(tar, entry, tree, times)
+        for path, mtime in times.items():
+            with tree.open(path) as folder:
+                os.utime(folder.handle, (mtime, mtime))
 
 
-def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, root: Path, times: dict[str, int]) -> None:
+@contextmanager
+def convert_path_errors(deb: Path, name: str) -> Iterator[None]:
+    """Raise InputError for the path `name` of a package where it is at fault: its links go in a circle, for example."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in PATH_ERRORS:
+            raise
+        raise InputError(
+            f"{deb.name} cannot be unpacked: {name}: {error.strerror}",
+            hint="lock again with another version of the package: envbuild lock NAME --upgrade PACKAGE",
+        ) from error
+
+
+def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, tree: RootedTree, times: dict[str, int]) -> None:
     name = entry.name.removeprefix("./").strip("/")
     if name in ("", "."):
         return
-    path = _resolve(root, name)
-    if entry.isdir():
-        if name in TOP_LINKS and not os.path.lexists(path):
-            (root / "usr" / name).mkdir(parents=True, exist_ok=True)
-            path.symlink_to(f"usr/{name}")
-        if path.is_symlink():
-            return  # a folder reached through a link of the merged /usr
-        path.mkdir(exist_ok=True)
-    else:
-        if os.path.lexists(path) and not stat.S_ISDIR(path.lstat().st_mode):
-            path.unlink()
-        if entry.issym():
-            path.symlink_to(entry.linkname)
-        elif entry.islnk():
-            os.link(_resolve(root, entry.linkname.removeprefix("./").strip("/")), path, follow_symlinks=False)
+    with _open_slot(tree, name, is_folder=entry.isdir()) as slot:
+        if entry.isdir():
+            _make_folder(entry, slot, tree, times)
             return
+        found = slot.status
+        if found is not None and not stat.S_ISDIR(found.st_mode):
+            os.unlink(slot.name, dir_fd=slot.fd)
+        if entry.issym():
+            os.symlink(entry.linkname, slot.name, dir_fd=slot.fd)
+            os.chown(slot.name, entry.uid, entry.gid, dir_fd=slot.fd, follow_symlinks=False)
+            os.utime(slot.name, (int(entry.mtime),) * 2, dir_fd=slot.fd, follow_symlinks=False)
+        elif entry.islnk():
+            with _open_slot(tree, entry.linkname.removeprefix("./").strip("/")) as other:
+                os.link(other.name, slot.name, src_dir_fd=other.fd, dst_dir_fd=slot.fd, follow_symlinks=False)
         elif entry.isreg():
-            content = tar.extractfile(entry)
-            with path.open("wb") as file:
+            with os.fdopen(os.open(slot.name, NEW_FILE, 0o666, dir_fd=slot.fd), "wb") as file:
+                content = tar.extractfile(entry)
                 while content and (chunk := content.read(1 << 20)):
                     file.write(chunk)
+                file.flush()
+                set_attributes(entry, file.fileno())
         elif entry.isfifo():
-            os.mkfifo(path)
-        else:
-            return  # device nodes: no container has them
-    os.chown(path, entry.uid, entry.gid, follow_symlinks=False)
-    if not entry.issym():
-        path.chmod(entry.mode & 0o7777)
-    mtime = int(entry.mtime)
-    if entry.isdir():
-        times[str(path)] = mtime  # after all of its content
-    else:
-        os.utime(path, (mtime, mtime), follow_symlinks=False)
+            os.mkfifo(slot.name, dir_fd=slot.fd)
+            fifo = os.open(slot.name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=slot.fd)
+            try:
+                set_attributes(entry, fifo)
+            finally:
+                os.close(fifo)
+        # device nodes are left out: no container has them
 
 
-def _resolve(root: Path, name: str) -> Path:
-    """Return the path of `name` with links in its parents followed inside of `root`; missing parents are made."""
-    parent, _, last = name.rpartition("/")
-    if last in ("..", "") or ".." in parent.split("/"):
+def _make_folder(entry: tarfile.TarInfo, slot: Slot, tree: RootedTree, times: dict[str, int]) -> None:
+    found = slot.status
+    if found is not None and stat.S_ISLNK(found.st_mode):
+        return  # a folder reached through a link of the merged /usr
+    if found is None:
+        os.mkdir(slot.name, dir_fd=slot.fd)
+    folder = os.open(slot.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=slot.fd)
+    try:
+        set_attributes(entry, folder)
+    finally:
+        os.close(folder)
+    times[f"{slot.folder}/{slot.name}"] = int(entry.mtime)  # after all of its content
+
+
+def set_attributes(entry: tarfile.TarInfo, file: int) -> None:
+    """Set owner, mode and time of an open file."""
+    os.chown(file, entry.uid, entry.gid)
+    os.chmod(file, entry.mode & 0o7777)
+    os.utime(file, (int(entry.mtime),) * 2)
+
+
+@contextmanager
+def _open_slot(tree: RootedTree, name: str, *, is_folder: bool = False) -> Iterator[Slot]:
+    """Yield the place of `name` in the tree, with links in its parents followed; missing parents are made.
+
+    Top-level folders of a merged /usr become links first, if they are missing.
+    """
+    top, _, rest = name.partition("/")
+    if ".." in name.split("/"):
         raise InputError(f"a package holds the path {name}")
-    top, slash, rest = parent.partition("/")
-    if top in TOP_LINKS and not os.path.lexists(root / top):
-        (root / "usr" / top).mkdir(parents=True, exist_ok=True)
-        (root / top).symlink_to(f"usr/{top}")
-    folder = resolve_in_root(root, top + slash + rest)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / last
+    if top in TOP_LINKS and (rest or is_folder):
+        with tree.open_slot(top) as slot:
+            if slot.status is None:
+                with tree.open_folder(f"usr/{top}"):
+                    os.symlink(f"usr/{top}", slot.name, dir_fd=slot.fd)
+    with tree.open_slot(name) as slot:
+        yield slot

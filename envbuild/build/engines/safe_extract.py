@@ -1,77 +1,99 @@
-"""Safe names: those in archives and in a unit's tree never lead out of their folder.
+"""The extraction of archives of sources: with owners and modes that mean something here, and refused where it would
+leave its folder.
 
-An archive of sources is unpacked with owners and modes that mean something here, and refused where it would leave its
-folder. A path of a unit's tree is followed as the unit would, for which its root is the root.
-
-Python unpacks sources like that from 3.11.4 on (``filter="data"``, PEP 706). Debian 12 has an older one, for which the
-same rules are implemented here: https://docs.python.org/3/library/tarfile.html#tarfile.data_filter
+The rules are those of Python's own filter for data (PEP 706,
+https://docs.python.org/3/library/tarfile.html#tarfile.data_filter). They are implemented here because releases of
+Python differ in them, and because that filter compares paths first and opens them later (CVE-2025-4517).
 """
 
 from __future__ import annotations
 
-import copy
 import os
+import stat
 import tarfile
+from contextlib import suppress
 from pathlib import Path
+
+from envbuild.core.rooted_tree import PATH_ERRORS, RootedTree
+from envbuild.core.tree_entry import Slot
+
+CHUNK = 1 << 20
+FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def extract_tar(tar: tarfile.TarFile, target: Path) -> None:
     """Unpack all of `tar` into the folder `target`, under umask 022. Raises TarError for members that would leave it,
-    and for devices."""
-    if hasattr(tarfile, "data_filter"):
-        tar.extractall(target, filter="data")
-    else:
-        root = os.path.realpath(target)
-        tar.extractall(target, (restrict_member(member, root) for member in tar), numeric_owner=True)
+    and for devices. The times of folders are not those of the archive."""
+    target.mkdir(parents=True, exist_ok=True)
+    links: list[tuple[str, str]] = []  # the member, and the path that it leads to
+    with RootedTree(target, beneath=True) as tree:
+        for member in tar:
+            try:
+                _extract(tar, member, tree, links)
+            except OSError as error:
+                if error.errno not in PATH_ERRORS:
+                    raise
+                raise tarfile.TarError(f"{member.name!r}: {error.strerror}") from error
+        for name, path in links:  # where one leads is known when all are there
+            if tree.leads_out(path):
+                raise tarfile.TarError(f"{name!r} is a link that leads out of its folder")
 
 
-def restrict_member(member: tarfile.TarInfo, root: str) -> tarfile.TarInfo:
-    """Return `member` as it may be unpacked into `root`, which has the members before it already. Raises TarError."""
-    found = copy.copy(member)
-    found.name = member.name.lstrip("/")
-    check_inside(Path(root, found.name), root, member)
-    if member.islnk() or member.issym():
-        if member.linkname.startswith("/"):
-            raise tarfile.TarError(f"{member.name!r} is a link to an absolute path")
-        above = Path(root, found.name).parent if member.issym() else Path(root)
-        check_inside(above / member.linkname, root, member)
-    elif not (member.isreg() or member.isdir()):
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: RootedTree, links: list[tuple[str, str]]) -> None:
+    name = member.name.lstrip("/")
+    if member.isdir():
+        with tree.open_folder(name):
+            return
+    if not (member.isreg() or member.issym() or member.islnk()):
         raise tarfile.TarError(f"{member.name!r} is a special file")
-    if member.isreg() or member.islnk():
-        found.mode = (member.mode & (0o755 if member.mode & 0o100 else 0o644)) | 0o600
-    else:
-        found.mode = 0o755
-    found.uid, found.gid, found.uname, found.gname = os.getuid(), os.getgid(), "", ""
-    return found
+    if not member.isreg() and member.linkname.startswith("/"):
+        raise tarfile.TarError(f"{member.name!r} is a link to an absolute path")
+    with tree.open_slot(name, follow=member.isreg()) as slot:
+        if member.isreg():
+            _write(tar, member, slot, member)
+            return
+        with suppress(FileNotFoundError):
+            os.unlink(slot.name, dir_fd=slot.fd)
+        if member.issym():
+            os.symlink(member.linkname, slot.name, dir_fd=slot.fd)
+            links.append((member.name, f"{slot.folder}/{member.linkname}"))
+        else:
+            _link(tar, member, tree, slot)
 
 
-def check_inside(path: Path, root: str, member: tarfile.TarInfo) -> None:
-    """Raise TarError where `path`, with the links that exist there already, leads out of `root`."""
-    real = os.path.realpath(path)
-    if os.path.commonpath((real, root)) != root:
-        raise tarfile.TarError(f"{member.name!r} leads to {real!r}, which is outside of the folder")
+def _link(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: RootedTree, slot: Slot) -> None:
+    """Make a hard link; of a file that is not there yet, a copy."""
+    with tree.open_slot(member.linkname) as other:
+        found = other.status
+        if found is None:
+            later = next((item for item in tar.getmembers() if item.name == member.linkname and item.isreg()), None)
+            if later is None:
+                raise tarfile.TarError(f"{member.name!r} is a link to {member.linkname!r}, which is not a file in it")
+            _write(tar, later, slot, member)
+            return
+        os.link(other.name, slot.name, src_dir_fd=other.fd, dst_dir_fd=slot.fd, follow_symlinks=False)
+    if stat.S_ISREG(found.st_mode):
+        file = os.open(slot.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=slot.fd)
+        try:
+            _set_attributes(file, member)
+        finally:
+            os.close(file)
 
 
-def resolve_in_root(root: Path, path: str) -> Path:
-    """Return where `path` of the tree at `root` is on this side, its symbolic links followed as inside of the tree.
+def _write(tar: tarfile.TarFile, source: tarfile.TarInfo, slot: Slot, member: tarfile.TarInfo) -> None:
+    """Write the content of `source`, with the attributes of `member`."""
+    content = tar.extractfile(source)
+    with os.fdopen(os.open(slot.name, FLAGS, 0o666, dir_fd=slot.fd), "wb") as file:
+        while content and (chunk := content.read(CHUNK)):
+            if source.issparse() and not chunk.strip(b"\0"):
+                file.seek(len(chunk), os.SEEK_CUR)
+            else:
+                file.write(chunk)
+        file.truncate()
+        _set_attributes(file.fileno(), member)
 
-    The last part may be missing. A bind target must never be reached through a link that leads out of a unit's root.
-    """
-    done = root
-    parts = [part for part in path.split("/") if part not in ("", ".")][::-1]
-    hops = 0
-    while parts:
-        part = parts.pop()
-        if part == "..":
-            done = done.parent if done != root else root
-            continue
-        step = done / part
-        if step.is_symlink() and hops < 40:
-            hops += 1
-            link = str(step.readlink())
-            if link.startswith("/"):
-                done = root
-            parts += [item for item in link.split("/") if item not in ("", ".")][::-1]
-            continue
-        done = step
-    return done
+
+def _set_attributes(file: int, member: tarfile.TarInfo) -> None:
+    mode = member.mode & (0o755 if member.mode & 0o100 else 0o644) | 0o600
+    os.fchmod(file, mode)
+    os.utime(file, (member.mtime, member.mtime))
