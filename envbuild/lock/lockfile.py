@@ -10,8 +10,10 @@ from typing import Any
 
 from envbuild.core.errors import LockError
 from envbuild.core.store.store import write_atomic
+from envbuild.core.yaml_reader import short
 from envbuild.lock.lock_head import read_text, read_texts
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
+from envbuild.spec.project import is_valid_name
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 SCHEMA = 1
@@ -89,6 +91,15 @@ def read_lock(path: Path) -> Lock:
     return parse_lock(text, path)
 
 
+def read_lock_of(name: str, path: Path) -> Lock:
+    """Return the lock in `path` if it is that of the image `name`. Raises LockError."""
+    lock = read_lock(path)
+    if lock.image != name:
+        hint = f"restore it from version control, or make it again: envbuild lock {name}"
+        raise LockError(f"the lock belongs to another image, {lock.image}", hint, str(path))
+    return lock
+
+
 def parse_lock(text: str, path: Path) -> Lock:
     """Return the lock in `text`; `path` is its name in messages. Raises LockError."""
     import yaml
@@ -142,6 +153,8 @@ def _parse_value(value: Mapping[str, Any]) -> Lock:
         distribution=read_text(value.get("distribution", ""), "distribution"),
         base_image=_parse_base_image(value["base_image"]) if "base_image" in value else None,
     )
+    if not is_valid_name(lock.image):
+        raise ValueError(f"{short(lock.image)!r} cannot be the name of an image")
     if not isinstance(lock.epoch, int) or isinstance(lock.epoch, bool):
         raise ValueError("epoch is not a number")
     for name, unit in units.items():

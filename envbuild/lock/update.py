@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from envbuild.core.errors import LockError
-from envbuild.lock.lockfile import read_lock
+from envbuild.lock.lockfile import read_lock, read_lock_of
 from envbuild.lock.model import Lock
 from envbuild.lock.request import lock_request
 from envbuild.spec.library_conflicts import find_wheel_copies
@@ -30,7 +30,7 @@ def current_lock(resolution: Resolution, workspace: Workspace) -> Lock:
     path, name = workspace.project.lock_path(resolution.spec.path), resolution.spec.name
     if not path.is_file():
         raise LockError(f"{name} has no lock", hint=f"envbuild lock {name}")
-    lock = read_lock(path)
+    lock = read_lock_of(name, path)
     if lock.inputs != lock_request(resolution).digest():
         raise LockError(
             f"{path.name} is outdated, because the inputs of {name} changed since it was made",

@@ -9,7 +9,7 @@ import pytest
 
 from envbuild.cli.fetch_inputs import fetch_images
 from envbuild.core.console import SilentReporter
-from envbuild.core.errors import InputError
+from envbuild.core.errors import InputError, LockError
 from envbuild.core.store.store import Store
 from envbuild.lock.lockfile import write_lock
 from envbuild.lock.model import DebianFile, UnitLock
@@ -130,3 +130,21 @@ def test_an_image_that_cannot_be_locked_does_not_stop_the_others(
     with pytest.raises(InputError):
         list(fetch_images(["two", "one"], Workspace(project, bare, store, SilentReporter()), tmp_path / "bundle"))
     assert [path.name for path in (tmp_path / "bundle/images").iterdir()] == ["one.lock"]
+
+
+@pytest.mark.parametrize("image", ["../../../pwned", "/{}/pwned", "a/b", "two"])
+def test_the_name_in_a_lock_is_that_of_its_image(store: Store, project: Project, tmp_path: Path, image: str) -> None:
+    """It is part of a path in the folder, and of names of artifacts."""
+    assert project.root is not None
+    here = deb(store, "hello")
+    written(project.root, "one", {here.file: here})
+    path = project.root / "images/one.lock"
+    path.write_text(path.read_text().replace("image: one\n", f"image: {image.format(tmp_path)}\n"))
+    bare = Site(store.root, mirrors={"python:": ()}, use_host=False)
+    before = sorted(path for path in tmp_path.rglob("*") if not path.is_relative_to(store.root))
+    message = "the lock belongs to another image, two" if image == "two" else "cannot be the name of an image"
+    with pytest.raises(LockError, match=message) as caught:
+        list(fetch_images(["one"], Workspace(project, bare, store, SilentReporter()), tmp_path / "out/bundle"))
+    assert caught.value.exit_code == 4 and caught.value.where == str(path)
+    assert caught.value.hint == "restore it from version control, or make it again: envbuild lock one"
+    assert sorted(path for path in tmp_path.rglob("*") if not path.is_relative_to(store.root)) == before

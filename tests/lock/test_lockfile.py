@@ -19,6 +19,7 @@ pytestmark = pytest.mark.unit
 SHA = "0123456789abcdef" * 4
 TEXT = st.text(alphabet=string.ascii_letters + string.digits + "+-._~:@ é'\"#", min_size=1, max_size=20)
 NAMES = st.text(alphabet=string.ascii_lowercase + string.digits + "+-._~", min_size=3, max_size=20)
+IMAGES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True).filter(lambda name: ".." not in name)
 DIGESTS = st.text(alphabet="0123456789abcdef", min_size=64, max_size=64)
 SIZES = st.integers(0, 1 << 40)
 WORDS = st.sampled_from(["1.10", "1e3", "yes", "no", "null", "0x1f", "1:30:00", "2026-01-02", "~", "007"]) | TEXT
@@ -46,7 +47,7 @@ def locks(draw: st.DrawFn) -> Lock:
         sources=part,
     )
     return Lock(
-        image=draw(NAMES), inputs=draw(WORDS), base=draw(WORDS), arch=draw(WORDS), python=draw(WORDS),
+        image=draw(IMAGES), inputs=draw(WORDS), base=draw(WORDS), arch=draw(WORDS), python=draw(WORDS),
         epoch=draw(SIZES),
         tools=draw(st.dictionaries(WORDS, WORDS, max_size=3)), versions=draw(st.dictionaries(WORDS, WORDS, max_size=3)),
         debian=debian, python_files=python, sources=sources, units=draw(st.dictionaries(NAMES, unit, max_size=4)),
@@ -103,6 +104,10 @@ def test_the_text_names_the_command_to_refresh_it_and_no_address() -> None:
         ("python: '3.10'", "python: 3.10", "'python' is not text"),
         ("units:", "units: [", "damaged"),
         ("  a_1_all.deb:", "  ../a_1_all.deb:", "not"),
+        ("image: demo", "image: ../demo", "cannot be the name of an image"),
+        ("image: demo", "image: /etc/demo", "cannot be the name of an image"),
+        ("image: demo", "image: a..b", "cannot be the name of an image"),
+        ("image: demo", "image: ''", "cannot be the name of an image"),
     ],
 )
 def test_damage(old: str, new: str, message: str) -> None:
