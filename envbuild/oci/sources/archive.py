@@ -29,6 +29,8 @@ from envbuild.oci.sources.platform import Platform
 @contextlib.contextmanager
 def open_archive(path: Path, tag: str, platform: Platform) -> Iterator[SourceImage]:
     """Return the image ``docker-archive:PATH:TAG``. Raises InputError, ConflictError."""
+    if not path.is_file():  # a FIFO would wait for ever, and an archive is read more than once
+        raise InputError(f"{path} is not a regular file", hint=HINT)
     packed = is_compressed(path)
     archive = index_compressed_archive(path) if packed else index_archive(path)
     image = read_image(archive, tag, platform)

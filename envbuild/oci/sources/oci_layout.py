@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from envbuild.core.errors import InputError
+from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.net.registry.media_types import REF_NAME
 from envbuild.oci import manifest as m
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.base import SourceImage
 from envbuild.oci.sources.platform import Platform, pick_manifest
 
+REWRITE = "write the layout again, e.g. skopeo copy docker://NAME oci:DIR"
 INDEXES = 4  # one index in another, at most
 
 
@@ -33,7 +35,7 @@ class LayoutFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LayoutFolder:
-    """Files of a layout in a folder."""
+    """Files of a layout in a folder. Only regular files below that folder are read; links within it are followed."""
 
     path: Path
 
@@ -42,13 +44,22 @@ class LayoutFolder:
             return file.read(image_documents.MAX_DOCUMENT + 1)
 
     def open(self, name: str) -> IO[bytes]:
+        path = self.path / name
         try:
-            return (self.path / name).open("rb", buffering=0)
+            real = path.resolve(strict=True)
+            if not real.is_relative_to(self.path.resolve()):
+                raise InputError(
+                    f"{path} cannot be read: it is a link to {real}, which is outside of the layout",
+                    hint=f"if that file is wanted, copy it:  cp --remove-destination {real} {path}",
+                )
+            return open_regular(real, buffering=0, follow=False)
+        except NotRegularError:
+            why = "it is not a regular file"
+        except RuntimeError:  # Python up to 3.12: a circle of links
+            why = "too many levels of symbolic links"
         except OSError as error:
-            raise InputError(
-                f"{self.path / name} cannot be read: {error.strerror}",
-                hint="write the layout again, e.g. skopeo copy docker://NAME oci:DIR",
-            ) from None
+            why = error.strerror or str(error)
+        raise InputError(f"{path} cannot be read: {why}", hint=REWRITE)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,31 @@
+"""Files that others wrote, opened only if they are regular ones: a FIFO would wait for ever, a device may act when it
+is opened."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+
+class NotRegularError(OSError):
+    """A path that is a FIFO, a socket, a device or a folder."""
+
+
+def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> IO[bytes]:
+    """Open a regular file for reading; `follow`: or a symbolic link to one.
+
+    Raises NotRegularError for anything else, OSError.
+    """
+    if not stat.S_ISREG(path.stat(follow_symlinks=follow).st_mode):
+        raise NotRegularError(f"{path} is not a regular file")
+    # Another file may have its name by now: O_NONBLOCK opens a FIFO without waiting for a writer.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise NotRegularError(f"{path} is not a regular file")
+        return os.fdopen(fd, "rb", buffering=buffering)
+    except BaseException:
+        os.close(fd)
+        raise
