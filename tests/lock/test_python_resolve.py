@@ -305,3 +305,13 @@ def test_a_unit_that_waits_for_a_missing_package_leaves_its_parts_out_and_adds_n
     assert caught.value.findings == missing.findings
     assert len(lines) == 1 and "'venv'" in lines[0] and "mpi4py" in lines[0]
     assert {(file.name, file.version) for file in resolution.found()} == {("setuptools", "80.0"), ("torch", "2.16.0")}
+
+
+def test_a_package_that_requires_an_address_is_named(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "user", "1.0", requires=("widget",))
+    wheel(tmp_path / "wheels", "widget", "1.0", requires=("part @ git+https://name:secret@forge.example/part.git",))
+    with pytest.raises(ConflictError) as caught:
+        work(tmp_path, str(tmp_path / "wheels")).lock({"base": UnitRequest(), "venv": UnitRequest(python=("user",))})
+    for word in ("widget", "part", "git+https://forge.example/part.git"):
+        assert word in caught.value.message
+    assert "secret" not in str(caught.value) and "network" not in caught.value.hint

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.python.uv import site_arguments, site_environment
 from envbuild.net.site import Site
 
@@ -23,11 +24,11 @@ def test_uv_sees_the_settings_of_the_site_only(tmp_path: Path, monkeypatch: pyte
         proxy="http://proxy.example",
         insecure_hosts=("i.example",),
     )
-    text = " ".join(site_arguments(site))
+    text = " ".join(site_arguments(site, IndexLogins()))
     assert "--default-index https://i.example/simple --index file:///x/simple --find-links /wheels" in text
     assert "--allow-insecure-host i.example" in text and "--no-config" in text
     environment = site_environment(site)
     assert environment["SSL_CERT_FILE"] == str(tmp_path / "ca.pem")
     assert environment["HTTPS_PROXY"] == "http://proxy.example"
     assert "UV_INDEX_URL" not in environment and "VIRTUAL_ENV" not in environment
-    assert "--no-index" in site_arguments(Site(tmp_path, mirrors={"python:": ("/wheels",)}))
+    assert "--no-index" in site_arguments(Site(tmp_path, mirrors={"python:": ("/wheels",)}), IndexLogins())

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.python.uv_inputs import pyproject_text
 from envbuild.lock.python.vendor_index import VendorIndex
 from envbuild.net.host_config import PythonIndexes
@@ -27,7 +28,7 @@ def test_generated_files_are_read_by_uv_as_intended(requirements: list[str], pla
     empty = PackageIndex(Transport(Site(Path("/none"), use_host=False).network()), PythonIndexes())
     left_out = set(sorted(names)[:1])
     vendor = VendorIndex("pip:v", f"https://{place}", frozenset(names), empty)
-    text = pyproject_text("venv", requirements, [vendor], dict.fromkeys(left_out, "1"))
+    text = pyproject_text("venv", requirements, [vendor], dict.fromkeys(left_out, "1"), IndexLogins())
     value = tomllib.loads(text)
     assert value["project"]["dependencies"] == requirements
     assert value["tool"]["uv"]["index"] == [{"name": "vendor-0", "url": f"https://{place}", "explicit": True}]

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import FREE_SOME, ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.lock.missing_inputs import InvalidInputError
+from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.python.pins import Pin, parse_pins
 from envbuild.lock.python.uv_inputs import PROJECT, no_dependencies_config, pyproject_text, write_dummy_wheel
 from envbuild.lock.python.vendor_index import VendorIndex
+from envbuild.net.limits import LIMITS
 from envbuild.net.site import Site, mirror_line, mirrors_setting
+from envbuild.net.urls import redact
 from envbuild.net.uv_program import clean_environment, uv_binary
 
+URL_REQUIREMENT = re.compile(r"Package `([^`]+)` was included as a URL dependency")
 UNFIT = "no wheels with a matching"  # uv's message for a version whose files are for other platforms
 
 
-def site_arguments(site: Site, *, turned: bool = False) -> list[str]:
+def site_arguments(site: Site, logins: IndexLogins, *, turned: bool = False, links: Sequence[str] = ()) -> list[str]:
     """Return uv's options for the site's indexes; all indexes are one pool, as for pip (uv's own default uses the first
-    that has a name). `turned`: in reverse order.
+    that has a name). `turned`: in reverse order; `links`: more places with files; `logins` gets the passwords.
     """
     python = site.python()
     indexes = python.indexes[::-1] if turned else python.indexes
     arguments = ["--no-config", "--index-strategy", "unsafe-best-match"]
     if indexes:
-        arguments += ["--default-index", indexes[0]]
+        arguments += ["--default-index", logins.option("site-0", indexes[0])]
     else:
         arguments.append("--no-index")
-    for index in indexes[1:]:
-        arguments += ["--index", index]
-    for links in python.links:
-        arguments += ["--find-links", links]
+    for number, index in enumerate(indexes[1:], 1):
+        arguments += ["--index", logins.option(f"site-{number}", index)]
+    arguments += logins.links([*python.links, *links])
     for name in python.insecure:
         arguments += ["--allow-insecure-host", name]
     return arguments
@@ -82,23 +86,27 @@ class Uv:
         bounds.write_text("".join(f"{line}\n" for line in constraints))
         # uv takes the pins of an existing output file as preferences.
         output.write_text("".join(f"{name}=={version}\n" for name, version in sorted(prefer.items())))
-        command = [uv_binary(), "pip", "compile", "--quiet", *site_arguments(self.site, turned=turned)]
+        logins = IndexLogins()
+        pages = [vendor.place for vendor in self.vendors if pool and "://" not in vendor.place]
+        links = [*pages, *([str(folder)] if omit else [])]
+        command = [uv_binary(), "pip", "compile", "--quiet"]
+        command += site_arguments(self.site, logins, turned=turned, links=links)
         command += ["--python", sys.executable, "--python-version", self.python, "--python-platform", self.platform]
         command += ["--generate-hashes", "--no-build", "--no-header", "--cache-dir", str(self.cache)]
         command += ["--annotation-style", "line"]
         command += ["--constraints", bounds.name, "--output-file", output.name]
         if self.vendors:
             source = folder / "pyproject.toml"
-            source.write_text(pyproject_text(what, requirements, self.vendors, omit))
-            source.chmod(0o600)  # an address may hold a password
+            source.write_text(pyproject_text(what, requirements, self.vendors, omit, logins))
             if "--no-index" in command:  # which would close the vendors' indexes too
                 (folder / "none").mkdir(exist_ok=True)
                 command[command.index("--no-index") : command.index("--no-index") + 1] = [
                     "--default-index",
                     (folder / "none").as_uri(),
                 ]
-            for vendor in self.vendors if pool else ():
-                command += ["--index" if "://" in vendor.place else "--find-links", vendor.place]
+            for number, vendor in enumerate(self.vendors if pool else ()):
+                if "://" in vendor.place:
+                    command += ["--index", logins.option(f"pool-{number}", vendor.place)]
         else:
             source = folder / "requirements.in"
             source.write_text("".join(f"{line}\n" for line in requirements))
@@ -109,16 +117,19 @@ class Uv:
             # An index may have the same version too, with a wheel that fits better: its dependencies must not be
             # used.
             (folder / "uv.toml").write_text(no_dependencies_config(omit))
-            command += ["--find-links", str(folder)]
             command[command.index("--no-config") : command.index("--no-config") + 1] = ["--config-file", "uv.toml"]
-        done = subprocess.run(
-            [*command, source.name],
-            cwd=folder,
-            env=site_environment(self.site),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [*command, source.name],
+                cwd=folder,
+                env=site_environment(self.site) | logins.environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=LIMITS.program,
+            )
+        except subprocess.TimeoutExpired:
+            raise _resolution_error(what, f"uv did not end within {LIMITS.program:.0f} seconds") from None
         # uv 0.13 uses a preferred version from the first index that has it, maybe for other platforms only.
         if done.returncode and UNFIT in done.stderr and not turned and len(self.site.python().indexes) > 1:
             with suppress(EnvbuildError):
@@ -143,8 +154,24 @@ def _resolution_error(what: str, stderr: str) -> EnvbuildError:
         line = mirror_line("python:", "ADDRESS, …")
         hint = f"check the name; configure other indexes in site.yaml:  {mirrors_setting(line)}"
         return InvalidInputError(message, hint, mirror_lines=(line,))
+    if url := URL_REQUIREMENT.search(text):
+        return _url_requirement_error(what, text, url[1])
     if "No solution found" in text:
         return ConflictError(message, "loosen one of the named versions in the spec")
     line = mirror_line("python:", "ADDRESS")
     hint = f"check the network, or configure another index in site.yaml:  {mirrors_setting(line)}"
     return InputError(message, hint, mirror_lines=(line,))
+
+
+def _url_requirement_error(what: str, text: str, name: str) -> ConflictError:
+    """Return the error for a package whose metadata requires the package `name` from an address."""
+    user = re.search(r"resolve dependencies for (?:package )?`([^`]+)`", text)
+    address = re.search(r"Consider adding `[^`@]+@ ([^`]+)`", text)
+    owner = user[1].replace("==", " ") if user else "a package"
+    place = f" from the address {redact(address[1])}" if address else " from an address"
+    return ConflictError(
+        f"the Python packages of '{what}' cannot be locked: {owner} requires {name}{place}, and a lock holds packages "
+        "of an index",
+        hint=f"name a version of {owner.partition(' ')[0]} without that requirement, or leave out what requires it; a "
+        f"recipe with wheel=True can compile {name} from a source",
+    )

@@ -6,16 +6,22 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.python.vendor_index import VendorIndex
 
 PROJECT = "envbuild-{}"  # uv's name for the requirements of a unit in a pyproject.toml
 
 
 def pyproject_text(
-    what: str, requirements: Iterable[str], vendors: Iterable[VendorIndex], omit: Mapping[str, str]
+    what: str,
+    requirements: Iterable[str],
+    vendors: Iterable[VendorIndex],
+    omit: Mapping[str, str],
+    logins: IndexLogins,
 ) -> str:
     """Return the requirements as a project of uv's, which assigns each vendor's packages to its index (uv
-    documentation, "Package indexes": an explicit index provides only the packages that are assigned to it).
+    documentation, "Package indexes": an explicit index provides only the packages that are assigned to it). `logins`
+    gets the passwords.
     """
 
     def text(value: object) -> str:
@@ -26,7 +32,8 @@ def pyproject_text(
     pinned = []
     for number, vendor in enumerate(vendors):
         flat = [] if "://" in vendor.place else ['format = "flat"']
-        lines += ["[[tool.uv.index]]", f'name = "vendor-{number}"', f"url = {text(vendor.place)}", *flat]
+        address = logins.address(f"vendor-{number}", vendor.place)
+        lines += ["[[tool.uv.index]]", f'name = "vendor-{number}"', f"url = {text(address)}", *flat]
         lines.append("explicit = true")
         pinned += [
             f'{text(name)} = {{ index = "vendor-{number}" }}' for name in sorted(vendor.packages) if name not in omit
