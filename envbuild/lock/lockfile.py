@@ -74,6 +74,8 @@ def dump_lock(lock: Lock) -> str:
             **dataclasses.asdict(lock.base_image),
             "layers": [[*part] for part in lock.base_image.layers],
         }
+    if lock.releases:
+        value["releases"] = _sorted(lock.releases)
     body = yaml.dump(value, Dumper=dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1 << 20)
     return HEADER.format(image=lock.image) + str(body)
 
@@ -152,6 +154,7 @@ def _parse_value(value: Mapping[str, Any]) -> Lock:
         facts=tuple(read_text(item, "facts") for item in value.get("facts", [])),
         distribution=read_text(value.get("distribution", ""), "distribution"),
         base_image=_parse_base_image(value["base_image"]) if "base_image" in value else None,
+        releases=read_texts(value.get("releases", {}), "releases"),
     )
     if not is_valid_name(lock.image):
         raise ValueError(f"{short(lock.image)!r} cannot be the name of an image")

@@ -107,6 +107,7 @@ class Lock:
     facts: tuple[str, ...] = ()  # ids of the facts that this set of versions rests on
     distribution: str = ""  # what the base is made of (debian:13)
     base_image: BaseImage | None = None  # None: the base is made from the distribution's packages
+    releases: Mapping[str, str] = field(default_factory=dict)  # archive → date of its Release file (RFC 3339, UTC)
 
     def image_units(self) -> tuple[UnitLock, ...]:
         """Return the units whose files become part of the image, without those that only builds use."""
@@ -124,7 +125,9 @@ class Lock:
 def lock_digest(lock: Lock) -> str:
     """Return ``sha256:<hex>`` of a lock's content, however its file is laid out.
 
-    It names artifacts and is part of evidence.
+    It names artifacts and is part of evidence. The dates of archives are left out: no image depends on them.
     """
-    text = json.dumps(dataclasses.asdict(lock), sort_keys=True, separators=(",", ":"))
+    content = dataclasses.asdict(lock)
+    del content["releases"]
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

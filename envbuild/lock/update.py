@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from envbuild.core.errors import LockError
@@ -65,6 +66,7 @@ def update_lock(
     from envbuild.lock.lockfile import write_lock
     from envbuild.lock.make_lock import make_lock
     from envbuild.lock.matrix_check import record_matrix_versions
+    from envbuild.lock.rollback import rollback_warnings
 
     reporter, name = workspace.reporter, resolution.spec.name
     new_path = workspace.project.new_lock_path(resolution.spec.path)
@@ -84,13 +86,24 @@ def update_lock(
     lock = record_matrix_versions(resolution, lock, workspace)
     for line in describe_changes(previous, lock) if previous else ():
         reporter.info(line)
-    if previous == lock:
+    if older := previous or stored_lock(resolution, workspace):
+        for line in rollback_warnings(older, lock):
+            reporter.warn(line)
+    if previous and previous == replace(lock, releases=previous.releases):
         reporter.info(f"{name}: the lock is unchanged")
-        return lock
+        return previous
     new_path.parent.mkdir(parents=True, exist_ok=True)
     write_lock(lock, new_path)
     reporter.info(f"wrote {new_path}")
     return lock
+
+
+def stored_lock(resolution: Resolution, workspace: Workspace) -> Lock | None:
+    """Return the present lock, even if it is outdated; None if there is none or it is damaged."""
+    try:
+        return read_lock(workspace.project.lock_path(resolution.spec.path))
+    except LockError:
+        return None
 
 
 def previous_lock(resolution: Resolution, workspace: Workspace) -> Lock | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ def documents(resolution: Resolution, lock: Lock) -> dict[str, str]:
 
     return {
         "spec.yaml": resolution.spec.text,
-        "lock.yaml": dump_lock(lock),
+        # An image does not depend on the dates of archives, so that locks that differ in these make the same bytes.
+        "lock.yaml": dump_lock(replace(lock, releases={})),
         "resolution.json": to_json(
             {
                 "image": lock.image,

@@ -11,12 +11,16 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from envbuild.core.errors import InputError
+
+from envbuild.net.limits import LIMITS
 
 EXCLUDED_OPTIONS = tuple(
     f"acquire::{name.lower()}"
@@ -121,9 +125,24 @@ class Apt:
         prefix = lists[0][1].name.partition(f"_dists_{suite}_")[0] if lists else ""
         for path in (self.root / "state/lists").glob(f"*_dists_{suite}_*Release"):
             own = path.name.startswith(f"{prefix}_dists_")  # a vendor's suite may have the same name
-            if own and (match := re.search(r"^Date: (.+)$", path.read_text(errors="replace"), re.MULTILINE)):
-                dates.append(int(parsedate_to_datetime(match[1]).timestamp()))
+            if own and (date := _release_date(path)):
+                dates.append(int(date.timestamp()))
         return max(dates)
+
+    def release_dates(self, lists: Iterable[tuple[str, Path]]) -> dict[str, str]:
+        """Return archive → date of the Release file that names its list (RFC 3339), of those that have one."""
+        files = {path.name.rpartition("_")[0]: path for path in (self.root / "state/lists").glob("*Release")}
+        found = {}
+        for archive, path in lists:
+            prefix = max((name for name in files if path.name.startswith(f"{name}_")), key=len, default="")
+            if prefix and (date := _release_date(files[prefix])):
+                found[archive] = date.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return found
+
+
+def _release_date(path: Path) -> datetime | None:
+    match = re.search(r"^Date: (.+)$", path.read_text(errors="replace"), re.MULTILINE)
+    return parsedate_to_datetime(match[1]) if match else None
 
 
 def configuration(root: Path, arch: str, options: dict[str, str]) -> str:
@@ -147,6 +166,7 @@ def configuration(root: Path, arch: str, options: dict[str, str]) -> str:
         "Acquire::Languages": "none",
         "Acquire::GzipIndexes": "false",
         "Acquire::ForceHash": "SHA256",
+        "Acquire::MaxReleaseFileSize": LIMITS.release,
         "Debug::NoLocking": "true",
     }
     merged = options | {key: str(value) for key, value in own.items()}

@@ -69,7 +69,7 @@ class DebianRequest:
 class DebianLock:
     """The choice of apt: unit → files, sorted by file name; the files of the base that are unpacked first; the
     archive's date; unit → the requested names that the base image does not have, sorted; unit → its dummy packages
-    (``libucx0=1.20.1+envbuild``).
+    (``libucx0=1.20.1+envbuild``); archive → date of its Release file.
     """
 
     units: Mapping[str, tuple[DebianFile, ...]]
@@ -77,6 +77,7 @@ class DebianLock:
     released: int
     requested: Mapping[str, tuple[str, ...]]
     replaced: Mapping[str, tuple[str, ...]]
+    releases: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve(
@@ -99,7 +100,8 @@ def resolve(
     apt, findings = setup.open(request.repositories)
     if apt is None:
         raise InputError.of(findings)
-    packages = PackageLists(apt.lists())
+    lists = apt.lists()
+    packages = PackageLists(lists)
     present = installed_names(request.installed or "")
     wanted, dummies = request.wanted(present), request.dummies(present)
     unknown = unknown_names(packages, wanted)
@@ -125,6 +127,7 @@ def resolve(
             unit: tuple(str(dummy) for dummy in required_dummies(chosen.get(unit, ()), of))
             for unit, of in dummies.items()
         },
+        apt.release_dates(lists),
     )
 
 
