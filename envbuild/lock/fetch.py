@@ -224,7 +224,7 @@ class Fetcher:
             elif isinstance(entry, SourceFile) and entry.git:
                 self.fetch_commit(entry)
             else:
-                self.transfer.obtain(self.candidates(entry), entry.sha256)
+                self.transfer.obtain(self.candidates(entry), entry.sha256, entry.size)
         except DownloadError as error:
             return [self.describe_failure(entry, error.misses)]
         except InputError as error:

@@ -14,20 +14,19 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BufferedRandom
 from pathlib import Path
-from typing import Any
 
 from envbuild.core.errors import EngineError
 from envbuild.core.store.permissions import make_shared_folder
 from envbuild.core.store.store import Store
+from envbuild.net.body import CHUNK, read_body
+from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.miss import Miss, MissKind, all_absent
-from envbuild.net.transport import NotFoundError, RefusedError, Transport, UnreachableError, describe_error
+from envbuild.net.transport import Transport
 from envbuild.net.urls import local_path, redact
 
-CHUNK = 1 << 18
 ATTEMPTS = 4
 
 
@@ -56,10 +55,11 @@ class Transfer:
     pause: float = 0.5
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def obtain(self, places: Iterable[str], sha256: str = "") -> tuple[str, int]:
+    def obtain(self, places: Iterable[str], sha256: str = "", size: int = 0) -> tuple[str, int]:
         """Download a file into the store and return its (sha256, size).
 
-        With `sha256` only that content is accepted, without it any content.
+        With `sha256` only that content is accepted, without it any content. `size`: its bytes if they are known (0: at
+        most those of `DownloadLimits.file`); a place that has more is left.
 
         Raises DownloadError, and EngineError when the store is full or cannot be written.
         """
@@ -72,12 +72,12 @@ class Transfer:
                         # Another process may be fetching the same file: wait for it, then check what it left.
                         fcntl.flock(file, fcntl.LOCK_EX)
                         if sha256 and self.store.has_blob(sha256):
-                            size = self.store.blob(sha256).stat().st_size
-                            self.progress(size)
-                            return sha256, size
+                            have = self.store.blob(sha256).stat().st_size
+                            self.progress(have)
+                            return sha256, have
                         if part.exists() and part.stat().st_ino == os.fstat(file.fileno()).st_ino:
                             self.progress(file.seek(0, os.SEEK_END))
-                            return self._try_places(places, sha256, file, part)
+                            return self._try_places(places, sha256, size, file, part)
             finally:
                 if not sha256:
                     part.unlink(missing_ok=True)
@@ -87,14 +87,17 @@ class Transfer:
                 hint="set ENVBUILD_STORE to a folder that you may write",
             ) from None
 
-    def _try_places(self, places: Iterable[str], sha256: str, file: BufferedRandom, part: Path) -> tuple[str, int]:
+    def _try_places(
+        self, places: Iterable[str], sha256: str, limit: int, file: BufferedRandom, part: Path
+    ) -> tuple[str, int]:
         misses: list[Miss] = []
         for place in places:
             for attempt in range(ATTEMPTS):
                 if self.stop.wait(self.pause * 2 ** (attempt - 1) if attempt else 0):
                     raise DownloadError([*misses, Miss(redact(place), MissKind.UNREACHABLE, "stopped")])
                 try:
-                    found, size = self._receive(place, file, sha256)
+                    self.transport.check_host(place)
+                    found, size = self._receive(place, file, sha256, limit)
                     if sha256 and found != sha256:
                         self._reset(file)
                         why = f"digest mismatch: expected sha256 {sha256}, got {found}"
@@ -107,21 +110,25 @@ class Transfer:
                     break
                 except UnreachableError as error:
                     if attempt == ATTEMPTS - 1:
+                        self.transport.failures.failed(place)
                         misses.append(error.miss(redact(place), f" ({ATTEMPTS} attempts)"))
         if file.seek(0, os.SEEK_END) == 0:
             part.unlink(missing_ok=True)
         raise DownloadError(misses)
 
-    def _receive(self, place: str, file: BufferedRandom, sha256: str) -> tuple[str, int]:
-        """Append the content of `place` to `file` and return the (sha256, size) of the whole file."""
-        if not sha256:
+    def _receive(self, place: str, file: BufferedRandom, sha256: str, size: int) -> tuple[str, int]:
+        """Append the content of `place` to `file` and return the (sha256, size) of the whole file, at most `size` (0:
+        not known) bytes."""
+        path, limit = local_path(place), size or self.transport.limits.file
+        if not sha256 or path is not None or file.seek(0, os.SEEK_END) > limit:
             self._reset(file)  # another place may have other content
-        path = local_path(place)
         if path is not None:
-            self._reset(file)
             with self.transport.open(path) as source:
-                while chunk := source.read(CHUNK):
+                while chunk := source.read(min(CHUNK, limit - file.tell() + 1)):
                     self._write(file, chunk)
+                    if file.tell() > limit:
+                        self._reset(file)
+                        raise RefusedError(f"it has more than {limit} bytes", kind=MissKind.MISMATCH)
             return _digest(file)
         have = file.seek(0, os.SEEK_END)
         with self.transport.get(place, {"Range": f"bytes={have}-"} if have else None) as answer:
@@ -139,12 +146,16 @@ class Transfer:
                     raise UnreachableError("it returned another range than requested")
                 self._reset(file)
             expected = answer.headers.get("Content-Length")
-            arrived = 0
-            for chunk in _chunks(answer):
-                self._write(file, chunk)
-                arrived += len(chunk)
-                if self.stop.is_set():
-                    raise UnreachableError("stopped")
+            begin = file.seek(0, os.SEEK_END)
+            try:
+                for chunk in read_body(answer, limit - begin, self.transport.limits, kind=MissKind.MISMATCH):
+                    self._write(file, chunk)
+                    if self.stop.is_set():
+                        raise UnreachableError("stopped")
+            except RefusedError:
+                self._reset(file)
+                raise RefusedError(f"it has more than {limit} bytes", kind=MissKind.MISMATCH) from None
+            arrived = file.tell() - begin
             if expected and expected.isdigit() and arrived < int(expected):
                 raise UnreachableError(f"the connection broke off after {arrived} of {expected} bytes")
         found, size = _digest(file)
@@ -161,22 +172,6 @@ class Transfer:
     def _reset(self, file: BufferedRandom) -> None:
         self.progress(-file.seek(0, os.SEEK_END))
         file.truncate(0)
-
-
-def _chunks(answer: Any) -> Iterable[bytes]:
-    """Yield the body as it is received.
-
-    Raises UnreachableError for network errors, so that they are not taken for errors of the disk.
-    """
-    from urllib3.exceptions import HTTPError
-
-    try:
-        while chunk := answer.raw.read(CHUNK):
-            yield chunk
-    except (HTTPError, OSError) as error:
-        with suppress(Exception):
-            answer.close()
-        raise UnreachableError(describe_error(error)) from None
 
 
 def _digest(file: BufferedRandom) -> tuple[str, int]:

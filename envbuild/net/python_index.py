@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from urllib.parse import unquote, urljoin
+from urllib.parse import unquote, urljoin, urlsplit
 
 from packaging.utils import canonicalize_name
 
 from envbuild.core.errors import InputError
+from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.host_config import PythonIndexes
 from envbuild.net.site import mirror_line, mirrors_setting
-from envbuild.net.transport import NotFoundError, Transport, UnreachableError
+from envbuild.net.transport import Transport
 from envbuild.net.urls import join, local_path, redact
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
@@ -91,8 +92,24 @@ class PackageIndex:
                 mirror_lines=(line,),
             ) from None
         if "json" in answer.kind:
-            return list(parse_json(answer.content, answer.url))
-        return list(parse_html(answer.content.decode("utf-8", "replace"), answer.url))
+            return self._check_places(parse_json(answer.content, answer.url), answer.url)
+        return self._check_places(parse_html(answer.content.decode("utf-8", "replace"), answer.url), answer.url)
+
+    def _check_places(self, files: Iterable[IndexFile], page: str) -> list[IndexFile]:
+        """Return `files`, which `page` lists. Raise InputError if a page of another machine names files of this one."""
+        found = list(files)
+        if local_path(page) is not None:
+            return found
+        for file in found:
+            if urlsplit(file.url).scheme not in ("https", "http"):
+                line = mirror_line(self.origin, "ADDRESS, …")
+                raise InputError(
+                    f"the package index {redact(page)} names {redact(file.url)} for {file.name}: only an index on this "
+                    "machine may name its files",
+                    hint=f"ask who runs that index; for another one write into site.yaml:  {mirrors_setting(line)}",
+                    mirror_lines=(line,),
+                )
+        return found
 
     def _links(self, place: str) -> list[IndexFile]:
         key = f"links {place}"
@@ -103,7 +120,8 @@ class PackageIndex:
             else:
                 try:
                     answer = self.transport.read(place)
-                    self.cache[key] = list(parse_html(answer.content.decode("utf-8", "replace"), answer.url))
+                    listed = parse_html(answer.content.decode("utf-8", "replace"), answer.url)
+                    self.cache[key] = self._check_places(listed, answer.url)
                 except (NotFoundError, UnreachableError):
                     self.cache[key] = []  # as pip does: find-links are an addition
         return self.cache[key]

@@ -9,7 +9,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from envbuild.net.transport import Transport, UnreachableError, retry
+from envbuild.net.failures import UnreachableError
+from envbuild.net.transport import Transport, retry
 
 if TYPE_CHECKING:
     import requests

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,55 +13,21 @@ from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from envbuild.core import signals
-from envbuild.net.miss import Miss, MissKind
+from envbuild.core.regular_file import NotRegularError, open_regular
+from envbuild.net.body import read_body
+from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError, describe_error
+from envbuild.net.limits import LIMITS, DownloadLimits, HostFailures
+from envbuild.net.miss import MissKind
 from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.urls import local_path
 
 if TYPE_CHECKING:
     import requests
 
-CONNECT_TIMEOUT, READ_TIMEOUT = 20, 120  # seconds without a connection, without a byte
 TRIES = 3
+BUSY = (408, 425, 429)  # answers of a server that may do better later
 DEFAULT_DELAY, MAX_DELAY = 0.5, 60.0  # seconds before a retry without Retry-After; the limit with it
 Answer = TypeVar("Answer")
-
-
-class TransportError(Exception):
-    """A place did not answer a request. The text is the reason, `kind` the same as a value; `hint` is a command that
-    would help, if one exists."""
-
-    def __init__(self, reason: str, kind: MissKind, hint: str = "") -> None:
-        super().__init__(reason)
-        self.kind = kind
-        self.hint = hint
-
-    def miss(self, place: str, more: str = "") -> Miss:
-        """Return this as a miss of `place`, with `more` after the reason."""
-        return Miss(place, self.kind, f"{self}{more}", self.hint)
-
-
-class NotFoundError(TransportError):
-    """A place answered that it does not have the file."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, MissKind.ABSENT)
-
-
-class UnreachableError(TransportError):
-    """A place did not answer, or not properly; a retry after `wait` seconds may help."""
-
-    def __init__(
-        self, reason: str, wait: float = 0.0, *, kind: MissKind = MissKind.UNREACHABLE, hint: str = ""
-    ) -> None:
-        super().__init__(reason, kind, hint)
-        self.wait = wait
-
-
-class RefusedError(UnreachableError):
-    """A place refused a request; a retry does not help."""
-
-    def __init__(self, reason: str, *, kind: MissKind = MissKind.REFUSED, hint: str = "") -> None:
-        super().__init__(reason, kind=kind, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +45,18 @@ class Transport:
 
     settings: NetworkSettings
     local: threading.local = field(default_factory=threading.local)
+    limits: DownloadLimits = LIMITS
+    failures: HostFailures = field(default_factory=HostFailures)
 
     def session(self) -> requests.Session:
         """Return this thread's session."""
-        import requests
-        from requests.adapters import HTTPAdapter
-
         session: requests.Session | None = getattr(self.local, "session", None)
         if session is None:
-            from envbuild import __version__
+            from envbuild.net.session import LimitedSession
 
-            session = requests.Session()
             # requests would prefer its own reading of CA variables to `verify`; `Site.certificates` has read them
             # already.
-            session.headers["User-Agent"] = f"envbuild/{__version__}"
-            session.headers["Accept-Encoding"] = "identity"  # a .tar.gz must arrive as its own bytes
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, HTTPAdapter(pool_maxsize=4))
+            session = LimitedSession(self.limits)
             self.local.session = session
         return session
 
@@ -104,25 +65,36 @@ class Transport:
         return urlsplit(url).hostname not in self.settings.insecure and (self.settings.certificates or True)
 
     def read(self, place: str, accept: str = "*/*", limit: int = 0) -> Page:
-        """Return a small file; `limit`: the bytes that it may have (0: any number).
+        """Return a small file; `limit`: the bytes that it may have (0: those of a page).
 
-        Raises NotFoundError, UnreachableError,
-        RefusedError."""
-        path = local_path(place)
+        Raises NotFoundError, UnreachableError, RefusedError.
+        """
+        path, limit = local_path(place), limit or self.limits.page
         if path is not None:
-            try:
-                return Page(place, path.read_bytes())
-            except (FileNotFoundError, NotADirectoryError):
-                raise NotFoundError("no such file") from None
-            except OSError as error:
-                raise RefusedError(os.strerror(error.errno or 0)) from None
+            with self.open(path) as file:
+                content = file.read(limit + 1)
+            if len(content) > limit:
+                raise RefusedError(f"it has more than {limit} bytes")
+            return Page(place, content)
 
         def request() -> Page:
             with self.get(place, {"Accept": accept, "Accept-Encoding": "gzip"}) as answer:
-                content = read_limited(answer, limit) if limit else answer.content
+                content = b"".join(read_body(answer, limit, self.limits, decode=True))
                 return Page(answer.url, content, answer.headers.get("Content-Type", ""))
 
-        return retry(request)
+        self.check_host(place)
+        try:
+            return retry(request)
+        except RefusedError:
+            raise
+        except UnreachableError:
+            self.failures.failed(place)
+            raise
+
+    def check_host(self, place: str) -> None:
+        """Raise RefusedError for an address of a host that failed too many requests in a row."""
+        if (failed := self.failures.count(place)) >= self.limits.failures:
+            raise RefusedError(f"given up, because {failed} requests to this host failed", kind=MissKind.UNREACHABLE)
 
     @contextmanager
     def get(self, url: str, headers: dict[str, str] | None = None, method: str = "GET") -> Iterator[requests.Response]:
@@ -138,7 +110,7 @@ class Transport:
                 url,
                 headers=headers,
                 stream=True,
-                timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
+                timeout=(self.limits.connect, self.limits.silence),
                 verify=self.verify(url),
                 # not the session's: those of the environment would take precedence
                 proxies={"http": proxy, "https": proxy} if proxy else None,
@@ -148,13 +120,17 @@ class Transport:
             raise RefusedError(describe_error(error)) from None
         except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema):
             raise RefusedError("not an address") from None
+        except requests.exceptions.TooManyRedirects:
+            raise RefusedError(f"it redirects more than {self.limits.redirects} times") from None
         except OSError as error:  # RequestException is one
             raise UnreachableError(describe_error(error)) from None
         with answer:
             status = answer.status_code
+            if status < 500 and status not in BUSY:
+                self.failures.answered(url)
             if status in (404, 410):
                 raise NotFoundError(f"HTTP {status}")
-            if status in (408, 425, 429) or status >= 500:
+            if status in BUSY or status >= 500:
                 kind = MissKind.RATE_LIMITED if status == 429 else MissKind.UNREACHABLE
                 raise UnreachableError(f"HTTP {status}", retry_delay(answer.headers.get("Retry-After", "")), kind=kind)
             if status >= 400 and status != 416:
@@ -175,11 +151,13 @@ class Transport:
     def open(self, path: Path) -> IO[bytes]:
         """Open a file of a mirror that is a folder. Raises NotFoundError, RefusedError."""
         try:
-            return path.open("rb")
+            return open_regular(path)
+        except NotRegularError:
+            raise RefusedError("not a regular file") from None
         except (FileNotFoundError, NotADirectoryError):
             raise NotFoundError("no such file") from None
         except OSError as error:
-            raise RefusedError(os.strerror(error.errno or 0)) from None
+            raise RefusedError(os.strerror(error.errno or errno.EIO)) from None
 
 
 def retry(request: Callable[[], Answer], pause: float = 0) -> Answer:
@@ -205,35 +183,3 @@ def retry(request: Callable[[], Answer], pause: float = 0) -> Answer:
 def retry_delay(header: str) -> float:
     """Return the seconds to wait that ``Retry-After`` specifies (RFC 9110, 10.2.3; a date there is ignored)."""
     return min(float(header), MAX_DELAY) if header.isdigit() and len(header) < 10 else DEFAULT_DELAY
-
-
-def read_limited(answer: requests.Response, limit: int) -> bytes:
-    """Return the content of an answer, decompressed as it is received.
-
-    Raises RefusedError when it has more than `limit` bytes.
-    """
-    content = b""
-    for chunk in answer.iter_content(1 << 16):
-        content += chunk
-        if len(content) > limit:
-            raise RefusedError(f"the answer has more than {limit} bytes")
-    return content
-
-
-def describe_error(error: BaseException) -> str:
-    """Return a network error in a few words."""
-    text = str(error)
-    for pattern, summary in (
-        ("CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted (set ca_bundle in site.yaml)"),
-        (
-            "Name or service not known|Temporary failure in name resolution|NameResolutionError",
-            "its name cannot be resolved",
-        ),
-        ("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE", "the server does not use TLS"),
-        ("Connection refused", "connection refused"),
-        ("timed out|Timeout", "no answer in time"),
-        ("IncompleteRead|Connection broken|reset by peer|RemoteDisconnected", "the connection broke off"),
-    ):
-        if re.search(pattern, text):
-            return summary
-    return re.sub(r"//[^/@\s]*@", "//", text)[:200] or type(error).__name__

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from envbuild.lock.git import tree
-from envbuild.net.transport import RefusedError
+from envbuild.net.failures import RefusedError
 
 pytestmark = pytest.mark.unit
 

@@ -111,3 +111,19 @@ def test_file_names(file: str, name: str, version: str) -> None:
     assert split_name(file) == (name, version)
     assert is_file_of(file, name.replace("_", "-"))
     assert not is_file_of(file, "other")
+
+
+@pytest.mark.parametrize("place", ["file:///etc/demo-1.0-py3-none-any.whl", "file:/etc/demo-1.0-py3-none-any.whl"])
+def test_a_remote_index_may_not_name_files_of_this_machine(place: str) -> None:
+    with serve() as server:
+        server.files["/html/demo/"] = server.files["/links"] = f'<a href="{place}">x</a>'.encode()
+        listed = [{"filename": "demo-1.0-py3-none-any.whl", "url": place, "hashes": {}}]
+        server.files["/json/demo/"] = json.dumps({"files": listed}).encode()
+        server.kinds["/json/demo/"] = "application/vnd.pypi.simple.v1+json"
+        for found in (
+            index(f"{server.url}/html"),
+            index(f"{server.url}/json"),
+            index(links=(f"{server.url}/links",)),
+        ):
+            with pytest.raises(InputError, match="only an index on this machine"):
+                found.files("demo")

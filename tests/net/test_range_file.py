@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from envbuild.net import range_file
+from envbuild.net.failures import UnreachableError
 from envbuild.net.range_file import MAX_READ, TAIL, MalformedFileError, NoRangesError, RemoteFile, Tally
 from envbuild.net.site import Site
-from envbuild.net.transport import Transport, UnreachableError
+from envbuild.net.transport import Transport
 from tests.support.wheel_server import Parts, serve_parts
 
 pytestmark = pytest.mark.unit

@@ -15,12 +15,14 @@ from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.base_image.lock_base import lock_base
 from envbuild.net.download import Transfer
+from envbuild.net.failures import RefusedError
+from envbuild.net.limits import DownloadLimits
 from envbuild.net.registry.auth import Login, parse_challenges
 from envbuild.net.registry.client import RegistryAddress, Repository
 from envbuild.net.registry.docker_config import Credential, find_credential
 from envbuild.net.registry.reference import parse_reference, registry_host
 from envbuild.net.site import Site
-from envbuild.net.transport import RefusedError, Transport
+from envbuild.net.transport import Transport
 from tests.support.http_server import Handler, serving
 from tests.support.local_registry import DIGEST, descriptor
 
@@ -135,6 +137,40 @@ def test_a_login_is_not_sent_to_another_host(tmp_path: Path, monkeypatch: pytest
         ("/v2/y/manifests/1", login),
         (blob, login),
     ]
+
+
+def test_the_password_of_an_address_is_sent_and_never_printed(tmp_path: Path) -> None:
+    registry = Fake()
+    registry.wants = Credential("user", "p/w").basic
+    content = json.dumps({"schemaVersion": 2, "config": descriptor(), "layers": []}).encode()
+    registry.answers["/v2/y/manifests/1"] = (200, {}, content)
+    with registry.running() as here:
+        site = Site(tmp_path / "store", mirrors={"oci:x.io/": (f"http://user:p%2Fw@{here}",)})
+        with pytest.raises(InputError, match="HTTP 404") as missing:
+            lock(site, "x.io/y:1")
+        registry.wants = "Basic another"
+        with pytest.raises(InputError, match="the site's address") as wrong:
+            lock(site, "x.io/y:1")
+    assert ("/v2/y/manifests/1", Credential("user", "p/w").basic) in registry.seen
+    for secret in ("p/w", "p%2Fw", Credential("user", "p/w").basic.removeprefix("Basic ")):
+        assert secret not in str(missing.value) + str(wrong.value)
+        files = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+        assert files and not any(secret.encode() in path.read_bytes() for path in files)
+
+
+def test_endless_answers_of_a_registry_and_of_its_token_service_are_refused(tmp_path: Path) -> None:
+    limits = DownloadLimits(token=1000, discarded=1000)
+    large = b'{"token": "' + b"x" * 2000 + b'"}'
+    registry, service = Fake(), Fake()
+    with registry.running() as here, service.running() as there:
+        service.answers["/token"] = (200, {}, large)
+        challenge = f'Bearer realm="http://{there}/token"'
+        registry.answers["/v2/y/manifests/1"] = (401, {"WWW-Authenticate": challenge}, b"x" * 5000)
+        site = Site(tmp_path / "store", mirrors={"oci:x.io/": (f"http://{here}",)})
+        repository = Repository(parse_reference("x.io/y:1"), site, Transport(site.network(), limits=limits))
+        with pytest.raises(InputError, match="more than 1000 bytes"):
+            repository.manifest("1")
+    assert len(service.seen) == 1
 
 
 def test_schema_1_from_a_registry(tmp_path: Path) -> None:

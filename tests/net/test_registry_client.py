@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from envbuild.core.errors import InputError
+from envbuild.net.failures import NotFoundError, RefusedError
 from envbuild.net.registry.client import LayoutFolder, RegistryAddress, Repository
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
-from envbuild.net.transport import NotFoundError, RefusedError, Transport
+from envbuild.net.transport import Transport
 
 pytestmark = pytest.mark.unit
 

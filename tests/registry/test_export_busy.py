@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import InputError
-from envbuild.net.registry.client import MAX_MANIFEST
+from envbuild.net.limits import LIMITS
 from envbuild.oci.sources.open import open_source
 from tests.support import foreign_images as kit
 from tests.support.foreign_images import made, workspace
@@ -98,7 +98,7 @@ def test_the_hint_after_too_many_requests_is_a_login(registry: Busy, tmp_path: P
 
 def test_an_endless_manifest_is_refused(registry: Busy, tmp_path: Path) -> None:
     registry.pieces = 512  # more than all buffers between the two hold
-    with pytest.raises(InputError, match=f"more than {MAX_MANIFEST} bytes"):
+    with pytest.raises(InputError, match=f"more than {LIMITS.manifest} bytes"):
         made("docker://some/app:1", workspace(tmp_path / "store", docker=registry.url))
     assert registry.sent < 256 << 20
 

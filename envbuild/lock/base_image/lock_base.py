@@ -119,7 +119,7 @@ class _BaseDownload:
             content = self.store.blob(digest).read_bytes()
         else:
             content = self.repository.manifest(wanted)
-            with self.store.workdir() as work:
+            with self.store.filled(), self.store.workdir() as work:
                 (work / "manifest").write_bytes(content)
                 digest = self.store.add_blob(work / "manifest")
         return digest, m.parse_document(content, self.reference)
@@ -141,7 +141,7 @@ class _BaseDownload:
 
         def download(part: m.BlobDescriptor) -> Finding | None:
             try:
-                transfer.obtain(self.repository.blobs(part.digest), part.digest)
+                transfer.obtain(self.repository.blobs(part.digest), part.digest, part.size)
             except DownloadError as error:
                 what = f"a part of the image {self.reference} (sha256 {part.digest})"
                 return self.repository.not_available(what, error.misses).findings[0]

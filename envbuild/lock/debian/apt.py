@@ -19,7 +19,6 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from envbuild.core.errors import InputError
-
 from envbuild.net.limits import LIMITS
 
 EXCLUDED_OPTIONS = tuple(

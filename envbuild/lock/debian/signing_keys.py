@@ -18,9 +18,10 @@ from pathlib import Path
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import write_atomic
 from envbuild.lock.missing_inputs import describe_misses
+from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.miss import Miss
 from envbuild.net.site import mirror_line, mirrors_setting
-from envbuild.net.transport import NotFoundError, Transport, UnreachableError
+from envbuild.net.transport import Transport
 from envbuild.net.urls import join, redact
 from envbuild.spec.recipe import AptRepository
 
@@ -95,7 +96,7 @@ def _download_key(repository: AptRepository, roots: Iterable[str], transport: Tr
     for root in roots:
         place = join(root, repository.key_file)
         try:
-            return place, transport.read(place).content
+            return place, transport.read(place, limit=transport.limits.key).content
         except (NotFoundError, UnreachableError) as error:
             misses.append(error.miss(redact(place)))
     line = mirror_line(repository.origin)

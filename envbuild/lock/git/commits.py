@@ -13,9 +13,10 @@ from envbuild.lock.git.repositories import GitRepository, find_repositories
 from envbuild.lock.git.tree import CommitTree, read_tree
 from envbuild.lock.missing_inputs import describe_misses, not_available_error, source_finding
 from envbuild.net.download import DownloadError
+from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.miss import Miss
 from envbuild.net.site import Site
-from envbuild.net.transport import NotFoundError, Transport, UnreachableError
+from envbuild.net.transport import Transport
 
 PARALLEL = 4
 

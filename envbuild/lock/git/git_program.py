@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from envbuild.core.errors import InputError
-from envbuild.net.transport import NotFoundError, RefusedError, describe_error
+from envbuild.net.failures import NotFoundError, RefusedError, describe_error
 
 CHUNK = 1 << 18
 LIMIT = 3600  # seconds of one call; a stalled transfer ends sooner (`SLOW`)

@@ -22,9 +22,10 @@ from envbuild.lock.git.tree import CommitTree
 from envbuild.lock.missing_inputs import COMMIT, InvalidInputError
 from envbuild.lock.model import SourceFile
 from envbuild.net.download import DownloadError, Transfer
+from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.site import Site
-from envbuild.net.transport import NotFoundError, Transport, UnreachableError
+from envbuild.net.transport import Transport
 from envbuild.spec.recipe import Git
 
 ALL = "*"  # among the requested submodules
@@ -131,7 +132,7 @@ class CommitJob:
         """Download the finished tarball from a mirror, if one has it. Return mirrors with another file."""
         places = tarball_places(self.site, parse_source_commit("", source.origin).origin, source.file)
         try:
-            Transfer(self.transport, self.store).obtain(places, source.sha256)
+            Transfer(self.transport, self.store).obtain(places, source.sha256, source.size)
         except DownloadError as error:
             return [miss for miss in error.misses if miss.kind is MissKind.MISMATCH]
         return []

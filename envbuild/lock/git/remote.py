@@ -19,8 +19,9 @@ from urllib.parse import unquote, urlsplit
 from envbuild.core.errors import FREE_SOME, EngineError
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import error_summary, run_git
+from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.miss import MissKind
-from envbuild.net.transport import NotFoundError, RefusedError, Transport, UnreachableError
+from envbuild.net.transport import Transport
 from envbuild.net.urls import redact
 
 # Messages of servers and of git itself if a single commit cannot be requested; any other failure is reported as it is.

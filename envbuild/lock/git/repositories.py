@@ -12,9 +12,10 @@ from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import run_git
 from envbuild.lock.git.remote import RemoteRepository
 from envbuild.lock.git.submodules import GIT
+from envbuild.net.failures import NotFoundError
 from envbuild.net.origin_kinds import DEFAULT_ADDRESSES
 from envbuild.net.site import Site
-from envbuild.net.transport import NotFoundError, Transport
+from envbuild.net.transport import Transport
 from envbuild.net.urls import join, local_path, redact
 
 SCP = re.compile(r"[^/@]+@[^/:]+:")  # git@HOST:PATH, ssh's mirrors way to write an address

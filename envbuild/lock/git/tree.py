@@ -13,7 +13,7 @@ from pathlib import Path
 
 from envbuild.core.errors import InputError
 from envbuild.lock.git.git_program import ObjectReader, blob_sizes, run_git
-from envbuild.net.transport import NotFoundError, RefusedError
+from envbuild.net.failures import NotFoundError, RefusedError
 
 KIND, TREE, FILE, SYMLINK, LINK = 0o170000, 0o040000, 0o100000, 0o120000, 0o160000
 MOST, LONGEST = 2_000_000, 4096  # entries, bytes of a path: a tiny tree may contain itself many times

@@ -22,9 +22,10 @@ from typing import IO, TYPE_CHECKING, Any
 from packaging.metadata import parse_email
 
 from envbuild.core.errors import InputError
+from envbuild.net.failures import NotFoundError, UnreachableError, describe_error
 from envbuild.net.python_index import IndexFile
 from envbuild.net.range_file import WINDOW, MalformedFileError, NoRangesError, RemoteFile, Tally
-from envbuild.net.transport import NotFoundError, Transport, UnreachableError, describe_error
+from envbuild.net.transport import Transport
 from envbuild.net.urls import local_path
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ Authentication"). A token is then requested, without a login when none exists, a
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from dataclasses import dataclass, field
@@ -14,16 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from envbuild.net.body import discard_body, read_body
+from envbuild.net.failures import RefusedError, UnreachableError, describe_error
 from envbuild.net.miss import MissKind
 from envbuild.net.registry.docker_config import Credential, CredentialError, config_file, find_credential
-from envbuild.net.transport import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
-    RefusedError,
-    Transport,
-    UnreachableError,
-    describe_error,
-)
+from envbuild.net.transport import Transport
 
 if TYPE_CHECKING:
     import requests
@@ -67,7 +63,7 @@ class Login:
                 self.known[host, repository] = header
         repeated = response.request.copy()
         repeated.headers["Authorization"] = header
-        _ = response.content  # so that the connection can be used again
+        discard_body(response, self.transport.limits)  # so that the connection can be used again
         response.close()
         second: requests.Response = response.connection.send(repeated, **options)
         second.history.append(response)
@@ -96,7 +92,12 @@ class Login:
         if login and urlsplit(url).scheme == "https" and urlsplit(realm).scheme != "https":
             raise RefusedError("it requires the login at an address without https")
         values = {key: wanted[key] for key in ("service", "scope") if wanted.get(key)}
-        options: dict[str, Any] = {"timeout": (CONNECT_TIMEOUT, READ_TIMEOUT), "verify": self.transport.verify(realm)}
+        limits = self.transport.limits
+        options: dict[str, Any] = {
+            "timeout": (limits.connect, limits.silence),
+            "verify": self.transport.verify(realm),
+            "stream": True,
+        }
         try:
             # Always with `auth`: requests would use a login of ~/.netrc otherwise.
             if login and login.token:
@@ -106,7 +107,9 @@ class Login:
             else:
                 header = login.basic if login else ""
                 answer = session.get(realm, params=values, auth=partial(authorize, header), **options)
-            status, value = answer.status_code, answer.json() if answer.ok else {}
+            with answer:
+                body = b"".join(read_body(answer, limits.token, limits, decode=True)) if answer.ok else b"{}"
+            status, value = answer.status_code, json.loads(body)
         except ValueError:
             status, value = 200, {}
         except OSError as error:  # RequestException is one

@@ -18,13 +18,14 @@ from urllib.parse import urlsplit
 
 from envbuild.core.errors import InputError
 from envbuild.net.download import Transfer
+from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.registry.auth import Login
 from envbuild.net.registry.media_types import DOCKER as DOCKER_TYPES
 from envbuild.net.registry.media_types import OCI, REF_NAME
 from envbuild.net.registry.reference import Reference, parse_reference, registry_host
 from envbuild.net.site import Site, mirror_line, mirrors_setting
-from envbuild.net.transport import NotFoundError, RefusedError, Transport, UnreachableError
+from envbuild.net.transport import Transport
 from envbuild.net.urls import join, local_path, redact
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ INDEXES = (
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
 ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # without it a registry returns the oldest form
-MAX_MANIFEST = 16 << 20  # bytes of a manifest; real ones have some ten thousand
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -70,7 +70,7 @@ class RegistryAddress:
         return f"{self.url}/v2/{self.repository}/manifests/{wanted}"
 
     def manifest(self, transport: Transport, wanted: str) -> bytes:
-        return transport.read(self.manifest_url(wanted), ACCEPT, MAX_MANIFEST).content
+        return transport.read(self.manifest_url(wanted), ACCEPT, transport.limits.manifest).content
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class LayoutFolder:
 
     def manifest(self, transport: Transport, wanted: str) -> bytes:
         if wanted.startswith("sha256:"):
-            return transport.read(self.blob(wanted.removeprefix("sha256:"))).content
+            return transport.read(self.blob(wanted.removeprefix("sha256:")), limit=transport.limits.manifest).content
         if not (self.path / "oci-layout").is_file():
             raise NotFoundError("no OCI layout")
         try:
@@ -105,7 +105,7 @@ class LayoutFolder:
             raise NotFoundError(f"its index.json names no {wanted}")
         if len(fitting) > 1:  # one name for several architectures
             return json.dumps({"schemaVersion": 2, "manifests": [listed[number] for number in fitting]}).encode()
-        return transport.read(self.blob(digests[fitting[0]])).content
+        return transport.read(self.blob(digests[fitting[0]]), limit=transport.limits.manifest).content
 
 
 @dataclass
@@ -118,7 +118,11 @@ class Repository:
     transport: RegistryTransport = field(init=False)
 
     def __post_init__(self) -> None:
-        self.transport = RegistryTransport(self.site.network(), login=Login(self.plain, self.reference.registry))
+        plain = self.plain
+        login = Login(plain, self.reference.registry)
+        self.transport = RegistryTransport(
+            self.site.network(), limits=plain.limits, failures=plain.failures, login=login
+        )
 
     @cached_property
     def places(self) -> tuple[RegistryAddress | LayoutFolder, ...]:
@@ -213,4 +217,4 @@ def obtain_blob(
         places += [
             place.manifest_url(f"sha256:{sha256}") for place in repository.places if isinstance(place, RegistryAddress)
         ]
-    repository.transfer(transfer).obtain(places, sha256)
+    repository.transfer(transfer).obtain(places, sha256, size or transfer.transport.limits.manifest)

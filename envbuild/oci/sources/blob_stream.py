@@ -14,9 +14,11 @@ from urllib3.exceptions import HTTPError
 
 from envbuild.core import signals
 from envbuild.core.errors import EngineError
+from envbuild.net.body import Pace, read_some
+from envbuild.net.failures import NotFoundError, RefusedError, TransportError, UnreachableError, describe_error
+from envbuild.net.limits import LIMITS
 from envbuild.net.miss import Miss
 from envbuild.net.registry.client import LayoutFolder, RegistryAddress, Repository
-from envbuild.net.transport import NotFoundError, RefusedError, TransportError, UnreachableError, describe_error
 from envbuild.net.urls import local_path
 from envbuild.oci.manifest import BlobDescriptor
 from envbuild.oci.sources.base import RawStream
@@ -43,6 +45,7 @@ class RegistryBlob(RawStream):
         self.misses: list[Miss] = []
         self.position = self.mark = self.failures = 0
         self.source: IO[bytes] | Any = None
+        self.pace: Pace | None = None  # of a connection; None: a file
         self.resources = contextlib.ExitStack()
 
     def read(self, size: int = -1) -> bytes:
@@ -54,7 +57,7 @@ class RegistryBlob(RawStream):
             try:
                 if self.source is None:
                     self.connect(self.places[0])
-                chunk: bytes = self.source.read(size)
+                chunk = self.read_source(size)
                 if not chunk and self.position < self.part.size:
                     raise UnreachableError(f"the connection broke off after {self.position} of {self.part.size} bytes")
                 self.position += len(chunk)
@@ -68,6 +71,16 @@ class RegistryBlob(RawStream):
         raise self.repository.not_available(
             f"a part of the image {self.repository.reference.name} (sha256 {self.part.digest})", self.misses
         )
+
+    def read_source(self, size: int) -> bytes:
+        """Return the next bytes of the current place, at most one more than the blob has: the reader reports that."""
+        size = min(size, (self.part.size or LIMITS.file) + 1 - self.position)
+        if not size:
+            return b""
+        if self.pace is None:
+            chunk: bytes = self.source.read(size)
+            return chunk
+        return read_some(self.source, size, self.pace)
 
     def retry(self, error: UnreachableError) -> None:
         """Disconnect and wait: `pause`, or the seconds that the place requires. After ATTEMPTS give the place up."""
@@ -93,6 +106,7 @@ class RegistryBlob(RawStream):
         if path is not None:
             self.source = self.resources.enter_context(self.repository.transport.open(path))
             self.source.seek(self.position)
+            self.pace = None
             return
         headers = {"Range": f"bytes={self.position}-"} if self.position else None
         answer = self.resources.enter_context(self.repository.transport.get(url, headers))
@@ -102,10 +116,10 @@ class RegistryBlob(RawStream):
         if start and not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
             raise UnreachableError("it answered with another range than the requested one")
         self.resources.enter_context(signals.at_stop(getattr(answer.raw, "shutdown", answer.close)))  # urllib3 2.3
-        self.source = answer.raw
+        self.source, self.pace = answer.raw, Pace(self.repository.transport.limits)
         missing = self.position - start  # a place without range support starts again: skip what was read
         while missing:
-            chunk = self.source.read(min(CHUNK, missing))
+            chunk = read_some(self.source, min(CHUNK, missing), self.pace)
             if not chunk:
                 raise UnreachableError("the connection broke off")
             missing -= len(chunk)

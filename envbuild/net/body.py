@@ -1,0 +1,84 @@
+"""Bodies of answers, read with a limit of bytes and a least speed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from envbuild.net.failures import RefusedError, UnreachableError, describe_error
+from envbuild.net.limits import LIMITS, DownloadLimits
+from envbuild.net.miss import MissKind
+
+CHUNK = 1 << 18
+
+
+class Pace:
+    """The time that reading took so far, compared with what was received."""
+
+    def __init__(self, limits: DownloadLimits = LIMITS) -> None:
+        self.limits, self.spent, self.received = limits, 0.0, 0
+
+    def add(self, seconds: float, received: int) -> None:
+        """Raise UnreachableError when all reads together are too slow."""
+        self.spent += seconds
+        self.received += received
+        if self.spent > self.limits.grace + self.received / self.limits.slowest:
+            raise UnreachableError(f"it sends less than {self.limits.slowest} bytes per second")
+
+
+def read_some(raw: Any, size: int, pace: Pace, *, decode: bool = False) -> bytes:
+    """Return what one read of the connection has, up to `size` bytes; none at the end of the body.
+
+    Raises UnreachableError when the body is too slow, and what urllib3 raises.
+    """
+    before = time.monotonic()
+    # read() waits until it has all of `size`, so that a server which sends one byte a minute would never be noticed.
+    read = getattr(raw, "read1", raw.read)  # urllib3 2.1
+    chunk: bytes = read(size, decode_content=decode) or b""
+    pace.add(time.monotonic() - before, len(chunk))
+    return chunk
+
+
+def read_body(
+    answer: Any,
+    limit: int,
+    limits: DownloadLimits = LIMITS,
+    *,
+    decode: bool = False,
+    kind: MissKind = MissKind.REFUSED,
+) -> Iterator[bytes]:
+    """Yield the body of a streamed answer as it is received, with `decode` uncompressed.
+
+    Raises RefusedError of `kind` when it has more than `limit` bytes, UnreachableError for network errors and for a
+    body that is too slow. At most one byte is read beyond the limit.
+    """
+    from urllib3.exceptions import HTTPError
+
+    length = answer.headers.get("Content-Length", "")
+    if length.isdigit() and int(length) > limit:
+        raise RefusedError(f"it has more than {limit} bytes", kind=kind)
+    pace, size = Pace(limits), 0
+    while True:
+        try:
+            chunk = read_some(answer.raw, min(CHUNK, limit - size + 1), pace, decode=decode)
+        except (HTTPError, OSError) as error:  # not an error of the disk that the body is written to
+            with suppress(Exception):
+                answer.close()
+            raise UnreachableError(describe_error(error)) from None
+        if not chunk:
+            return
+        size += len(chunk)
+        if size > limit:
+            raise RefusedError(f"it has more than {limit} bytes", kind=kind)
+        yield chunk
+
+
+def discard_body(answer: Any, limits: DownloadLimits = LIMITS) -> None:
+    """Read a body that is not used, so that its connection can be used again; close that if the body is large."""
+    try:
+        for _ in read_body(answer, limits.discarded, limits):
+            pass
+    except UnreachableError:
+        answer.raw.close()
