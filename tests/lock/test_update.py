@@ -21,7 +21,7 @@ from envbuild.spec.project import Project
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-LOCK = read_lock(ROOT / "images" / "cpu-ucx.lock")
+LOCK = replace(read_lock(ROOT / "images" / "cpu-ucx.lock"), image="app")
 Step = Callable[..., Lock]
 
 
