@@ -97,7 +97,9 @@ def describe_difference(old: dict[str, tuple[object, ...]], new: dict[str, tuple
 def read_layer_entries(diff_id: str, store: Store) -> dict[str, tuple[object, ...]]:
     """Return path → fields and content digest of a layer of the store."""
     from envbuild.oci.layers.layer import write_layer_tar
+    from envbuild.squashfs.pack.unpack import ensure_trees
 
+    ensure_trees(store, [diff_id])
     found: dict[str, tuple[object, ...]] = {}
     with tempfile.TemporaryFile(dir=store.root / "tmp") as file:
         write_layer_tar(store, store.layer(diff_id), file)

@@ -39,9 +39,16 @@ def run_command() -> None:
         hint = advice.get(error.errno or 0, REPORT)
         fail(EngineError(str(error.strerror or error), hint=hint, where=str(error.filename or "")))
     except Exception as error:  # a fault of envbuild: Python prints the traceback
+        if is_thread_limit(error):
+            fail(EngineError("a thread cannot be started: the limit of memory or processes is reached", hint=THREADS))
         finding = Finding(f"{type(error).__name__}: {error}", hint="report the traceback on stderr")
         print_failure(encode_failure(INTERNAL, 1, [finding]))
         raise
+
+
+def is_thread_limit(error: Exception) -> bool:
+    """Return whether Python could not start a thread: it has no class of its own for that."""
+    return type(error) is RuntimeError and error.args == ("can't start new thread",)
 
 
 def fail(error: EnvbuildError) -> NoReturn:
@@ -70,6 +77,7 @@ def streams() -> None:
 
 
 REPORT = "if the store and the project can be read and written, this is a fault of envbuild: please report it"
+THREADS = "raise the limits: ulimit -v unlimited; ulimit -u unlimited"
 FREE_ANY = f"free some space where the output goes; in the store: {FREE_SOME}"
 ADVICE = {
     errno.ENOSPC: FREE_SOME,

@@ -23,6 +23,7 @@ def run_image(name: str, command: Sequence[str], workspace: Workspace, *, networ
     """Run a command in a built image or a squashfs file. Return its exit code."""
     from envbuild.build.engines.embedded.run_command import run_in_root
     from envbuild.build.engines.embedded.sandbox import warn_without_filter
+    from envbuild.squashfs.pack.unpack import ensure_trees
 
     warn_without_filter(workspace.reporter)
     pairs = [bind_pair(bind) for bind in binds]
@@ -33,6 +34,7 @@ def run_image(name: str, command: Sequence[str], workspace: Workspace, *, networ
         code, _ = run_in_root(file, argv, env=None, store=store, network=network, binds=pairs, reporter=reporter)
         return code
     image = load_built_image(name, workspace)
+    ensure_trees(workspace.store, [layer.diff_id for layer in image.layers])
     trees = [workspace.store.layer_tree(layer.diff_id) for layer in image.layers]
     argv = list(command) or list(image.plan.config.cmd)
     code, _ = run_in_root(

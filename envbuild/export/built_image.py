@@ -112,7 +112,10 @@ def read_image_record(
     if value is None:
         return None
     fields: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
-    made = ImageRecord(**fields)
+    try:
+        made = ImageRecord(**fields)
+    except TypeError:  # a record of something else
+        return None
     if (verified and not made.evidence) or engine not in ("", "auto", made.engine):
         return None
     return replace(made, up_to_date=True, seconds=0.0)

@@ -8,12 +8,14 @@ from envbuild.export.options import ExportOptions
 from envbuild.export.progress import Progress
 from envbuild.lock.model import lock_digest
 from envbuild.oci.docker_engine import load_image
+from envbuild.squashfs.pack.unpack import ensure_trees
 
 
 def write_docker_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
     """Load a built image into the Docker Engine."""
     workspace = progress.workspace
     reference = options.tag or f"{image.plan.image}:{lock_digest(image.lock)[7:19]}"
+    ensure_trees(workspace.store, [layer.diff_id for layer in image.layers])
     identity = load_image(
         image.layers,
         image.plan.config,

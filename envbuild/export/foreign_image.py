@@ -124,12 +124,15 @@ def read_conversion(record: Path) -> ConvertedImage | None:
     made = read_record(record)
     if made is None:
         return None
-    return ConvertedImage(
-        Artifact(Path(made["artifact"]), made["sha256"], made["size"], tuple(made["messages"])),
-        made["reference"],
-        made["origin"],
-        made["identity"],
-        tuple(PackedLayer(diff_id, 0, True) for diff_id in made["layers"]),
-        0.0,
-        True,
-    )
+    try:
+        return ConvertedImage(
+            Artifact(Path(made["artifact"]), made["sha256"], made["size"], tuple(made["messages"])),
+            made["reference"],
+            made["origin"],
+            made["identity"],
+            tuple(PackedLayer(diff_id, 0, True) for diff_id in made["layers"]),
+            0.0,
+            True,
+        )
+    except (KeyError, TypeError):  # a record of something else
+        return None

@@ -8,6 +8,7 @@ from envbuild.export.options import ExportOptions
 from envbuild.export.progress import Progress
 from envbuild.lock.model import lock_digest
 from envbuild.oci.layout import write_layout
+from envbuild.squashfs.pack.unpack import ensure_trees
 
 
 def write_oci_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
@@ -17,6 +18,7 @@ def write_oci_output(image: BuiltImage, options: ExportOptions, progress: Progre
     out = options.output.path if options.output else own
     progress.output = out
     progress.start("oci", f"OCI layout {out.name}")
+    ensure_trees(store, [layer.diff_id for layer in image.layers])
     layout = write_layout(
         image.layers,
         image.plan.config,

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from envbuild.core import signals
 from envbuild.core.errors import EnvbuildError, SpecError
+from envbuild.core.store.permissions import make_shared_folder
 from envbuild.core.store.store import write_atomic
 from envbuild.export.formats import FORMATS
 from envbuild.export.progress_records import FOLDER, Owner, remove_old_records
@@ -124,9 +125,7 @@ class Progress:
         """Create the folder, with the permissions of the store's other folders, and the first record."""
         folder = self.path.parent
         with contextlib.suppress(OSError):
-            if not folder.is_dir():
-                folder.mkdir()
-                folder.chmod(folder.with_name("tmp").stat().st_mode & 0o7777)
+            make_shared_folder(folder)
         self.write_record()
 
     def close_record(self, state: str, error: str = "") -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
+from envbuild.core.store.permissions import finished_mode
 from envbuild.core.text import amount
 from envbuild.export.built_image import BuiltImage
 from envbuild.export.options import ExportOptions
@@ -55,7 +56,7 @@ def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress)
         with raise_write_errors(output), image_file(output) as (file, temporary):
             copy_file(path, file)
             check_copy(temporary, image, options)
-            temporary.chmod(0o644)  # another mode is enroot's "Invalid image format" for every other user
+            temporary.chmod(finished_mode(output.parent))
             path = temporary.replace(output)
         progress.finish("squashfs")
     else:

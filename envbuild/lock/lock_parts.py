@@ -152,7 +152,7 @@ class LockParts:
                     vendors,
                 )
                 work = python.PythonResolution(
-                    Resolver(Uv(self.site, number, platform, workdir, self.store.root / "uv", vendors)),
+                    Resolver(Uv(self.site, number, platform, workdir, self.store.own_folder("uv"), vendors)),
                     choice,
                     earlier_versions(previous, self.upgraded),
                     present=base.image.python if base else {},

@@ -43,5 +43,14 @@ def remove_pending(store: Store, names: Iterable[str]) -> None:
 
 def _read_entries(store: Store) -> dict[str, list[Any]]:
     """Return file name → [origin, sha256, size, when it was recorded]."""
-    entries = (read_json(store.root / FILE) or {}).items()
-    return {name: entry for name, entry in entries if time.time() - entry[3] < DAY and store.has_blob(entry[1])}
+    value = read_json(store.root / FILE)
+    entries = value.items() if isinstance(value, dict) else ()
+    return {name: entry for name, entry in entries if _is_entry(entry) and store.has_blob(entry[1])}
+
+
+def _is_entry(entry: Any) -> bool:
+    """Return whether a JSON value is an entry of the last day."""
+    match entry:
+        case [str(), str(), int(), int() | float() as recorded]:
+            return time.time() - recorded < DAY
+    return False

@@ -19,7 +19,7 @@ from io import BufferedRandom
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
-from envbuild.core.store.permissions import make_shared_folder
+from envbuild.core.store.permissions import make_shared_folder, move_into_store, share_file
 from envbuild.core.store.store import Store
 from envbuild.net.body import CHUNK, read_body
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
@@ -69,6 +69,7 @@ class Transfer:
             try:
                 while True:
                     with self.store.filled(), part.open("a+b") as file:
+                        share_file(part)
                         # Another process may be fetching the same file: wait for it, then check what it left.
                         fcntl.flock(file, fcntl.LOCK_EX)
                         if sha256 and self.store.has_blob(sha256):
@@ -103,7 +104,7 @@ class Transfer:
                         why = f"digest mismatch: expected sha256 {sha256}, got {found}"
                         raise RefusedError(why, kind=MissKind.MISMATCH)
                     part.chmod(0o644)
-                    part.replace(self.store.blob(found))
+                    move_into_store(part, self.store.blob(found))
                     return found, size
                 except (NotFoundError, RefusedError) as error:
                     misses.append(error.miss(redact(place)))

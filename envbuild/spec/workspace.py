@@ -46,5 +46,6 @@ def open_workspace(reporter: Reporter | None = None, folder: Path | None = None,
     for a store that cannot be written. Without `writes` the store is only read: it may be missing, or not writable."""
     project = Project.find(folder)
     site = load_site(project.root)
-    store = Store.open(site.store) if writes else Store(site.store)
-    return Workspace(project, site, store, reporter or console.default_reporter())
+    reporter = reporter or console.default_reporter()
+    store = Store.open(site.store, reporter.info) if writes else Store(site.store)
+    return Workspace(project, site, store, reporter)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.command import ROOT, envbuild, refused
+from tests.support.programs import importing
 
 pytestmark = pytest.mark.unit
 
@@ -53,6 +56,17 @@ def test_a_misspelt_image_name_has_a_hint(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../cpu-ucx", "images/../x", "a/b", "CPU", "-x"])
 def test_a_name_that_leaves_the_folder_is_refused(name: str, tmp_path: Path) -> None:
     refused(envbuild("show", "--", name, ENVBUILD_STORE=str(tmp_path)), 2)
+
+
+def test_a_thread_that_cannot_be_started_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    """The limit of memory leaves no room for the stack of one thread, as a job's limit may."""
+    limits = "import resource, os, sys\nresource.setrlimit(resource.RLIMIT_STACK, (1 << 40, resource.RLIM_INFINITY))\n"
+    limits += "resource.setrlimit(resource.RLIMIT_AS, (1 << 36, 1 << 36))\nos.execv(sys.executable, sys.argv[1:])"
+    command = [sys.executable, "-c", limits, sys.executable, "-m", "envbuild", "store", "du"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=importing(ENVBUILD_STORE=str(tmp_path))
+    )
+    refused(done, 5, "a thread cannot be started", "ulimit")
 
 
 def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:

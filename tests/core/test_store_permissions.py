@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from envbuild.core.store import permissions
+from envbuild.core.store.store import CLOSED, Store
 
 pytestmark = pytest.mark.unit
 
@@ -95,3 +99,101 @@ def test_what_only_its_owner_may_change_is_used_as_it_is(shared: Path, monkeypat
     monkeypatch.setattr(Path, "chmod", refuse)
     permissions.record_use(file)
     permissions.share_file(file)
+
+
+def test_layers_and_work_folders_are_closed_to_others(tmp_path: Path) -> None:
+    os.umask(0o022)
+    for own, closed in ((0o755, 0o700), (0o2775, 0o2770), (0o2770, 0o2770), (0o700, 0o700)):
+        root = tmp_path / f"{own:o}"
+        root.mkdir()
+        root.chmod(own)
+        lines: list[str] = []
+        with Store.open(root, lines.append).workdir() as work:
+            assert mode(work) == 0o700  # even in a setgid folder: entries of a tree get their builder's group
+        assert {mode(root / name) for name in CLOSED} == {closed} and lines == []
+        for name in CLOSED:
+            (root / name).chmod(0o2777)
+        Store.open(root, lines.append)
+        assert {mode(root / name) & ~0o2000 for name in CLOSED} == {closed & 0o770} and len(lines) == 1
+        Store.open(root, lines.append)
+        assert len(lines) == 1
+
+
+def test_each_user_of_a_shared_folder_has_a_part_of_it(shared: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    assert permissions.make_own_folder(alone / "layers") == alone / "layers"
+    own = permissions.make_own_folder(shared / "layers")
+    assert own == shared / "layers" / str(os.geteuid()) == permissions.own_folder(shared / "layers")
+    assert (mode(shared / "layers"), mode(own)) == (0o2770, 0o700)
+    own.rename(shared / "layers" / "77")  # as a user namespace shows it: the name is not the user's number
+    assert permissions.make_own_folder(shared / "layers") == shared / "layers" / "77"
+    (shared / "layers" / ("a" * 64)).mkdir()
+    assert permissions.move_to_own_folder(shared / "layers")
+    assert [path.name for path in (shared / "layers").rglob("*")] == ["77", "a" * 64]
+    assert not permissions.move_to_own_folder(shared / "layers")
+
+
+def test_a_folder_of_this_users_name_that_is_another_ones_is_not_used(shared: Path) -> None:
+    layers = shared / "layers"
+    permissions.make_shared_folder(layers)
+    (shared / "elsewhere").mkdir()
+    (layers / str(os.geteuid())).symlink_to(shared / "elsewhere")
+    own = permissions.make_own_folder(layers)
+    assert own.parent == layers and not own.is_symlink() and own.is_dir()
+    assert permissions.make_own_folder(layers) == own
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+def test_many_users_open_a_new_shared_store_at_the_same_moment() -> None:
+    """With an umask that excludes the group, a folder may at no moment be closed to the others."""
+    folder, group = Path(tempfile.mkdtemp(prefix="envbuild-test-")), 50_000
+    folder.chmod(0o711)
+    try:
+        for number in range(30):
+            root = folder / str(number)
+            root.mkdir()
+            shutil.chown(root, group=group)
+            root.chmod(0o2775)
+
+            def use(root: Path = root) -> None:
+                with Store.open(root).lock("shared", shared=True):
+                    pass
+
+            assert run_as_users(range(50_001, 50_006), group, use) == [0] * 5
+            assert not list(root.rglob(".*"))
+    finally:
+        shutil.rmtree(folder)
+
+
+def run_as_users(users: range, group: int, function: Callable[[], None]) -> list[int]:
+    """Return the exit codes of `function` in a process of each user, all started at the same moment."""
+    read, write = os.pipe()
+    children = []
+    for user in users:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.close(write)
+                os.setgroups([])
+                os.setgid(group)
+                os.setuid(user)
+                os.umask(0o077)
+                os.read(read, 1)  # until all are there
+                function()
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        children.append(child)
+    os.close(read)
+    os.close(write)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def test_a_finished_file_has_what_the_umask_leaves(shared: Path, tmp_path: Path) -> None:
+    for umask, found in ((0o022, 0o644), (0o027, 0o640), (0o077, 0o600), (0o002, 0o644)):
+        os.umask(umask)
+        assert (permissions.finished_mode(tmp_path), permissions.finished_mode(shared)) == (found, 0o644)

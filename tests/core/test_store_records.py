@@ -11,9 +11,10 @@ import pytest
 
 import envbuild
 from envbuild.core.code_digest import code_digest
-from envbuild.core.store.gc import records
+from envbuild.core.console import SilentReporter
+from envbuild.core.store.gc import collect, records
 from envbuild.core.store.records import read_record, record_path, write_record
-from envbuild.core.store.store import Store
+from envbuild.core.store.store import Store, read_json, write_json
 
 pytestmark = pytest.mark.unit
 
@@ -40,6 +41,26 @@ def test_an_invalid_record_counts_as_absent(text: str, tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text(text)
     assert read_record(tmp_path / "record.json") is None
     assert read_record(tmp_path / "none.json") is None
+
+
+ODD = [None, 3, "text", [], {}, [[]], [3], {"a": 1}]
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize("key", ["made", "stat", "holds", "artifact", "layers", "units", "blobs"])
+def test_any_json_in_a_record_is_no_record_or_one_that_can_be_used(key: str, value: object, tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    artifact, path = written(store)
+    whole = read_json(path)
+    for place in (whole, whole["made"], whole["holds"]):
+        if key in place:
+            place[key] = value
+    write_json(path, whole)
+    if (made := read_record(path)) is not None:
+        assert value == [] and made["artifact"] == str(artifact)
+    artifact.with_name("app.sqsh").symlink_to(artifact.name)
+    collect(store, SilentReporter(), dry_run=False, everything=True)
+    assert artifact.exists()
 
 
 def test_the_garbage_collector_reads_written_records(tmp_path: Path) -> None:

@@ -6,14 +6,18 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store.store import (
+    CLOSED,
     FOLDERS,
     LayerRecord,
+    SharedLayer,
     Store,
     UnitRecord,
     is_locked,
@@ -35,7 +39,7 @@ def add(store: Store, text: str) -> str:
 
 def test_opening_makes_every_folder_and_leaves_nothing_else(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "a/b")
-    assert all((store.root / name).is_dir() for name in FOLDERS)
+    assert all((store.root / name).is_dir() for name in (*FOLDERS, *CLOSED))
     assert list((store.root / "tmp").iterdir()) == []
     Store.open(store.root)
 
@@ -90,6 +94,64 @@ def test_a_unit_is_found_while_its_product_is_there(store: Store) -> None:
     assert store.unit(second.key) is None
     with pytest.raises(EngineError):
         store.layer("sha256:" + "2" * 64)
+
+
+UNIT = {"key": "a" * 64, "unit": "x", "layer": None, "wheels": [], "seconds": 1.0}
+LAYER = {"diff_id": f"sha256:{'1' * 64}", "size": 1, "files": 1, "unit": "x"}
+VALUES: list[object] = [None, [], {}, 3, 1.5, "text", True, [[]], {"key": 1}, {"made": 3}, {"made": {}, "stat": []}]
+ODD_UNITS = [{**UNIT, key: value} for key in UNIT for value in VALUES]
+ODD_LAYERS = [{**LAYER, key: value} for key in LAYER for value in (*VALUES, "../../etc")]
+
+
+@pytest.mark.parametrize(
+    "value", [*VALUES, *ODD_UNITS, *({**UNIT, "layer": layer} for layer in (*VALUES, *ODD_LAYERS))]
+)
+def test_any_json_in_the_record_of_a_unit_is_a_unit_that_is_not_there(value: object, store: Store) -> None:
+    key = "a" * 64
+    write_json(store.root / "units" / f"{key}.json", value)
+    found = store.unit(key)
+    assert found is None or json.loads(json.dumps(asdict(found))) == {**UNIT, **found_fields(value)}
+
+
+def found_fields(value: object) -> dict[str, object]:
+    """Return the fields of the only odd values that are a record."""
+    assert isinstance(value, dict)
+    assert not value["layer"] and value["wheels"] in ([], {}, "") and isinstance(value["unit"], str)
+    return {"unit": value["unit"], "seconds": float(value["seconds"])}
+
+
+@pytest.mark.parametrize("content", [b"", b"[", b"\xff\xfe", b"[" * 100_000, b'{"a": 1'])
+def test_a_file_that_is_not_json_reads_as_missing(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(content)
+    assert read_json(tmp_path / "file") is None
+
+
+@pytest.mark.parametrize("value", [*VALUES, *ODD_LAYERS])
+def test_any_json_in_the_record_of_a_layer_is_a_layer_that_is_not_there(value: object, store: Store) -> None:
+    diff_id = LAYER["diff_id"]
+    assert isinstance(diff_id, str)
+    store.layer_path(diff_id).mkdir()
+    write_json(store.layer_path(diff_id) / "layer.json", value)
+    (store.root / "packs" / f"{'1' * 64}.pack").touch()
+    for shared in (value, {"layer": value}, {"layer": LAYER, "pack": value, "folders": []}):
+        write_json(store.root / "packs" / f"{'1' * 64}.layer.json", shared)
+        with contextlib.suppress(EngineError):
+            assert store.layer(diff_id).diff_id == diff_id
+
+
+def test_a_shared_layer_names_a_pack_of_its_own(store: Store) -> None:
+    record = LayerRecord(f"sha256:{'1' * 64}", 1, 1, "x")
+    layer = SharedLayer(record, f"{'1' * 64}.pack", (("opt", 0o755, 0, 0, 5, {"user.a": "b"}),))
+    packs = store.root / "packs"
+    layer.write(packs)
+    assert SharedLayer.read(packs, record.diff_id) is None  # the pack is missing
+    (packs / layer.pack).touch()
+    assert SharedLayer.read(packs, record.diff_id) == layer
+    assert store.layer(record.diff_id) == record and store.has_layer(record.diff_id)
+    assert not store.has_tree(record.diff_id)
+    for name in (f"{'2' * 64}.pack", f"{'1' * 64}/../../units/x", "/etc/passwd"):
+        replace(layer, pack=name).write(packs)
+        assert SharedLayer.read(packs, record.diff_id) is None
 
 
 def test_a_lock_is_exclusive_or_shared(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,35 @@ def test_the_evidence_names_content_and_repairs(source: str, tmp_path: Path) -> 
     assert isinstance(at.reporter, SilentReporter)
     assert [f"  {line}" for line in done.artifact.messages] == at.reporter.lines[-len(done.artifact.messages) - 1 : -1]
     assert done.artifact.path.name in at.reporter.lines[-1]
+
+
+def test_the_file_of_an_export_has_what_the_umask_leaves(source: str, tmp_path: Path) -> None:
+    """A private image in a folder that all may enter."""
+    at, before = workspace(tmp_path / "store"), os.umask(0o077)
+    try:
+        made(source, at, tmp_path / "packed.sqsh")
+        made(source, at, tmp_path / "direct.sqsh", cache=False)
+    finally:
+        os.umask(before)
+    for name in ("packed", "direct"):
+        assert (tmp_path / f"{name}.sqsh").stat().st_mode & 0o777 == 0o600
+    made(source, at, tmp_path / "packed.sqsh")
+    assert (tmp_path / "packed.sqsh").stat().st_mode & 0o777 == 0o666 & ~before & 0o644
+
+
+@pytest.mark.parametrize("value", [{"made": 3}, [], {"made": {"artifact": "x"}}, "drop sha256"])
+def test_any_json_in_the_record_of_an_export_is_no_record(value: object, source: str, tmp_path: Path) -> None:
+    at = workspace(tmp_path / "store")
+    first = made(source, at)
+    (record,) = (at.store.root / "images").iterdir()
+    if value == "drop sha256":
+        found = json.loads(record.read_text())
+        del found["made"]["sha256"]
+        value = found
+    record.write_text(json.dumps(value))
+    again = made(source, at)
+    assert not again.up_to_date and again.artifact.sha256 == first.artifact.sha256
+    assert made(source, at).up_to_date
 
 
 def test_files_that_the_export_replaces_have_no_findings(tmp_path: Path) -> None:

@@ -80,7 +80,12 @@ def test_a_squashfs_file_is_the_one_of_make_or_has_another_compression(
 ) -> None:
     own = Path(image.record.artifact)
     assert export(image, at, ExportOptions()).data["path"] == str(own)
-    copy = export(image, at, ExportOptions(output=Output.of(str(tmp_path / "copy.sqsh")))).data
+    before = os.umask(0o027)
+    try:
+        copy = export(image, at, ExportOptions(output=Output.of(str(tmp_path / "copy.sqsh")))).data
+    finally:
+        os.umask(before)
+    assert Path(copy["path"]).stat().st_mode & 0o777 == 0o640
     assert Path(copy["path"]).read_bytes() == own.read_bytes()
     assert copy["sha256"] == image.record.sha256 and len(copy["layers"]) == 2
     other = export(image, at, ExportOptions(compression="gzip", output=Output.of(f"{tmp_path}/new/")))

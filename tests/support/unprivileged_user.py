@@ -1,14 +1,15 @@
-"""A user without privileges, for as long as a test needs one."""
+"""Users without privileges, for as long as a test needs them."""
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,22 +23,63 @@ def plain_user(*tools: str) -> Iterator[str]:
 
     The name holds this process's id: runs of the suite beside each other do not take each other's user away. What
     a killed run left is removed."""
-    for tool in ("useradd", "userdel", *tools):
+    _require("useradd", "userdel", *tools)
+    _remove_old()
+    with _user(f"{PREFIX}{os.getpid()}") as name:
+        yield name
+
+
+@contextmanager
+def users_of_a_group(*tools: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the names of a temporary group, of two members for whom it is a supplementary group, and of a user outside
+    of it; as `plain_user` otherwise."""
+    _require("useradd", "userdel", "groupadd", "groupdel", *tools)
+    _remove_old()
+    group = f"{PREFIX}{os.getpid()}-g"
+    subprocess.run(["groupadd", "-f", group], check=True, capture_output=True)
+    try:
+        with ExitStack() as stack:
+            names = [f"{PREFIX}{os.getpid()}-{number}" for number in range(3)]
+            one, two, other = (
+                stack.enter_context(_user(name, *options))
+                for name, options in zip(names, (("-G", group), ("-G", group), ()), strict=True)
+            )
+            yield group, one, two, other
+    finally:
+        subprocess.run(["groupdel", group], capture_output=True, check=False)
+
+
+def _require(*tools: str) -> None:
+    for tool in tools:
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
     if os.geteuid() != 0:
         pytest.skip("only root can make a user")
-    for entry in pwd.getpwall():
-        made = re.fullmatch(rf"{PREFIX}(\d+)", entry.pw_name)
-        if made and not Path(f"/proc/{made[1]}").exists():
-            _remove(entry.pw_name)
-    name = f"{PREFIX}{os.getpid()}"
+
+
+@contextmanager
+def _user(name: str, *options: str) -> Iterator[str]:
     _remove(name)  # of an earlier process with this id
-    subprocess.run(["useradd", "-m", name], check=True, capture_output=True)
+    subprocess.run(["useradd", "-m", *options, name], check=True, capture_output=True)
     try:
         yield name
     finally:
         _remove(name)
+
+
+def _remove_old() -> None:
+    """Remove what a killed run left."""
+    for name in [entry.pw_name for entry in pwd.getpwall()]:
+        if _is_left(name):
+            _remove(name)
+    for name in [entry.gr_name for entry in grp.getgrall()]:
+        if _is_left(name):
+            subprocess.run(["groupdel", name], capture_output=True, check=False)
+
+
+def _is_left(name: str) -> bool:
+    made = re.fullmatch(rf"{PREFIX}(\d+)(-\w+)?", name)
+    return bool(made and not Path(f"/proc/{made[1]}").exists())
 
 
 def _remove(name: str) -> None:

@@ -16,6 +16,7 @@ from typing import IO, cast
 
 from envbuild.core.errors import InputError
 from envbuild.core.rooted_tree import PATH_ERRORS, RootedTree
+from envbuild.core.store.permissions import make_shared_folder
 from envbuild.core.store.store import Store, write_atomic
 from envbuild.core.tree_entry import Slot
 
@@ -68,7 +69,7 @@ def packages_index(files: Iterable[tuple[str, str, Path]], store: Store) -> str:
     content."""
     stanzas = []
     cache = store.root / "control"
-    cache.mkdir(exist_ok=True)
+    make_shared_folder(cache)
     for name, sha256, path in files:
         cached = cache / sha256
         try:

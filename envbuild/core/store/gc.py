@@ -8,6 +8,7 @@ build may use it; `everything` ignores that week. Nothing is removed while anoth
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
 import shutil
@@ -20,6 +21,8 @@ from typing import Any, NoReturn
 from envbuild.core.console import Reporter
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import EngineError
+from envbuild.core.store.permissions import OWN, own_folder
+from envbuild.core.store.records import parse_record
 from envbuild.core.store.store import Store, read_json
 
 WEEK = 7 * 24 * 3600.0
@@ -106,12 +109,10 @@ def records(store: Store, artifacts: set[str]) -> list[tuple[Path, dict[str, Any
     """
     found: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
     for path in sorted(list_folder(store.root / "images"), key=change_time, reverse=True):
-        record: Any = read_json(path)
-        try:
-            name = Path(record["made"]["artifact"]).name
-            _ = record["made"]["layers"], record["holds"]["blobs"], record["holds"]["units"], record["stat"]
-        except (KeyError, TypeError):
+        record = parse_record(read_json(path))
+        if record is None:
             continue
+        name = Path(record["made"]["artifact"]).name
         if name in artifacts and (store.root / "artifacts" / name).is_file():
             found.setdefault(name, []).append((path, record))
     current = []
@@ -173,10 +174,20 @@ def unneeded_temporary_files(store: Store, before: float) -> Iterator[Path]:
 
 def unneeded_content(store: Store, holds: RequiredEntries, before: float) -> Iterator[Path]:
     """Yield the units, layers and blobs that no artifact requires, and that are not new."""
-    for place, names in (("units", holds.units), ("layers", holds.layers), ("blobs/sha256", holds.blobs)):
-        for path in list_folder(store.root / place):
+    places = [(store.root / "units", holds.units), (store.root / "blobs/sha256", holds.blobs)]
+    places += [(folder, holds.layers) for folder in layer_folders(store)]
+    for folder, names in places:
+        for path in list_folder(folder):
             if path.name not in names and change_time(path) <= before:
                 yield path
+
+
+def layer_folders(store: Store) -> list[Path]:
+    """Return the folders with layers that this user may remove: its own, and those of all users for root."""
+    folder = store.root / "layers"
+    own = own_folder(folder)
+    others = [path for path in list_folder(folder) if OWN.fullmatch(path.name) and path.is_dir()]
+    return list(dict.fromkeys([own, *others])) if os.geteuid() == 0 else [own]
 
 
 def old_files_and_caches(store: Store, before: float) -> Iterator[Path]:
@@ -204,14 +215,14 @@ def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool
     with store.lock("gc", raise_busy):
         for path in list(unneeded_entries(store, everything=everything)):
             folder = path.is_dir() and not path.is_symlink()
-            freed += size_of(path) if folder else path.lstat().st_blocks * 512
+            size = size_of(path) if folder else path.lstat().st_blocks * 512
+            if not dry_run:
+                try:
+                    remove_folder(path, store) if folder else path.unlink(missing_ok=True)
+                except PermissionError:  # another user's, who removes it
+                    continue
+            freed += size
             removed.append(str(path.relative_to(store.root)))
-            if dry_run:
-                continue
-            if folder:
-                remove_folder(path, store)
-            else:
-                path.unlink(missing_ok=True)
             reporter.note("gc", str(path))
     return removed, freed
 

@@ -26,12 +26,27 @@ def record_path(store: Store, decides: Iterable[str | bytes]) -> Path:
 
 def read_record(path: Path) -> dict[str, Any] | None:
     """Return what was made, if its ``artifact`` exists unchanged; else None."""
-    try:
-        value = read_json(path)
-        made: dict[str, Any] = value["made"]
-        return made if value["stat"] == stamp(Path(made["artifact"])) else None
-    except (FileNotFoundError, KeyError, TypeError):  # no file, or no record
+    value = parse_record(read_json(path))
+    if value is None:
         return None
+    made: dict[str, Any] = value["made"]
+    try:
+        return made if value["stat"] == stamp(Path(made["artifact"])) else None
+    except (OSError, ValueError):  # no file, or no path
+        return None
+
+
+def parse_record(value: Any) -> dict[str, Any] | None:
+    """Return a JSON value that is a record; None if it is not one."""
+    try:
+        made, holds = value["made"], value["holds"]
+        lists = (value["stat"], made["layers"], holds["units"], holds["blobs"])
+        texts = (made["artifact"], *made["layers"], *holds["units"], *holds["blobs"])
+    except (KeyError, TypeError):
+        return None
+    whole = all(isinstance(item, list) for item in lists) and all(isinstance(text, str) for text in texts)
+    found: dict[str, Any] = value
+    return found if whole else None
 
 
 def write_record(path: Path, made: Mapping[str, Any], *, units: Iterable[str] = (), blobs: Iterable[str] = ()) -> None:

@@ -4,6 +4,7 @@
     units/<key>.json            UnitRecord: the product of a unit
     layers/<diff id hex>/       tree/ (canonical, usable as an overlay lower directory), layer.json (LayerRecord)
     packs/<diff id hex>.<format>  one layer compressed for squashfs (envbuild.squashfs.pack.writer)
+    packs/<diff id hex>.layer.json  of a layer that a group shares: its pack, which other users unpack (SharedLayer)
     packs/<its name>.equal      content that such a pack shares with others (envbuild.squashfs.write.dedup_cache)
     images/<hex>.json           what `make` built from one lock, for the next run
     artifacts/                  finished images (squashfs files, OCI layouts)
@@ -17,6 +18,8 @@ Everything is written under tmp/ and renamed into place; a killed process leaves
 free, and the next run removes those.
 
 A store whose folder a group may write is shared by that group: its entries have the mode of the folder, with any umask.
+Trees are never shared, because a setuid program in one would run as its builder: layers/ and tmp/ are closed to others.
+In a shared store each user has a folder of their own in layers/, and unpacks what others built from its pack.
 """
 
 from __future__ import annotations
@@ -25,47 +28,36 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
 
 from envbuild.core import signals
 from envbuild.core.digest import file_digest
+from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, EngineError, InputError
-from envbuild.core.store.permissions import make_shared_folder, open_lock_file
+from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
+from envbuild.core.store.json_files import read_json, stamp, write_atomic, write_json
+from envbuild.core.store.permissions import (
+    close_folder,
+    is_shared,
+    make_own_folder,
+    make_private_folder,
+    make_shared_folder,
+    move_into_store,
+    move_to_own_folder,
+    open_lock_file,
+    own_folder,
+    share_file,
+)
+
+__all__ = ["LayerRecord", "SharedLayer", "Store", "UnitRecord", "read_json", "stamp", "write_atomic", "write_json"]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-FOLDERS = ("blobs", "blobs/sha256", "units", "layers", "packs", "images", "artifacts", "logs", "locks", "tmp")
-
-
-@dataclass(frozen=True, slots=True)
-class LayerRecord:
-    """A layer in the store. `diff_id` is ``sha256:<hex>`` of its canonical tar, `size` the length of that tar in
-    bytes."""
-
-    diff_id: str
-    size: int
-    files: int
-    unit: str = ""
-
-    @property
-    def hex(self) -> str:
-        return self.diff_id.removeprefix("sha256:")
-
-
-@dataclass(frozen=True, slots=True)
-class UnitRecord:
-    """The product of a unit: a layer, or wheels as (file name, sha256). `seconds` is the wall time of its build."""
-
-    key: str
-    unit: str
-    layer: LayerRecord | None = None
-    wheels: tuple[tuple[str, str], ...] = ()
-    seconds: float = 0.0
+FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "logs", "locks")
+CLOSED = ("layers", "tmp")  # they hold trees of files
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +67,39 @@ class Store:
     root: Path
 
     @classmethod
-    def open(cls, root: Path) -> Store:
-        """Create the folders of the store. Raises EngineError when the place cannot be written."""
+    def open(cls, root: Path, report: Callable[[str], object] = lambda text: None) -> Store:
+        """Create the folders of the store, and close those of an older one that others could enter.
+
+        report: called with a line about that. Raises EngineError when the place cannot be written.
+        """
         store = cls(root)
         try:
             root.mkdir(parents=True, exist_ok=True)
             for name in FOLDERS:
                 make_shared_folder(root / name)
+            for name in CLOSED:
+                make_shared_folder(root / name, closed=True)
+            make_own_folder(root / "layers")
             probe = root / "tmp" / f".probe-{os.urandom(4).hex()}"
             probe.touch()
             probe.unlink()
+            closed = store.close()
         except OSError as error:
             raise EngineError(
                 f"the store {root} cannot be written: {os.strerror(error.errno or errno.EIO)}",
                 hint="set ENVBUILD_STORE to a folder on a local disk that you may write",
             ) from error
+        if closed:
+            names = ", ".join(closed)
+            report(f"store {root}: other users could enter {names}, where setuid programs may be; closed now")
         return store
+
+    def close(self) -> list[str]:
+        """Close the folders with trees that others could enter; return their names."""
+        closed = [f"{name}/" for name in (*CLOSED, *ENGINE_CACHES) if close_folder(self.root / name)]
+        if move_to_own_folder(self.root / "layers") and "layers/" not in closed:
+            closed.insert(0, "layers/")
+        return closed
 
     @contextlib.contextmanager
     def filled(self) -> Iterator[None]:
@@ -117,7 +126,7 @@ class Store:
         """Move a file (on the store's file system) into the store as a blob. Return its sha256."""
         sha256 = file_digest(source)
         source.chmod(0o644)
-        source.replace(self.blob(sha256))
+        move_into_store(source, self.blob(sha256))
         return sha256
 
     def check_blob(self, sha256: str) -> None:
@@ -138,33 +147,61 @@ class Store:
     # units and layers
     def unit(self, key: str) -> UnitRecord | None:
         """Return the record of a built unit whose product is in the store, else None."""
-        value = read_json(self.root / "units" / f"{key}.json")
-        try:
-            layer = LayerRecord(**value["layer"]) if value["layer"] else None
-            wheels = tuple((name, sha256) for name, sha256 in value["wheels"])
-            record = UnitRecord(value["key"], value["unit"], layer, wheels, value["seconds"])
-        except (KeyError, TypeError, ValueError):  # no record, or a damaged one
+        record = UnitRecord.parse(read_json(self.root / "units" / f"{key}.json"))
+        if record is None or record.key != key:
             return None
-        if record.key != key or (layer and not (self.layer_path(layer.diff_id) / "layer.json").is_file()):
+        if record.layer and not self.has_layer(record.layer.diff_id):
             return None
-        return record if all(self.has_blob(sha256) for _, sha256 in wheels) else None
+        return record if all(self.has_blob(sha256) for _, sha256 in record.wheels) else None
 
     def record_unit(self, record: UnitRecord) -> None:
         write_json(self.root / "units" / f"{record.key}.json", dataclasses.asdict(record))
 
     def layer(self, diff_id: str) -> LayerRecord:
         """Return the record of a layer. Raises EngineError if the store does not have it."""
-        value = read_json(self.layer_path(diff_id) / "layer.json")
-        if value is None:
-            raise EngineError(f"the store has no layer {diff_id}", hint="run envbuild make again to build it")
-        return LayerRecord(**value)
+        if record := LayerRecord.parse(read_json(self.layer_path(diff_id) / "layer.json")):
+            return record
+        if shared := SharedLayer.read(self.root / "packs", diff_id):
+            return shared.record
+        raise EngineError(f"the store has no layer {diff_id}", hint="run envbuild make again to build it")
+
+    def has_layer(self, diff_id: str) -> bool:
+        """Return whether this user has the tree of a layer, or can unpack it from the pack of another user."""
+        return self.has_tree(diff_id) or SharedLayer.read(self.root / "packs", diff_id) is not None
+
+    def has_tree(self, diff_id: str) -> bool:
+        return (self.layer_path(diff_id) / "layer.json").is_file()
 
     def layer_path(self, diff_id: str) -> Path:
-        """Return the folder of a layer: tree/ and layer.json."""
-        return self.root / "layers" / diff_id.removeprefix("sha256:")
+        """Return the folder of a layer: tree/ and layer.json. In a shared store each user has one."""
+        return own_folder(self.root / "layers") / diff_id.removeprefix("sha256:")
 
     def layer_tree(self, diff_id: str) -> Path:
         return self.layer_path(diff_id) / "tree"
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether a group shares this store."""
+        return bool(is_shared(self.root))
+
+    def own_folder(self, name: str) -> Path:
+        """Make and return the folder `name`; in a shared store, this user's part of it. Raises OSError."""
+        own = make_own_folder(self.root / name)
+        move_to_own_folder(self.root / name)
+        return own
+
+    def share_packs(self, diff_id: str) -> None:
+        """Let the group that shares the store use the packs of a layer that a process in a user namespace wrote: there
+        the group has no number."""
+        if self.is_shared:
+            for path in (self.root / "packs").glob(f"{diff_id.removeprefix('sha256:')}.*"):
+                share_file(path)
+
+    def new_log(self, unit: str, key: str) -> Path:
+        """Return the path for a new log; an earlier one, which may be another user's, is removed."""
+        path = self.log(unit, key)
+        path.unlink(missing_ok=True)
+        return path
 
     def log(self, unit: str, key: str) -> Path:
         return self.root / "logs" / f"{unit}-{key[:12]}.log"
@@ -192,7 +229,7 @@ class Store:
         path = self.root / "tmp" / f"{os.getpid()}-{os.urandom(4).hex()}"
         with contextlib.ExitStack() as stack:
             with self.lock("tmp"):  # until its lock is held the folder looks abandoned
-                make_shared_folder(path)
+                make_private_folder(path)
                 file = stack.enter_context((path / "alive").open("w"))
                 fcntl.flock(file, fcntl.LOCK_EX)
             stack.callback(shutil.rmtree, path, ignore_errors=True)
@@ -220,38 +257,3 @@ def is_locked(path: Path) -> bool:
     except OSError:
         pass
     return False
-
-
-def read_json(path: Path) -> Any:
-    """Return the value of a JSON file; None if it is missing, truncated or damaged."""
-    try:
-        return json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file atomically."""
-    write_atomic(path, lambda file: file.write((json.dumps(value, sort_keys=True, indent=1) + "\n").encode()))
-
-
-def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0o644, *, durable: bool = True) -> None:
-    """Write a file beside `path` and rename it into place. `durable`: flush it to disk, against a power cut."""
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    try:
-        with temporary.open("wb") as file:
-            write(file)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        temporary.chmod(mode)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def stamp(path: Path) -> list[int]:
-    """Return size and time of a file: they change with its content."""
-    stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns]

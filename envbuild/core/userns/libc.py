@@ -25,6 +25,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 1024, 2048, 1 << 21
 MNT_DETACH = 2
+AT_FDCWD, RENAME_NOREPLACE = -100, 1
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23, 24
 SECCOMP_SET_MODE_FILTER = 1
@@ -89,6 +90,19 @@ def file_system(descriptor: int) -> int:
     found = ctypes.create_string_buffer(256)
     _check(_libc.fstatfs(descriptor, found), "fstatfs")
     return struct.unpack_from("=q", found)[0]  # type: ignore[no-any-return]
+
+
+def rename_new(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Rename; never replace an empty folder, in which another process may just make a file (renameat2(2)). A file
+    system that cannot do that (NFS) replaces it. Raises OSError."""
+    try:
+        _check(
+            _libc.renameat2(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), RENAME_NOREPLACE), "rename"
+        )
+    except (AttributeError, OSError) as error:  # AttributeError: a C library without it
+        if isinstance(error, OSError) and error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        os.rename(source, target)  # noqa: PTH104
 
 
 def umount(target: str | os.PathLike[str], flags: int = MNT_DETACH) -> None:

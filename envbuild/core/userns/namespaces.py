@@ -91,18 +91,28 @@ def describe() -> str:
 
 
 def become_root(parent: int) -> None:
-    """Be uid 0: at once for root, else in a new user namespace. Raises SetupError."""
+    """Be uid 0: at once for root, else in a new user namespace. Raises SetupError.
+
+    The process keeps its groups: one of them may share the store. Commands of a unit do not have them (`drop_groups`).
+    """
     if os.geteuid() != 0:
         _map_ids()
         die_with(parent)  # the kernel forgets the signal when credentials change
     try:
-        os.setgroups([])
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
         libc.prctl(libc.PR_SET_DUMPABLE, 1)
     except OSError as error:
         raise SetupError("map ids", f"setuid: {error.strerror}") from error
     die_with(parent)
+
+
+def drop_groups() -> None:
+    """Leave all supplementary groups. Raises SetupError."""
+    try:
+        os.setgroups([])
+    except OSError as error:
+        raise SetupError.of("map ids", error, "setgroups") from error
 
 
 def _map_ids() -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
+from envbuild.core.store.permissions import make_shared_folder
 from envbuild.core.store.store import Store, write_atomic
 from envbuild.oci.layers.changeset import Changeset, EntryKind
 from envbuild.oci.tar import member as m
@@ -181,7 +182,7 @@ def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: 
         reporter.finish("base")
     with contextlib.suppress(RecursionError):  # a thousand nested folders
         content = json.dumps({"format": FORMAT, "root": _to_json(tree.root)}).encode()
-        cache.parent.mkdir(exist_ok=True)
+        make_shared_folder(cache.parent)
         write_atomic(cache, lambda file: file.write(gzip.compress(content, 1, mtime=0)))
     return tree
 

@@ -225,7 +225,7 @@ class AptSetup:
         lines = [source.line(self.arch) for source in sources]
         options = self.options()
         key = hashlib.sha256(f"{''.join(lines)}{sorted(options.items())}".encode()).hexdigest()[:12]
-        root = self.store.root / "apt" / f"{self.distribution.codename}-{self.arch}-{key}"
+        root = self.store.own_folder("apt") / f"{self.distribution.codename}-{self.arch}-{key}"
         reporter = self.reporter
         with self.store.lock(
             f"apt-{key}", lambda: reporter.info("waiting for another process, which updates the package lists")

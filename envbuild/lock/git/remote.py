@@ -54,7 +54,7 @@ class RemoteRepository:
     def obtain(self, commit: str, tag: str) -> Path:
         """Do as `LocalRepository.obtain`, over the network. Raises EngineError too, if the store is full."""
         name = hashlib.sha256(self.origin.encode()).hexdigest()[:32]
-        shallow, whole = (self.store.root / "git" / folder for folder in (name, f"{name}-whole"))
+        shallow, whole = (self.store.own_folder("git") / folder for folder in (name, f"{name}-whole"))
         for folder in (shallow, whole):
             if _has_commit(folder, commit):
                 return folder

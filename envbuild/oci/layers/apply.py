@@ -53,10 +53,10 @@ def apply_layers(blobs: Sequence[Path], tree: Path, progress: Callable[[str], ob
     for number, blob in enumerate(blobs, 1):
         progress(f"layer {number} of {len(blobs)}")
         with convert_layer_errors(f"layer {number} ({blob.name})"), open_blob_file(blob) as stream:
-            _PlainTree(os.fsencode(tree)).apply(stream)
+            PlainTree(os.fsencode(tree)).apply(stream)
 
 
-class _PlainTree(Changeset):
+class PlainTree(Changeset):
     """Folder on disk without layers below it: what a layer deletes is deleted."""
 
     def __init__(self, root: bytes) -> None:
@@ -176,7 +176,7 @@ class _PlainTree(Changeset):
             os.utime(self.full_path(path), (int(mtime), int(mtime)))
 
 
-class _UpperTree(_PlainTree):
+class _UpperTree(PlainTree):
     """Folder on disk above other layers: what a layer deletes there is marked."""
 
     follow = False  # the target of a link may be in a tree below

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
 from envbuild.core.errors import DamagedLayerError, EngineError
+from envbuild.core.store.build_records import SharedLayer
 from envbuild.core.store.store import LayerRecord, Store, write_json
 from envbuild.core.userns.call import stream
 from envbuild.oci.layers.clean import clean
+from envbuild.oci.layers.copy_tree import describe_folders
 from envbuild.oci.layers.scan import make_canonical, read_members, scan, scan_canonical
 from envbuild.oci.tar.member import Member, Sink
 from envbuild.oci.tar.writer import TarSink
@@ -36,8 +38,8 @@ class SinkFactory(Protocol):
         """Return a sink that completes the file `path` when it is closed, and discards it on an exception."""
         ...
 
-    def give(self, path: Path, store: Store, diff_id: str) -> None:
-        """Move the finished file to its place in the store."""
+    def give(self, path: Path, store: Store, diff_id: str) -> Path:
+        """Move the finished file to its place in the store, and return that."""
         ...
 
 
@@ -91,12 +93,24 @@ def make_layer(
         stack.pop_all()  # closed by write_members
     make_canonical(found)
     record = LayerRecord(tar.diff_id, tar.size, tar.files, unit)
-    for path, sink in zip(temporary, sinks, strict=True):
-        sink.give(path, store, record.diff_id)
-    (folder / IMPLIED).write_bytes(b"".join(path + b"\0" for path in sorted(found.implied)))
+    given = [sink.give(path, store, record.diff_id) for path, sink in zip(temporary, sinks, strict=True)]
+    if given:
+        share_layer(store, record, given[0], tree, found.implied)
+    add_layer(store, folder, record, found.implied)
+    return record
+
+
+def add_layer(store: Store, folder: Path, record: LayerRecord, implied: Iterable[bytes]) -> None:
+    """Move ``folder/tree``, a canonical tree, into the store as the layer `record`."""
+    (folder / IMPLIED).write_bytes(b"".join(path + b"\0" for path in sorted(implied)))
     write_json(folder / "layer.json", asdict(record))
     move_to_store(folder, store.layer_path(record.diff_id))
-    return record
+
+
+def share_layer(store: Store, record: LayerRecord, pack: Path, tree: Path, implied: Iterable[bytes]) -> None:
+    """Record, in a store that a group shares, which pack others can unpack a layer from."""
+    if store.is_shared:
+        SharedLayer(record, pack.name, describe_folders(tree, implied)).write(pack.parent)
 
 
 def move_to_store(folder: Path, target: Path) -> None:
@@ -114,12 +128,15 @@ def move_to_store(folder: Path, target: Path) -> None:
 
 def stored_members(store: Store, diff_id: str) -> Iterator[tuple[Member, Path | None]]:
     """Yield the members of a layer of the store, as they were packed. Raises EngineError if it is missing."""
-    path = store.layer_path(diff_id)
+    return read_members(scan_canonical(store.layer_tree(diff_id), implied_folders(store, diff_id)))
+
+
+def implied_folders(store: Store, diff_id: str) -> list[bytes]:
+    """Return the folders of a stored tree that are not members of the layer. Raises EngineError if it is missing."""
     try:
-        implied = [item for item in (path / IMPLIED).read_bytes().split(b"\0") if item]
+        return [item for item in (store.layer_path(diff_id) / IMPLIED).read_bytes().split(b"\0") if item]
     except FileNotFoundError:
         raise EngineError(f"the store has no layer {diff_id}", hint="run envbuild make again to build it") from None
-    return read_members(scan_canonical(path / "tree", implied))
 
 
 def stream_layer_tar(store: Store, diff_id: str) -> Iterator[bytes]:

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.store.permissions import move_into_store
+from envbuild.core.store.permissions import move_into_store, share_file
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.core.userns.call import call
-from envbuild.oci.layers.layer import drop_layer, stored_members, write_members
+from envbuild.oci.layers.layer import drop_layer, implied_folders, share_layer, stored_members, write_members
 from envbuild.oci.tar.writer import TarSink
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.writer import PackWriter, pack_name
@@ -31,9 +31,11 @@ class PackSink:
         """Return the writer of a pack at `path`."""
         return PackWriter(path, codec=self.form.codec, level=self.form.level, block=self.form.block, jobs=self.jobs)
 
-    def give(self, path: Path, store: Store, diff_id: str) -> None:
-        """Move the finished pack of a layer to its place in the store."""
-        move_into_store(path, pack_path(store, diff_id, self.form))
+    def give(self, path: Path, store: Store, diff_id: str) -> Path:
+        """Move the finished pack of a layer to its place in the store, and return that."""
+        pack = pack_path(store, diff_id, self.form)
+        move_into_store(path, pack)
+        return pack
 
 
 def pack_path(store: Store, diff_id: str, form: PackFormat) -> Path:
@@ -48,7 +50,11 @@ def pack_layer(store: Store, record: LayerRecord, form: PackFormat, jobs: int = 
     """
     path = pack_path(store, record.diff_id, form)
     if not path.is_file():
+        from envbuild.squashfs.pack.unpack import ensure_trees
+
+        ensure_trees(store, [record.diff_id])
         call(pack_stored, store=str(store.root), diff_id=record.diff_id, form=asdict(form), jobs=jobs)
+        share_file(path)
     return path
 
 
@@ -64,4 +70,5 @@ def pack_stored(*, store: str, diff_id: str, form: Mapping[str, Any], jobs: int)
             stack.pop_all()  # closed by write_members
         if tar.diff_id != diff_id:
             drop_layer(home, diff_id, tar.sha256)
-        sink.give(temporary, home, diff_id)
+        pack = sink.give(temporary, home, diff_id)
+        share_layer(home, home.layer(diff_id), pack, home.layer_tree(diff_id), implied_folders(home, diff_id))

@@ -88,7 +88,6 @@ def write_image_body(
     used = end + len(metadata)
     os.ftruncate(file, used)
     os.ftruncate(file, used + -used % PAGE)  # a loop device needs whole pages; they are zeros now
-    os.fchmod(file, 0o644)
     os.fsync(file)
     length = sum(length for _, _, length, _ in planned.ranges)
     return ImageBody(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
+from envbuild.core.store.permissions import finished_mode
 from envbuild.oci.tar.member import Member
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.checksums import compare_image
@@ -118,6 +119,7 @@ def publish_image(temporary: Path, out: Path) -> None:
     from envbuild.squashfs.read.superblock import check_image
 
     check_image(temporary)
+    temporary.chmod(finished_mode(out.parent))
     temporary.replace(out)
 
 

@@ -46,8 +46,9 @@ class Runner:
         (work / "tmp").mkdir(exist_ok=True)
         (work / "policy.json").write_text(POLICY)
         reasons: list[str] = []
+        storage = store.own_folder("buildah").resolve()
         for driver in DRIVERS:
-            runner = cls(store.root.resolve() / "buildah" / driver, work.resolve(), driver)
+            runner = cls(storage / driver, work.resolve(), driver)
             if runner.root.is_dir() and (runner.root / "works").exists():
                 return runner
             reason = runner.attempt()

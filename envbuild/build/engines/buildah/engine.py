@@ -60,6 +60,7 @@ class Buildah:
                 have = {} if options.rebuild else known()
                 new = self._build(plan, store, reporter, options, layers, have)
             for layer in new:
+                store.share_packs(layer.diff_id)
                 store.record_unit(UnitRecord(keys[layer.unit], layer.unit, layer))
             have |= {layer.unit: layer for layer in new}
             built = tuple(layer.unit for layer in new)
@@ -82,12 +83,14 @@ class Buildah:
         from envbuild.build.engines.buildah.command import Runner
         from envbuild.build.engines.buildah.import_layers import import_layers
         from envbuild.core.userns.call import call
+        from envbuild.squashfs.pack.format import PackFormat
 
         with store.workdir() as work:
             runner = Runner.open(store, work)
             runner.forget_killed()
             write_context(plan, store, work / "context")
-            log = store.log("buildah", plan.keys()[plan.units[-1].name])
+            packs = self.packs or ([PackFormat()] if store.is_shared else [])
+            log = store.new_log("buildah", plan.keys()[plan.units[-1].name])
             reporter.start("buildah", f"{plan.image}: {len(plan.units)} units with buildah")
             try:
                 image = runner.build(plan, work / "context", log, reporter, options)
@@ -103,7 +106,7 @@ class Buildah:
                 units=list(layers),
                 have={name: layer.diff_id for name, layer in have.items()},
                 epoch=plan.epoch,
-                packs=[asdict(form) for form in self.packs],
+                packs=[asdict(form) for form in packs],
             )
             return [LayerRecord(**value) for value in made]
 

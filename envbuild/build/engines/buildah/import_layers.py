@@ -21,6 +21,7 @@ from envbuild.oci.layers.layer import make_layer
 from envbuild.oci.layers.lower_view import LowerView
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import PackSink
+from envbuild.squashfs.pack.unpack import unpack_layers
 
 MOUNT_POINTS = (
     "etc/hostname",
@@ -57,11 +58,13 @@ def import_layers(
             )
         for unit, group in groupby(zip(units, names, strict=True), key=lambda item: item[0]):
             if unit in have:
+                unpack_layers(store=store, diff_ids=[have[unit]])
                 lowers.append(layer_store.layer_tree(have[unit]))
                 continue
             folder = Path(work) / "layer"
             tree = folder / "tree"
-            tree.mkdir(parents=True)
+            folder.mkdir(mode=0o700)
+            tree.mkdir()
             for _, name in group:
                 content = image.extractfile(name)
                 assert content is not None, name

@@ -26,6 +26,7 @@ from envbuild.core.userns import libc
 from envbuild.core.userns.answer import decode, encode, encode_error
 from envbuild.core.userns.namespaces import (
     SetupError,
+    drop_groups,
     fork_init,
     fork_keeper,
     hide_cgroup,
@@ -134,6 +135,7 @@ def _run_init(
         private_mounts()
         with mount_root(box, notes) as tree, no_services(tree) if box.build else contextlib.nullcontext():
             libc.pivot_root(tree.root)
+            drop_groups()
             for number, command in enumerate(commands):
                 code = _run(command, env, interactive, program)
                 left = _kill_rest()

@@ -23,6 +23,7 @@ from envbuild.build.engines.embedded.unit_job import input_digests, make_unit_jo
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
+from envbuild.core.store.permissions import open_lock_file, share_file
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
 from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.process import Child, spawn
@@ -41,7 +42,7 @@ class RunningUnit:
     unit: Unit
     child: Child
     job: dict[str, Any]
-    lock: IO[str]
+    lock: IO[bytes]
     log: IO[bytes]
     reserved: float
     last: bytes = b""
@@ -119,9 +120,9 @@ class Schedule:
                 lock.close()
                 raise
 
-    def _lock(self, unit: Unit) -> IO[str] | None:
+    def _lock(self, unit: Unit) -> IO[bytes] | None:
         """Return the lock of a unit, or None while another process builds it."""
-        file = (self.store.root / "locks" / self.keys[unit.name]).open("w")
+        file = open_lock_file(self.store.root / "locks" / self.keys[unit.name])
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -132,7 +133,7 @@ class Schedule:
             return None
         return file
 
-    def _spawn(self, unit: Unit, jobs: int, lock: IO[str]) -> RunningUnit:
+    def _spawn(self, unit: Unit, jobs: int, lock: IO[bytes]) -> RunningUnit:
         key = self.keys[unit.name]
         job = make_unit_job(
             unit,
@@ -144,7 +145,7 @@ class Schedule:
             checked=self.checked,
             keep_failed=self.options.shell_on_fail,
         )
-        log = self.store.log(unit.name, key).open("wb", buffering=0)
+        log = self.store.new_log(unit.name, key).open("wb", buffering=0)
         self.reporter.start(unit.name, f"{unit.name}: {unit.title}" if unit.title else unit.name)
         child = spawn(unit_process.build_unit, {"job": job}, what=unit_process.PROCESS)
         assert child.process.stdout is not None
@@ -205,6 +206,10 @@ class Schedule:
         layer = LayerRecord(**answer["layer"]) if "layer" in answer else None
         wheels = tuple((name, sha256) for name, sha256 in answer.get("wheels", ()))
         record = UnitRecord(self.keys[unit.name], unit.name, layer, wheels, answer["seconds"])
+        if layer:
+            self.store.share_packs(layer.diff_id)
+        for _, sha256 in wheels:
+            share_file(self.store.blob(sha256))
         self.store.record_unit(record)
         self.records[unit.name] = record
         self.built.append(unit.name)

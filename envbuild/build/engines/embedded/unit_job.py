@@ -35,12 +35,19 @@ def make_unit_job(
     keep_failed: leave the folder for a shell when a step fails.
     """
     inputs = [_input(item, records) for item in unit.inputs]
+    forms: Sequence[PackFormat] = packs if unit.in_image else ()
+    if store.is_shared and not forms:  # other users take every layer from its pack
+        from envbuild.squashfs.pack.format import PackFormat
+
+        forms = (PackFormat(),)
+    lowers = [_layer(name, records) for name in unit.lowers]
     return {
         "store": str(store.root.resolve()),
         "work": str(work),
         "unit": unit.name,
         "steps": [step.command for step in unit.steps],
-        "lowers": [str(_tree(name, records, store)) for name in unit.lowers],
+        "lowers": [str(store.layer_tree(diff_id).resolve()) for diff_id in lowers],
+        "lower_layers": lowers,
         "inputs": inputs,
         "checked": [sha256 for item in inputs for _, sha256 in item["blobs"] if sha256 in checked],
         "seed": list(unit.seed),
@@ -49,7 +56,7 @@ def make_unit_job(
         "keep": list(unit.keep),
         "epoch": unit.epoch,
         "product": unit.product.value,
-        "packs": [[form.codec, form.level, form.block] for form in packs] if unit.in_image else [],
+        "packs": [[form.codec, form.level, form.block] for form in forms],
         "keep_failed": keep_failed,
     }
 
@@ -59,11 +66,11 @@ def input_digests(job: Mapping[str, Any]) -> set[str]:
     return {sha256 for item in job["inputs"] for _, sha256 in item["blobs"]}
 
 
-def _tree(name: str, records: Mapping[str, UnitRecord], store: Store) -> Path:
+def _layer(name: str, records: Mapping[str, UnitRecord]) -> str:
     layer = records[name].layer
     if layer is None:
         raise EnvbuildError(f"unit {name} builds wheels and cannot be a lower layer")
-    return store.layer_tree(layer.diff_id).resolve()
+    return layer.diff_id
 
 
 def _input(item: Input, records: Mapping[str, UnitRecord]) -> dict[str, Any]:

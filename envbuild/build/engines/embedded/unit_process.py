@@ -18,6 +18,7 @@ from envbuild.build.engines.embedded.unit_root import RootSpec
 from envbuild.build.engines.error_report import free_bytes
 from envbuild.build.plan.units import Product
 from envbuild.core.store.store import Store
+from envbuild.core.text import counted
 from envbuild.core.userns import libc
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ def build_unit(job: Job) -> Job:
     store, work = Store(Path(job["store"])), Path(job["work"])
     work.mkdir()
     try:
+        if missing := [diff_id for diff_id in job["lower_layers"] if not store.has_tree(diff_id)]:
+            from envbuild.squashfs.pack.unpack import unpack_layers
+
+            print(f"envbuild: unpacking {counted(len(missing), 'layer')} that other users built", flush=True)
+            unpack_layers(store=job["store"], diff_ids=missing)
         checked = prepare_inputs.prepare_inputs(store, job["inputs"], work / "inputs", job["checked"])
         (work / "upper").mkdir()
         if job["seed"]:
@@ -84,7 +90,7 @@ def store_product(job: Job, store: Store, work: Path) -> Job:
     from envbuild.oci.layers.layer import make_layer
 
     layer = work / "layer"
-    layer.mkdir()
+    layer.mkdir(mode=0o700)
     (work / "upper").rename(layer / "tree")
     record = make_layer(
         layer,

@@ -1,0 +1,109 @@
+"""Records of what was built: layers, the products of units, and layers that a group shares.
+
+A record is read from a file that another user or an older envbuild may have written: any other value reads as no
+record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.store.json_files import read_json, write_json
+
+DIFF_ID = re.compile("sha256:[0-9a-f]{64}")
+HEX = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRecord:
+    """A layer in the store. `diff_id` is ``sha256:<hex>`` of its canonical tar, `size` the length of that tar in
+    bytes."""
+
+    diff_id: str
+    size: int
+    files: int
+    unit: str = ""
+
+    @property
+    def hex(self) -> str:
+        return self.diff_id.removeprefix("sha256:")
+
+    @classmethod
+    def parse(cls, value: Any) -> LayerRecord | None:
+        """Return the record in a JSON value; None if it is not one."""
+        try:
+            found = cls(**value)
+        except TypeError:
+            return None
+        kinds = (found.diff_id, str), (found.size, int), (found.files, int), (found.unit, str)
+        return (
+            found if all(isinstance(item, kind) for item, kind in kinds) and DIFF_ID.fullmatch(found.diff_id) else None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRecord:
+    """The product of a unit: a layer, or wheels as (file name, sha256). `seconds` is the wall time of its build."""
+
+    key: str
+    unit: str
+    layer: LayerRecord | None = None
+    wheels: tuple[tuple[str, str], ...] = ()
+    seconds: float = 0.0
+
+    @classmethod
+    def parse(cls, value: Any) -> UnitRecord | None:
+        """Return the record in a JSON value; None if it is not one."""
+        try:
+            layer = LayerRecord.parse(value["layer"]) if value["layer"] else None
+            wheels = tuple((name, sha256) for name, sha256 in value["wheels"])
+            found = cls(value["key"], value["unit"], layer, wheels, float(value["seconds"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+        names = (found.key, found.unit, *(part for wheel in wheels for part in wheel))
+        whole = all(isinstance(name, str) for name in names) and (layer is not None or not value["layer"])
+        return found if whole and all(HEX.fullmatch(sha256) for _, sha256 in wheels) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLayer:
+    """A layer whose pack is for all users of a shared store.
+
+    pack: the file name of the pack. folders: (path, mode, uid, gid, mtime, xattrs) of the folders of the tree that are
+    not members of the layer; paths and values as Latin-1.
+    """
+
+    record: LayerRecord
+    pack: str
+    folders: tuple[tuple[str, int, int, int, int, dict[str, str]], ...] = ()
+
+    @classmethod
+    def read(cls, packs: Path, diff_id: str) -> SharedLayer | None:
+        """Return the shared layer `diff_id` in the folder `packs`; None if there is none, or its pack is missing."""
+        value = read_json(shared_layer_path(packs, diff_id))
+        try:
+            record = LayerRecord.parse(value["layer"])
+            folders = tuple(
+                (str(path), int(mode), int(uid), int(gid), int(mtime), {str(name): str(item[name]) for name in item})
+                for path, mode, uid, gid, mtime, item in value["folders"]
+            )
+            found = cls(record, str(value["pack"]), folders) if record and record.diff_id == diff_id else None
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
+        if found is None or not found.pack.startswith(found.record.hex) or "/" in found.pack:
+            return None
+        return found if (packs / found.pack).is_file() else None
+
+    def write(self, packs: Path) -> None:
+        """Write the record; the pack must be in the store."""
+        value = {"layer": dataclasses.asdict(self.record), "pack": self.pack, "folders": self.folders}
+        write_json(shared_layer_path(packs, self.record.diff_id), value)
+
+
+def shared_layer_path(packs: Path, diff_id: str) -> Path:
+    """Return the file with the record of a layer that others can unpack from its pack."""
+    return packs / f"{diff_id.removeprefix('sha256:')}.layer.json"

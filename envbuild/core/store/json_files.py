@@ -1,0 +1,44 @@
+"""JSON files of the store: written whole or not at all, and read by processes that may find anything in them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+
+def read_json(path: Path) -> Any:
+    """Return the value of a JSON file; None if it is missing, truncated or not JSON."""
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file atomically."""
+    write_atomic(path, lambda file: file.write((json.dumps(value, sort_keys=True, indent=1) + "\n").encode()))
+
+
+def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0o644, *, durable: bool = True) -> None:
+    """Write a file beside `path` and rename it into place. `durable`: flush it to disk, against a power cut."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        temporary.chmod(mode)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def stamp(path: Path) -> list[int]:
+    """Return size and time of a file: they change with its content."""
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns]

@@ -1,0 +1,71 @@
+"""A canonical layer as a tree, made of its members."""
+
+# Names are bytes here, which pathlib does not take.
+# ruff: noqa: PTH101
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from envbuild.oci.layers.apply import PlainTree
+from envbuild.oci.layers.changeset import join_path
+from envbuild.oci.layers.lower_view import OPAQUE, list_xattrs
+from envbuild.oci.tar.member import Kind, Member
+
+Folder = tuple[str, int, int, int, int, dict[str, str]]  # as in SharedLayer.folders
+
+
+def describe_folders(tree: Path, paths: Iterable[bytes]) -> tuple[Folder, ...]:
+    """Return the attributes of folders of a tree, for `TreeSink`."""
+    found = []
+    for path in sorted(paths):
+        full = join_path(os.fsencode(tree), path)
+        status = os.lstat(full)
+        xattrs = {key.decode("latin-1"): value.decode("latin-1") for key, value in list_xattrs(full).items()}
+        owner = (status.st_uid, status.st_gid)
+        found.append((path.decode("latin-1"), stat.S_IMODE(status.st_mode), *owner, int(status.st_mtime), xattrs))
+    return tuple(found)
+
+
+class TreeSink(PlainTree):
+    """A `Sink` that makes the tree of a canonical layer in the new folder `tree`, with the marks of an overlay.
+
+    folders: attributes of the folders that are not members.
+    """
+
+    follow = False  # the target of a link may be in a tree below
+
+    def __init__(self, tree: Path, folders: Sequence[Folder]) -> None:
+        tree.mkdir()
+        super().__init__(os.fsencode(tree))
+        self.folders = {folder[0].encode("latin-1"): folder for folder in folders}
+        self.implied: set[bytes] = set()
+
+    def make(self, path: bytes) -> None:
+        super().make(path)
+        self.implied.add(path)
+        if found := self.folders.get(path):
+            self.add(folder_member(path, found), path)
+
+    def hide(self, path: bytes) -> None:
+        os.mknod(self.full_path(path), stat.S_IFCHR, os.makedev(0, 0))
+        os.utime(self.full_path(path), (0, 0), follow_symlinks=False)
+
+    def cover(self, folder: bytes) -> None:
+        os.setxattr(self.full_path(folder), OPAQUE, b"y")
+
+    def close(self) -> None:
+        super().close()
+        os.chmod(self.root, 0o755)
+        os.utime(self.root, (0, 0))
+
+
+def folder_member(path: bytes, folder: Folder) -> Member:
+    """Return a folder as a member."""
+    _, mode, uid, gid, mtime, found = folder
+    xattrs: dict[Any, bytes] = {key.encode("latin-1"): value.encode("latin-1") for key, value in found.items()}
+    return Member(path, Kind.DIR, mode, uid, gid, mtime, xattrs=xattrs)

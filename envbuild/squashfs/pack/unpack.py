@@ -1,0 +1,64 @@
+"""Trees of layers that another user of a shared store built: unpacked from their packs, for this user alone.
+
+A tree of another user is of no use: its files belong to the ids of that user, and a setuid program in it would run as
+that user. The pack holds the same layer, and its digest shows that nothing is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from envbuild.core.errors import EngineError, EnvbuildError
+from envbuild.core.store.build_records import SharedLayer
+from envbuild.core.store.store import Store
+from envbuild.core.userns import libc
+from envbuild.core.userns.call import call
+from envbuild.oci.layers.copy_tree import TreeSink
+from envbuild.oci.layers.layer import add_layer
+from envbuild.oci.tar.writer import TarSink
+from envbuild.squashfs.pack.file import read_pack
+from envbuild.squashfs.pack.reader import send_members
+
+
+def ensure_trees(store: Store, diff_ids: Iterable[str]) -> None:
+    """Unpack the layers whose tree this user does not have. Raises EngineError for a layer that the store lacks."""
+    missing = [diff_id for diff_id in dict.fromkeys(diff_ids) if not store.has_tree(diff_id)]
+    if missing:
+        call(unpack_layers, store=str(store.root.resolve()), diff_ids=missing)
+
+
+def unpack_layers(*, store: str, diff_ids: Iterable[str]) -> None:
+    """Unpack layers in this process, which must be root, or root of a user namespace."""
+    home = Store(Path(store))
+    for diff_id in diff_ids:
+        with home.lock(f"tree-{diff_id.removeprefix('sha256:')}"):
+            if not home.has_tree(diff_id):
+                _unpack(home, diff_id)
+
+
+def _unpack(store: Store, diff_id: str) -> None:
+    shared = SharedLayer.read(store.root / "packs", diff_id)
+    if shared is None:
+        raise EngineError(f"the store has no layer {diff_id}", hint="run envbuild make again to build it")
+    pack = store.root / "packs" / shared.pack
+    with store.workdir() as work:
+        folder = work / "layer"
+        folder.mkdir(mode=0o700)
+        tar, tree = TarSink(), TreeSink(folder / "tree", shared.folders)
+        try:
+            send_members(read_pack(pack), [tar, tree])
+        except EngineError:  # the tree cannot be made here
+            raise
+        except EnvbuildError as error:
+            raise _remove_corrupt(pack, error.message) from error
+        if tar.diff_id != diff_id:
+            raise _remove_corrupt(pack, f"expected {diff_id}, got {tar.diff_id}")
+        libc.sync(work)
+        add_layer(store, folder, shared.record, tree.implied)
+
+
+def _remove_corrupt(pack: Path, why: str) -> EngineError:
+    pack.unlink(missing_ok=True)
+    hint = "it was removed; run envbuild make again to build the layer"
+    return EngineError(f"corrupt pack in the store: {why}", hint=hint, where=str(pack))

@@ -1,0 +1,245 @@
+"""Several users and one store: no user runs a setuid program of a tree that another user built, and a group shares what
+its members built."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.core.console import SilentReporter
+from envbuild.core.store.gc import collect
+from envbuild.core.store.store import Store
+from envbuild.core.userns.removal import remove_tree
+from tests.support import group_store
+from tests.support.group_store import CAPABLE, SETUID, build_image
+from tests.support.programs import import_path
+from tests.support.unprivileged_user import users_of_a_group
+
+pytestmark = pytest.mark.engine
+
+PACKAGES = Path(pytest.__file__).parents[1]
+ALL = {"base", "everything", "privileged", "odd", "kept"}
+Build = Callable[..., dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group with two members, a user outside of it, and a Python that all can start."""
+
+    name: str
+    one: str
+    two: str
+    outside: str
+    python: str
+
+    def run(self, user: str, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command as a user."""
+        home = f"/home/{user}"
+        path = import_path(str(PACKAGES))
+        words = ["env", f"HOME={home}", f"TMPDIR={home}", f"XDG_RUNTIME_DIR={home}", f"PYTHONPATH={path}", *command]
+        return subprocess.run(
+            ["runuser", "-u", user, "--", *words], capture_output=True, text=True, check=False, cwd=home, **options
+        )
+
+    def build(self, user: str, store: Path, *options: str, umask: int = 0o022) -> dict[str, Any]:
+        """Build the image of `group_store` as a user."""
+        words = (self.python, group_store.__file__, str(store), f"/home/{user}/image.sqsh", *options)
+        done = self.run(user, *words, umask=umask)
+        assert done.returncode == 0, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        assert "error" not in answer, answer
+        return answer
+
+
+@pytest.fixture(scope="module")
+def group(scratch: Path) -> Iterator[Group]:
+    with users_of_a_group("newuidmap", "runuser", "setcap") as names:
+        check = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+        for python in (sys.executable, "/usr/bin/python3"):
+            command = ["runuser", "-u", names[1], "--", python, "-c", check]
+            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                break
+        else:
+            pytest.skip(f"no python {sys.version_info[0]}.{sys.version_info[1]} that another user can start")
+        yield Group(*names, python)
+
+
+@pytest.fixture(scope="module")
+def root_build(scratch: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield root's store in a folder that all may enter, and its image with all units."""
+    store = scratch / "store-of-root"
+    yield store, build_image(store, scratch / "root.sqsh", above=True)
+    remove_tree(store)
+
+
+@pytest.fixture
+def shared(scratch: Path, group: Group) -> Iterator[Path]:
+    """Yield a store as docs/sites.md makes it: ``chgrp GROUP``, ``chmod 2775``."""
+    path = scratch / "store-of-a-group"
+    path.mkdir()
+    shutil.chown(path, group=group.name)
+    path.chmod(0o2775)
+    yield path
+    remove_tree(path)
+
+
+def programs(store: Path) -> list[Path]:
+    """Return the setuid program and the one with capabilities in all trees of a store."""
+    found = [path for name in (SETUID, CAPABLE) for path in (store / "layers").rglob(f"tree/{name}")]
+    assert len({path.name for path in found}) == 2
+    assert found[0].stat().st_mode & 0o4000 and os.listxattr(found[-1]) == ["security.capability"]
+    return found
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_no_user_enters_the_trees_that_root_built(
+    mode: int, root_build: tuple[Path, dict[str, Any]], group: Group, scratch: Path
+) -> None:
+    """A copy of cat with mode 4755 in a layer prints /etc/shadow to every user who reaches it."""
+    store, _ = root_build
+    store.chmod(0o755)
+    for folder in ("layers", "tmp"):
+        (store / folder).chmod(mode)
+    lines: list[str] = []
+    Store.open(store, lines.append)
+    Store.open(store, lines.append)
+    assert len(lines) == (mode == 0o755)  # closed, and reported once
+    for user in (group.one, group.outside, "nobody"):
+        for path in programs(store):
+            for words in ([str(path), "/etc/shadow"], ["ls", str(path)], ["ls", str(store / "tmp")]):
+                done = run_as(user, *words)
+                assert done.returncode and "ermission denied" in done.stderr and not done.stdout
+    assert (store / "packs").stat().st_mode & 0o777 == 0o755  # what holds no programs remains as the umask has it
+
+
+def test_a_group_reuses_what_a_member_built_and_gets_the_same_image(
+    shared: Path, group: Group, root_build: tuple[Path, dict[str, Any]]
+) -> None:
+    """The group is a supplementary one, which processes in a user namespace must not lose."""
+    want = root_build[1]
+    first = group.build(group.one, shared, umask=0o077)
+    assert set(first["built"]) == ALL
+    second = group.build(group.two, shared)
+    assert (second["built"], second["sha256"]) == ([], first["sha256"])
+    assert not list(shared.glob(f"layers/{uid(group.two)}/*"))  # a finished unit needs no tree
+    third = group.build(group.two, shared, "above")
+    assert third["built"] == ["above"] and third["layers"] == want["layers"] and third["sha256"] == want["sha256"]
+    theirs, mine = shared / f"layers/{uid(group.one)}", shared / f"layers/{uid(group.two)}"
+    for tree in mine.glob("*/tree"):
+        assert not (theirs / tree.parent.name).exists() or describe(tree) == describe(
+            theirs / tree.parent.name / "tree"
+        )
+    assert len(list(mine.glob("*/tree"))) == len(want["layers"])
+    assert group.build(group.one, shared, "above")["built"] == []
+    assert group.build(group.two, shared, "above", "rebuild")["sha256"] == want["sha256"]
+
+
+def test_no_member_of_a_group_runs_a_program_of_another_ones_trees(shared: Path, group: Group) -> None:
+    group.build(group.one, shared)
+    secret = Path(f"/home/{group.one}/secret")
+    secret.write_text("secret\n")
+    shutil.chown(secret, group.one, group.one)
+    secret.chmod(0o600)
+    for user in (group.two, group.outside):
+        for path in programs(shared):
+            done = group.run(user, str(path), str(secret))
+            assert done.returncode == 126 and "ermission denied" in done.stderr and not done.stdout
+        assert group.run(user, "ls", str(shared / "layers" / uid(group.one))).returncode
+    assert group.run(group.outside, "ls", str(shared / "layers")).returncode
+    assert group.run(group.outside, "ls", str(shared / "tmp")).returncode
+    assert group.run(group.outside, "ls", str(shared / "packs")).returncode == 0  # the folder has mode 2775
+    assert group.run(group.one, str(programs(shared)[0]), str(secret)).stdout == "secret\n"
+
+
+def test_trees_of_an_older_group_store_become_their_owners(shared: Path, group: Group) -> None:
+    first = group.build(group.one, shared)
+    layers, own = shared / "layers", shared / f"layers/{uid(group.one)}"
+    for path in own.iterdir():  # as it was: layers/HEX, mode 0755
+        path.chmod(0o755)
+        path.rename(layers / path.name)
+    own.rmdir()
+    layers.chmod(0o2775)
+    again = group.build(group.one, shared)
+    assert len(again["reported"]) == 1 and "layers/" in again["reported"][0]
+    assert (again["built"], again["sha256"]) == ([], first["sha256"])
+    assert [path.name for path in layers.iterdir()] == [uid(group.one)]
+    assert group.build(group.one, shared)["reported"] == []
+
+
+def test_root_and_members_use_a_store_beside_each_other(shared: Path, group: Group, scratch: Path) -> None:
+    first = build_image(shared, scratch / "shared.sqsh")
+    assert set(first["built"]) == ALL
+    second = group.build(group.one, shared)
+    assert (second["built"], second["sha256"]) == ([], first["sha256"])
+    assert group.build(group.one, shared, "above")["built"] == ["above"]
+    assert build_image(shared, scratch / "shared.sqsh", above=True)["built"] == ()
+    removed, _ = collect(Store(shared), SilentReporter(), dry_run=False, everything=True)
+    assert any(name.startswith(f"layers/{uid(group.one)}/") for name in removed)
+    assert not list(shared.glob("layers/*/*"))
+
+
+def test_a_damaged_pack_of_another_user_is_removed(shared: Path, group: Group) -> None:
+    group.build(group.one, shared)
+    pack = next(path for path in (shared / "packs").glob("*.v2") if path.stat().st_size > 1_000_000)
+    content = bytearray(pack.read_bytes())
+    content[len(content) // 2] ^= 1
+    pack.write_bytes(content)
+    done = group.run(group.two, group.python, group_store.__file__, str(shared), f"/home/{group.two}/x", "above")
+    assert "error" in json.loads(done.stdout) and not pack.exists()
+    assert "base" in group.build(group.two, shared, "above")["built"]
+
+
+def test_a_member_removes_what_is_his_own(shared: Path, group: Group) -> None:
+    group.build(group.one, shared)
+    group.build(group.two, shared, "above")
+    command = (group.python, "-m", "envbuild", "store", "gc", "--all")
+    done = group.run(group.two, "env", f"ENVBUILD_STORE={shared}", *command)
+    assert done.returncode == 0, done.stderr
+    assert list(shared.glob(f"layers/{uid(group.one)}/*")) and not list(shared.glob(f"layers/{uid(group.two)}/*"))
+
+
+def run_as(user: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a user; the shell looks the program up with that user's rights."""
+    words = ["sh", "-c", 'exec "$@"', "sh", *command]
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, user=user, group="nogroup", extra_groups=[], cwd="/"
+    )
+
+
+def uid(user: str) -> str:
+    return subprocess.run(["id", "-u", user], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def describe(tree: Path) -> list[tuple[object, ...]]:
+    """Return all entries of a tree, with owners as numbers of their user namespace."""
+    first = min(path.lstat().st_uid for path in [tree, *tree.rglob("*")])
+    found = []
+    for path in [tree, *sorted(tree.rglob("*"))]:
+        status = path.lstat()
+        attributes = {
+            name: os.getxattr(path, name, follow_symlinks=False) for name in os.listxattr(path, follow_symlinks=False)
+        }
+        attributes.pop("security.capability", None)  # it names the namespace
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found.append(
+            (
+                str(path.relative_to(tree)),
+                oct(status.st_mode),
+                status.st_uid > first,
+                status.st_gid > first,
+                status.st_rdev,
+                int(status.st_mtime),
+                content,
+                sorted(attributes.items()),
+            )
+        )
+    return found

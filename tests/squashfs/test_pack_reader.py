@@ -1,0 +1,131 @@
+"""The members of a pack: read as they were written; a pack of another user does not lead out of a tree."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.errors import EnvbuildError
+from envbuild.core.store.build_records import LayerRecord, SharedLayer
+from envbuild.core.store.store import Store
+from envbuild.oci.layers.layer import stored_members, write_layer_tar
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.oci.tar.writer import TarSink
+from envbuild.squashfs.pack.file import read_pack
+from envbuild.squashfs.pack.format import PackFormat
+from envbuild.squashfs.pack.reader import send_members
+from envbuild.squashfs.pack.store_packs import PackSink
+from envbuild.squashfs.pack.unpack import unpack_layers
+from envbuild.squashfs.pack.writer import PackWriter
+
+pytestmark = pytest.mark.unit
+NOISE = bytes(range(256)) * 20 + os.urandom(40_000)
+FILES = {
+    b"opt/app/a": b"",
+    b"opt/app/b": b"small",
+    b"opt/app/c": NOISE,
+    b"opt/app/d": NOISE,
+    b"opt/app/e": b"x" * 4096 + NOISE[:5000],
+    b"opt/app/f": bytes(3 * 4096) + b"end",
+    b"opt/app/g": NOISE[:4096] + bytes(8192) + NOISE[:4096],
+    b"opt/app/h": bytes(100_000),
+}
+FORMS = [
+    PackFormat("zstd", 3, 4096),
+    PackFormat("gzip", 6, 4096),
+    PackFormat("lz4", 0, 4096),
+    PackFormat("none", 0, 4096),
+]
+
+
+def members() -> list[tuple[Member, bytes]]:
+    """Return a layer with every kind of member; `opt` is implied."""
+    own = os.geteuid()
+    found = [
+        (Member(b"gone", Kind.DIR, 0o755, own, own, 5), b""),
+        (Member(b"gone/.wh.x", Kind.FILE, 0o644), b""),
+        (Member(b"opt/app", Kind.DIR, 0o2750, own, own, 7, xattrs={b"user.a": b"\xff"}), b""),
+        (Member(b"opt/app/.wh..wh..opq", Kind.FILE, 0o644), b""),
+        *((Member(path, Kind.FILE, 0o4711, own, own, 9, len(data)), data) for path, data in FILES.items()),
+        (Member(b"opt/app/link", Kind.SYMLINK, 0o777, own, own, 3, link=b"../../nowhere"), b""),
+        (Member(b"opt/app/other", Kind.HARDLINK, 0o4711, own, own, 9, link=b"opt/app/c"), b""),
+        (Member(b"opt/app/pipe", Kind.FIFO, 0o600, own, own, 3), b""),
+    ]
+    return sorted(found, key=lambda item: item[0].path)
+
+
+def write(store: Store, form: PackFormat, *, path: bytes = b"", link: bytes = b"") -> SharedLayer:
+    """Write the pack of the layer, with another `path` or `link` in its index than a writer takes."""
+    tar = TarSink()
+    temporary = store.root / "tmp" / "pack"
+    with PackWriter(temporary, codec=form.codec, level=form.level, block=form.block) as writer:
+        for member, data in members():
+            for sink in (tar, writer):
+                sink.begin(member)
+                sink.data(data)
+                sink.end()
+        if path:
+            writer.index.paths[writer.index.paths.index(b"opt/app/b")] = path
+        if link:
+            writer.index.links[writer.index.links.index(b"opt/app/c")] = link
+    tar.close()
+    record = LayerRecord(tar.diff_id, tar.size, tar.files, "test")
+    pack = PackSink(form).give(temporary, store, tar.diff_id)
+    shared = SharedLayer(record, pack.name, (("opt", 0o2710, os.geteuid(), os.geteuid(), 11, {"user.b": "1"}),))
+    shared.write(pack.parent)
+    return shared
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.codec)
+def test_a_pack_has_the_bytes_of_its_layer(form: PackFormat, store: Store) -> None:
+    shared, tar = write(store, form), TarSink()
+    send_members(read_pack(store.root / "packs" / shared.pack), [tar])
+    assert tar.diff_id == shared.record.diff_id and tar.size == shared.record.size
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make whiteouts")
+def test_a_tree_from_a_pack_reads_as_the_same_layer(store: Store, tmp_path: Path) -> None:
+    shared = write(store, FORMS[0])
+    unpack_layers(store=str(store.root), diff_ids=[shared.record.diff_id])
+    with (tmp_path / "tar").open("wb") as file:
+        write_layer_tar(store, shared.record, file)
+    assert [member.path for member, _ in stored_members(store, shared.record.diff_id)] == [
+        member.path for member, _ in members()
+    ]
+    tree = store.layer_tree(shared.record.diff_id)
+    status = (tree / "opt").stat()
+    assert (status.st_mode & 0o7777, int(status.st_mtime), os.getxattr(tree / "opt", "user.b")) == (0o2710, 11, b"1")
+    assert (tree / "opt/app/other").samefile(tree / "opt/app/c")
+    assert store.layer_path(shared.record.diff_id).stat().st_mode & 0o777 == 0o700
+    assert not list((store.root / "tmp").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("path", "link"),
+    [
+        (b"../../escaped", b""),
+        (b"/escaped", b""),
+        (b"opt/../../escaped", b""),
+        (b"opt/app/link/x", b""),
+        (b"", b"../../x"),
+    ],
+)
+def test_a_pack_that_leads_out_of_the_tree_is_refused_and_removed(path: bytes, link: bytes, store: Store) -> None:
+    shared = write(store, FORMS[0], path=path, link=link)
+    with pytest.raises(EnvbuildError):
+        unpack_layers(store=str(store.root), diff_ids=[shared.record.diff_id])
+    assert not list(store.root.rglob("escaped")) and not list((store.root / "layers").iterdir())
+    assert not (store.root / "packs" / shared.pack).exists()
+
+
+def test_a_pack_of_another_layer_is_refused_and_removed(store: Store) -> None:
+    shared = write(store, FORMS[0])
+    other = replace(shared.record, diff_id=f"sha256:{'1' * 64}")
+    (store.root / "packs" / f"{'1' * 64}.pack").write_bytes((store.root / "packs" / shared.pack).read_bytes())
+    SharedLayer(other, f"{'1' * 64}.pack").write(store.root / "packs")
+    with pytest.raises(EnvbuildError):
+        unpack_layers(store=str(store.root), diff_ids=[other.diff_id])
+    assert not store.has_layer(other.diff_id)

@@ -1,0 +1,80 @@
+"""Builds of a tiny root in a store that several users share; also run by another user's Python, which has no pytest."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from envbuild.build.engines.base import BuildOptions
+from envbuild.build.engines.embedded.engine import Embedded
+from envbuild.build.plan.units import Plan
+from envbuild.core.console import SilentReporter
+from envbuild.core.errors import EnvbuildError
+from envbuild.core.store.store import Store
+from envbuild.export.options import ExportOptions
+from envbuild.export.project_image import write_from_packs
+from envbuild.squashfs.pack.format import PackFormat
+from envbuild.squashfs.pack.store_packs import pack_layer
+from tests.support import tiny_root as kit
+
+SETUID, CAPABLE = "opt/privileged/setuid", "opt/privileged/capable"  # copies of cat
+PRIVILEGED = f"""
+mkdir /opt/privileged
+cp /usr/bin/cat /{SETUID}; chmod 4755 /{SETUID}
+cp /usr/bin/cat /{CAPABLE}; setcap cap_dac_override,cap_dac_read_search+ep /{CAPABLE}
+"""
+# What a unit sees of the layers below it, with the folders that only lead to a file in them.
+LOOK = """
+for path in /data /data/* /opt /opt/* /opt/things/*; do stat -c '%n %F %a %u %g %Y' $path; done > /seen
+cat /data/kept/file /opt/things/hard >> /seen
+"""
+
+
+def make_plan(store: Store, *, above: bool = False) -> Plan:
+    """Return a plan with every kind of entry, setuid programs, and a unit that preserves one folder alone.
+
+    above: add a unit that reads all of them."""
+    odd = kit.unit("odd", "chown 1000:1000 /data; chmod 2710 /data", in_image=False)
+    kept = kit.unit(
+        "kept", "mkdir /data/kept; echo kept > /data/kept/file", lowers=("base", "odd"), keep=("/data/kept",)
+    )
+    units = [kit.unit("everything", kit.EVERYTHING), kit.unit("privileged", PRIVILEGED), odd, kept]
+    if above:
+        units.append(kit.unit("above", LOOK, lowers=("base", "everything", "privileged", "kept")))
+    return kit.plan(store, *units)
+
+
+def build_image(folder: Path, out: Path, *, above: bool = False, **options: Any) -> dict[str, Any]:
+    """Build the plan, and write its image to `out`. Return what was built and reused, and the image's sha256."""
+    reported: list[str] = []
+    store = Store.open(folder, reported.append)
+    plan = make_plan(store, above=above)
+    built = Embedded().build(plan, store, SilentReporter(), BuildOptions(**options))
+    packs = [pack_layer(store, layer, PackFormat()) for layer in built.layers]
+    written = write_from_packs(
+        packs, plan.config, out, ExportOptions(sha256=True, keep_owners=True), epoch=plan.epoch, evidence={}
+    )
+    return {
+        "built": built.built,
+        "reused": built.reused,
+        "layers": [asdict(layer) for layer in built.layers],
+        "sha256": written.sha256,
+        "reported": reported,
+    }
+
+
+def main() -> None:
+    """Run ``group_store.py STORE FILE [above]``: build, print the result as JSON."""
+    store, out, *options = sys.argv[1:]
+    try:
+        answer = build_image(Path(store), Path(out), above="above" in options, rebuild="rebuild" in options)
+    except EnvbuildError as error:
+        answer = {"error": str(error)}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
