@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.embedded.engine import Embedded
-from envbuild.build.plan.units import Plan
+from envbuild.build.plan.units import Blob, Input, Plan
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.store import Store
@@ -30,6 +32,7 @@ cp /usr/bin/cat /{CAPABLE}; setcap cap_dac_override,cap_dac_read_search+ep /{CAP
 LOOK = """
 for path in /data /data/* /opt /opt/* /opt/things/*; do stat -c '%n %F %a %u %g %Y' $path; done > /seen
 cat /data/kept/file /opt/things/hard >> /seen
+cp -a /run/envbuild/data/file /input; stat -c '%n %a %u %g %Y' /run/envbuild/data /run/envbuild/data/file >> /seen
 """
 
 
@@ -43,7 +46,8 @@ def make_plan(store: Store, *, above: bool = False) -> Plan:
     )
     units = [kit.unit("everything", kit.EVERYTHING), kit.unit("privileged", PRIVILEGED), odd, kept]
     if above:
-        units.append(kit.unit("above", LOOK, lowers=("base", "everything", "privileged", "kept")))
+        given = Input("data", "files", (kit.add(store, "file", b"input"),))
+        units.append(kit.unit("above", LOOK, lowers=("base", "everything", "privileged", "kept"), inputs=(given,)))
     return kit.plan(store, *units)
 
 
@@ -66,9 +70,16 @@ def build_image(folder: Path, out: Path, *, above: bool = False, **options: Any)
     }
 
 
+def add_missing(store: Store, name: str, content: bytes, add: Callable[..., Blob] = kit.add) -> Blob:
+    """Put content into the store, if it lacks it: the blobs of another user remain, as after a download."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Blob(name, sha256, len(content)) if store.has_blob(sha256) else add(store, name, content)
+
+
 def main() -> None:
     """Run ``group_store.py STORE FILE [above]``: build, print the result as JSON."""
     store, out, *options = sys.argv[1:]
+    kit.add = add_missing
     try:
         answer = build_image(Path(store), Path(out), above="above" in options, rebuild="rebuild" in options)
     except EnvbuildError as error:

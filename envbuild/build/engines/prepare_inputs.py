@@ -79,14 +79,25 @@ def prepare_inputs(
 
 
 def link_blobs(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> None:
-    """Make hard links of blobs, under their names; copies where the file system has no more links."""
+    """Make hard links of blobs, under their names; copies where the file system has no more links.
+
+    Copies in a shared store, too: there a blob has another owner, group or mode, which a step would see and copy.
+    """
+    shared = store.is_shared
     for name, sha256 in blobs:
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(store.blob(sha256), path)
-        except OSError:
+        if shared or not _has_link(store.blob(sha256), path):
             shutil.copyfile(store.blob(sha256), path)
+
+
+def _has_link(blob: Path, path: Path) -> bool:
+    """Return whether `path` could be made a hard link of a blob."""
+    try:
+        os.link(blob, path)
+    except OSError:
+        return False
+    return True
 
 
 def fix_times(target: Path) -> None:
