@@ -38,7 +38,8 @@ def job(store: Store, **changes: Any) -> dict[str, Any]:
     """Return the job of a unit that makes a wheel."""
     value = {
         "store": str(store.root), "work": str(store.root / "tmp/work"), "inputs": [], "checked": [], "seed": [],
-        "layers": [], "steps": ["true"], "env": {"A": "b"}, "lowers": ["/lower"], "lower_layers": [], "product": Product.WHEEL,
+        "layers": [], "steps": ["true"], "env": {"A": "b"}, "lowers": ["/lower"], "lower_layers": [],
+        "product": Product.WHEEL,
         "keep_failed": False, "epoch": 1, "keep": [], "unit": "x", "packs": [],
     }  # fmt: skip
     return {**value, **changes}

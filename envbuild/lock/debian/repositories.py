@@ -162,7 +162,7 @@ class AptSetup:
 
     def key_folder(self) -> Path:
         """Return the folder of the store for keys. Raises EngineError when apt cannot read keys there."""
-        folder = self.store.root / "apt/keys"
+        folder = self.store.own_folder("apt") / "keys"
         if not can_hold_keys(folder):
             raise EngineError(
                 f"apt cannot read keys in the store {str(self.store.root)!r}: its path contains a blank or one of "

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from envbuild.core.errors import FREE_SOME, EngineError
+from envbuild.core.store.permissions import own_folder
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import error_summary, run_git
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
@@ -54,13 +55,14 @@ class RemoteRepository:
     def obtain(self, commit: str, tag: str) -> Path:
         """Do as `LocalRepository.obtain`, over the network. Raises EngineError too, if the store is full."""
         name = hashlib.sha256(self.origin.encode()).hexdigest()[:32]
-        shallow, whole = (self.store.own_folder("git") / folder for folder in (name, f"{name}-whole"))
+        shallow, whole = (own_folder(self.store.root / "git") / folder for folder in (name, f"{name}-whole"))
         for folder in (shallow, whole):
             if _has_commit(folder, commit):
                 return folder
         with self.store.lock(f"git-{name}", lambda: self.report_status("waits for another process that fetches it")):
             if _has_commit(shallow, commit):
                 return shallow
+            shallow, whole = (self.store.own_folder("git") / folder.name for folder in (shallow, whole))
             address = self._find_address()
             reference = f"refs/envbuild/{commit}"
             for wanted in (commit, *([f"refs/tags/{tag}"] if tag else [])):
