@@ -9,7 +9,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup quickstart tools test-tools dev lint lint-mypy lint-prose lint-imports lint-ruff check fast-tests check-docs test test-all bench tables clean
+.PHONY: help setup quickstart tools test-tools dev lint lint-mypy lint-prose lint-imports lint-ruff check fast-tests check-docs test test-all attack bench tables clean
 
 help:
 	@sed -n 's/^#  *//p' Makefile | head -4
@@ -124,6 +124,12 @@ test: test-tools lint check-docs
 
 test-all: test-tools lint check-docs
 	$(PYTEST) -m 'not docs'
+
+# More random attacks than make test tries, with another seed: make attack N=200 SEED=7
+attack: export ENVBUILD_ATTACK_N := $(or $(N),200)
+attack: export ENVBUILD_ATTACK_SEED := $(or $(SEED),1)
+attack: test-tools
+	$(PYTEST) tests/attack
 
 tables: setup
 	$(ENVBUILD) matrix show --markdown > docs/tables.md

@@ -1,7 +1,7 @@
 """Random chains of links against everything that follows links of an archive or an image.
 
 Up to 40 links lead to a place inside; more are refused. A folder of this machine with the same path as the end of the
-chain does not change. ENVBUILD_ATTACK_SEED and ENVBUILD_ATTACK_TRIALS choose other chains, and more of them."""
+chain does not change. ENVBUILD_ATTACK_SEED and ENVBUILD_ATTACK_N choose other chains, and more of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.support.squashfs_image import write_image
 __all__ = ["scratch"]
 
 SEED = int(os.environ.get("ENVBUILD_ATTACK_SEED", "1"))
-TRIALS = int(os.environ.get("ENVBUILD_ATTACK_TRIALS", "8"))
+TRIALS = int(os.environ.get("ENVBUILD_ATTACK_N", "8"))
 Links = dict[str, str]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 CHAINS = [

@@ -1,5 +1,5 @@
 """Random options of apt in site files, made of the parts that apt.conf has a meaning for: each is refused, or apt reads
-exactly that option and no other. ENVBUILD_ATTACK_SEED and ENVBUILD_ATTACK_TRIALS choose other options, and more."""
+exactly that option and no other. ENVBUILD_ATTACK_SEED and ENVBUILD_ATTACK_N choose other options, and more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("apt-config"), reason="apt-config is not installed"),
 ]
 SEED = int(os.environ.get("ENVBUILD_ATTACK_SEED", "1"))
-TRIALS = int(os.environ.get("ENVBUILD_ATTACK_TRIALS", "300"))
+TRIALS = int(os.environ.get("ENVBUILD_ATTACK_N", "300"))
 PARTS = (
     '"', "'", ";", "{", "}", "::", " ", "\t", "\n", "\\", "#", "//", "/*", "*/", "%22", "\u2028", "\x00", "é", "$(id)",
     "true", "false", "http://h:1", "DIRECT", "3", "APT::Update::Pre-Invoke", "Acquire::Retries", "#clear",
