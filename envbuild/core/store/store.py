@@ -170,7 +170,8 @@ class Store:
         return self.has_tree(diff_id) or SharedLayer.read(self.root / "packs", diff_id) is not None
 
     def has_tree(self, diff_id: str) -> bool:
-        return (self.layer_path(diff_id) / "layer.json").is_file()
+        """Return whether this user has the tree of a layer, with a record that can be read."""
+        return LayerRecord.parse(read_json(self.layer_path(diff_id) / "layer.json")) is not None
 
     def layer_path(self, diff_id: str) -> Path:
         """Return the folder of a layer: tree/ and layer.json. In a shared store each user has one."""
