@@ -20,7 +20,7 @@ from envbuild.core.store.store import Store
 from envbuild.core.userns import libc
 from envbuild.verify.verify import ImageRunner
 from tests.support import tiny_root as kit
-from tests.support.box_plan import RUN, read_report
+from tests.support.box_plan import RUN, builders_tree, read_report
 from tests.support.engine_fixtures import Run
 from tests.support.programs import importing
 
@@ -135,7 +135,7 @@ def test_a_users_command_with_the_network_sees_no_cgroup(
         "print(json.dumps([child.result(output)['code'], output.decode()]))"
     )
     job = {
-        "work": str(folder / "tmp/look"), "lowers": [str(Store(folder).layer_tree(answer["layers"][0]))],
+        "work": str(folder / "tmp/look"), "lowers": [str(builders_tree(Store(folder), answer["layers"][0]))],
         "argv": ["/bin/sh", "-c", "ls /sys/class/net | grep -c . && ls -A /sys/fs/cgroup"], "env": {"PATH": "/bin"},
         "interactive": False, "input_names": [], "apt": False, "network": True, "image": "", "binds": [],
     }  # fmt: skip

@@ -56,5 +56,10 @@ def box_units(store: Store) -> tuple[Unit, Unit]:
 
 def read_report(store: Store, diff_id: str) -> dict[str, str]:
     """Return what the unit `box` left in its layer."""
-    report: dict[str, str] = json.loads((store.layer_tree(diff_id) / "opt/report").read_text())
+    report: dict[str, str] = json.loads((builders_tree(store, diff_id) / "opt/report").read_text())
     return report
+
+
+def builders_tree(store: Store, diff_id: str) -> Path:
+    """Return the tree of a layer that another user may have built: `Store.layer_tree` is this user's own."""
+    return store.root / "layers" / diff_id.removeprefix("sha256:") / "tree"
