@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.local_registry import Layout
 from tests.support.stalled_layer import PATIENCE, listed, stalling, start, until
 
 pytestmark = pytest.mark.registry
@@ -71,26 +69,16 @@ def test_while_a_registry_does_not_answer(cache: str, tmp_path: Path) -> None:
     assert [row["state"] for row in listed(store)] == ["interrupted"]
 
 
-def piped_layout(tmp_path: Path) -> Layout:
-    """Return a layout whose second layer is a pipe."""
-    from tests.support import foreign_images
-
-    layout = Layout(tmp_path / "layout")
-    layout.add(foreign_images.image(layout, foreign_images.layers()), "1")
-    blob = max((layout.path / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
-    blob.unlink()
-    os.mkfifo(blob)
-    return layout
-
-
 def test_a_stalled_source_and_a_second_ctrl_c(tmp_path: Path) -> None:
-    layout, store, out = piped_layout(tmp_path), tmp_path / "store", tmp_path / "out/image.sqsh"
-    process = start("export", f"oci:{layout.path}", "--to", "squashfs", "-o", str(out), store=store)
-    until(lambda: len(list(store.glob("packs/*"))) == 2, process)
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    wait_for_end(process, 130)
+    store, out = tmp_path / "store", tmp_path / "out/image.sqsh"
+    with stalling(tmp_path / "layout", 1_000_000) as registry:
+        process = start("export", registry.source, "--to", "squashfs", "-o", str(out), store=store)
+        until(registry.reached.is_set, process)
+        until(lambda: len(list(store.glob("packs/*"))) == 2, process)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        wait_for_end(process, 130)
     assert_nothing_left(store, out)
     assert [row["state"] for row in listed(store)] == ["interrupted"]
 
