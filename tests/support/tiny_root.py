@@ -5,6 +5,7 @@ seed."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -36,6 +37,9 @@ DEB = "tinyroot_1_all.deb"
 
 
 def tar_bytes(entries: Sequence[tuple[tarfile.TarInfo, bytes]], mode: str) -> bytes:
+    """Return an archive: the same bytes in every process. The gzip of tarfile has the time in its header."""
+    if mode == "w:gz":
+        return gzip.compress(tar_bytes(entries, "w:"), mtime=0)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=mode) as tar:  # type: ignore[call-overload]
         for info, content in entries:
