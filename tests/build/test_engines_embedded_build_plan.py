@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 
 import pytest
 
 from envbuild.build.engines.embedded.build_plan import find_missing_units, removing_abandoned
-from envbuild.core.store.store import LayerRecord, Store, UnitRecord
+from envbuild.core.store.store import LayerRecord, Store, UnitRecord, write_json
 from tests.support.small_plan import small_plan
 
 pytestmark = pytest.mark.unit
@@ -19,7 +20,7 @@ def stored(store: Store, *names: str) -> dict[str, str]:
     for name in names:
         layer = LayerRecord(f"sha256:{keys[name]}", 1, 1, name)
         store.layer_path(layer.diff_id).mkdir()
-        (store.layer_path(layer.diff_id) / "layer.json").write_text("{}")
+        write_json(store.layer_path(layer.diff_id) / "layer.json", asdict(layer))
         store.record_unit(UnitRecord(keys[name], name, layer))
     return keys
 
