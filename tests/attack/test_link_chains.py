@@ -86,6 +86,7 @@ def places(links: Links, root: Path, work: Path) -> Path:
         return root
 
 
+@pytest.mark.slow_unit
 @pytest.mark.unit
 @as_root
 @pytest.mark.parametrize("unpack", [packages, layers_on_disk, places], ids=lambda unpack: unpack.__name__)

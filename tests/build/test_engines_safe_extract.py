@@ -126,6 +126,7 @@ def test_links_that_are_longer_than_a_path(tmp_path: Path) -> None:
             extract_tar(archive(*entries, evil), tmp_path / f"out-{evil[0].replace('/', '-')}")
 
 
+@pytest.mark.slow_unit
 @given(length=LENGTHS, style=st.sampled_from(STYLES))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_chains_of_links(tmp_path: Path, length: int, style: str) -> None:

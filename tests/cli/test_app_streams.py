@@ -106,6 +106,7 @@ def test_a_command_line_imports_its_own_command_alone() -> None:
     assert loaded & others == set()
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("words", [("--help",), ("matrix", "--help"), ("matrix", "show"), ("check", "torch=2.8")])
 def test_only_a_refresh_imports_the_collectors_of_facts(words: tuple[str, ...]) -> None:
     program = (

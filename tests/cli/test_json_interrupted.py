@@ -84,6 +84,7 @@ def test_an_error_of_the_second_keeps_the_first(tmp_path: Path) -> None:
     assert answer["error"]["findings"] == [{"message": "unit x failed", "where": "", "hint": "read the log"}]
 
 
+@pytest.mark.slow_unit
 def test_a_fault_of_envbuild_is_an_object_with_its_traceback_on_stderr(tmp_path: Path) -> None:
     answer, err, exit_code = finish(start(tmp_path, "raise RuntimeError('not thought of')"))
     assert (exit_code, answer["error"]["code"], answer["error"]["exit_code"]) == (1, "internal", 1)

@@ -214,6 +214,7 @@ def swapping(root: Path, outside: Path) -> Iterator[None]:
     thread.join()
 
 
+@pytest.mark.slow_unit
 def test_folders_exchanged_with_links_do_not_matter(root: Path, outside: Path, swapping: None, way: str) -> None:
     with unchanged(outside), RootedTree(root) as tree:
         identity = outside.stat().st_ino

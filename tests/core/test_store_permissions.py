@@ -144,6 +144,7 @@ def test_a_folder_of_this_users_name_that_is_another_ones_is_not_used(shared: Pa
     assert permissions.make_own_folder(layers) == own
 
 
+@pytest.mark.slow_unit
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
 def test_many_users_open_a_new_shared_store_at_the_same_moment() -> None:
     """With an umask that excludes the group, a folder may at no moment be closed to the others."""

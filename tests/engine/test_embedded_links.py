@@ -5,6 +5,7 @@ A chain of links leads to a folder of this machine; nothing there may change."""
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import tarfile
@@ -34,9 +35,15 @@ pytestmark = pytest.mark.engine
 
 
 @pytest.fixture
-def outside(scratch: Path) -> Iterator[Path]:
-    """Yield a folder of this machine in which nothing may change; what is next to it does not count."""
-    folder = Path(tempfile.mkdtemp(dir=scratch))
+def outside() -> Iterator[Path]:
+    """Yield a folder of this machine in which nothing may change; what is next to it does not count.
+
+    Its name leads to no mount of a box, as one below /tmp would.
+    """
+    home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    if not os.access(home, os.W_OK):
+        pytest.skip(f"the home folder {home} is not writable")
+    folder = Path(tempfile.mkdtemp(prefix=".envbuild-test-", dir=home))
     yield canary(folder / "outside")
     shutil.rmtree(folder)
 
@@ -93,6 +100,34 @@ def test_folders_that_are_mounted(
         else:
             with pytest.raises(InputError, match=f"/{place} of the image cannot be used: {TOO_MANY}"):
                 run(built, links, "true", tmp_path)
+
+
+@pytest.mark.parametrize("target", ["tmp/new", "run/new", "/tmp/a/b", "../../run/user/1"])
+@pytest.mark.parametrize("place", ["proc", "dev"])
+def test_proc_and_dev_may_lead_into_a_temporary_folder(
+    built: tuple[Store, Path], place: str, target: str, tmp_path: Path
+) -> None:
+    """What is mounted at /tmp and /run does not hide them."""
+    look = "read self < /proc/self/stat && echo hello > /dev/null && echo well"
+    assert run(built, {place: target}, look, tmp_path) == "well\n"
+
+
+@pytest.mark.parametrize(
+    ("links", "hidden"),
+    [
+        ({"tmp": "run/x"}, "/tmp"),
+        ({"tmp": "proc/x"}, "/tmp"),
+        ({"run": "dev"}, "/run"),
+        ({"proc": "x", "dev": "x"}, "/proc"),
+        ({"tmp": "x", "run": "x"}, "/tmp"),
+        ({"sys": "dev"}, "/dev"),
+    ],
+)
+def test_folders_that_hide_each_other_are_refused(
+    built: tuple[Store, Path], links: dict[str, str], hidden: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=f"{hidden} of the image cannot be used: something else is mounted"):
+        run(built, links, "true", tmp_path)
 
 
 def test_a_folder_that_is_the_root_is_refused(built: tuple[Store, Path], tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def layer_packs(at: Workspace, done: ConvertedImage) -> list[Path]:
     return [pack_path(at.store, layer.diff_id, PackFormat()) for layer in done.layers]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("number,part", [(1, "data"), (0, "fragment"), (2, "fragment"), (1, "index"), (0, "head")])
 def test_a_flipped_bit_of_a_pack_is_not_in_the_image(
     number: int, part: str, source: str, at: Workspace, tmp_path: Path

@@ -70,6 +70,7 @@ def test_the_file_of_an_export_has_what_the_umask_leaves(source: str, tmp_path: 
     assert (tmp_path / "packed.sqsh").stat().st_mode & 0o777 == 0o666 & ~before & 0o644
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("value", [{"made": 3}, [], {"made": {"artifact": "x"}}, "drop sha256"])
 def test_any_json_in_the_record_of_an_export_is_no_record(value: object, source: str, tmp_path: Path) -> None:
     at = workspace(tmp_path / "store")

@@ -78,6 +78,7 @@ def opened(path: Path) -> Symbols:
     return Symbols(data, elf.parse(data, SECTIONS))
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("style", ["gnu", "sysv", "both"])
 def test_versions_as_a_linker_writes_them(tmp_path: Path, style: str) -> None:
     (tmp_path / "map").write_text("V_1 { global: old; both; local: *; };\nV_2 { global: both; } V_1;\n")

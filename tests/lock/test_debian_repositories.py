@@ -333,6 +333,7 @@ def offer(server: Answers, folder: Path, below: str) -> None:
             server.files[f"{below}/{path.relative_to(folder)}"] = path.read_bytes()
 
 
+@pytest.mark.slow_unit
 def test_unknown_package_of_vendors(site: Site, tmp_path: Path, vendor: Signer) -> None:
     at = with_vendors(site, tmp_path, vendor)
     with pytest.raises(InputError) as caught:

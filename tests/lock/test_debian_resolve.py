@@ -177,6 +177,7 @@ def test_a_dummy_package(site: Site, asked: str, version: str, chosen: list[str]
     assert "build-x" not in lock.replaced
 
 
+@pytest.mark.slow_unit
 def test_a_dummy_package_that_the_base_image_has(site: Site) -> None:
     installed = "Package: libucx0\nStatus: install ok installed\nVersion: 1.18-2\nArchitecture: amd64\n\n"
     installed += installed.replace("libucx0", "libc6").replace("1.18-2", "2.41-12+deb13u4")
@@ -209,6 +210,7 @@ def test_packages_that_cannot_be_installed(site: Site, package: str) -> None:
         resolve(site, base="", debian=package)
 
 
+@pytest.mark.slow_unit
 def test_locked_versions_that_conflict_are_replaced(site: Site, tmp_path: Path, key: Signer) -> None:
     publish(tmp_path / "debian", "trixie-updates", [stanza("user", Depends="openssl (>= 3.0-2)")], key)
     lock = resolve(site, {"openssl": "3.0-1"}, base="", debian="user")

@@ -124,6 +124,7 @@ def test_unsigned_archives_are_refused_whatever_the_host_accepts(
         lock(site)
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(("released", "days", "word"), [(-700, 7, "expired"), (400, 0, "not valid yet")])
 def test_the_hint_for_a_date_that_apt_refuses_helps(
     tmp_path: Path, key: Signer, host: Path, released: int, days: int, word: str
@@ -147,6 +148,7 @@ def with_vendor(site: Site, folder: Path, key: Signer) -> tuple[Site, AptReposit
     return replace(site, mirrors=mirrors), AptRepository("apt:cuda", "/", (), key.fingerprint, "key.pub")
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("name", ["a b", "a,b", "a:b", "a%20b", "a\\b"])
 def test_a_store_whose_path_apt_cannot_read_in_a_list_of_keys(
     tmp_path: Path, key: Signer, host: Path, name: str
@@ -166,6 +168,7 @@ def test_a_store_whose_path_apt_cannot_read_at_all(tmp_path: Path, key: Signer, 
         assert "ENVBUILD_STORE=" in caught.value.hint
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("name", ["my keys.gpg", 'a"b.gpg', "a,b:c.gpg", "own keys.asc"])
 def test_keys_of_a_site_may_be_at_any_path(tmp_path: Path, key: Signer, host: Path, name: str) -> None:
     site, repository = with_vendor(archive(tmp_path, key), tmp_path, key)
@@ -175,6 +178,7 @@ def test_keys_of_a_site_may_be_at_any_path(tmp_path: Path, key: Signer, host: Pa
     assert lock(site, (repository,), "cuda-nvcc") == ["cuda-nvcc"]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("name", ["a b", 'a"b', "a%20b", "a#b", "a[b"])
 def test_folders_of_packages_may_have_any_name(tmp_path: Path, key: Signer, host: Path, name: str) -> None:
     (tmp_path / name).mkdir()

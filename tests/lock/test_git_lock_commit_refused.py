@@ -43,6 +43,7 @@ def test_partial_clone(demo: Repo, tmp_path: Path) -> None:
     assert state(tmp_path / "p.git") == before
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("names", "why"),
     [

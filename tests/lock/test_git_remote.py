@@ -39,6 +39,7 @@ def test_only_the_commit_is_fetched_once(demo: Repo, tmp_path: Path, server: Ser
     assert not [line for line in server.asked[asked:] if ".tar" not in line]  # all but the finished tarball is here
 
 
+@pytest.mark.slow_unit
 def test_without_the_network_the_cache_serves(demo: Repo, tmp_path: Path) -> None:
     demo.bare(tmp_path / "served/demo/demo.git")
     with serve_git(tmp_path / "served") as server:
@@ -144,6 +145,7 @@ def test_ssh(demo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place:
         Desk(tmp_path / "t", github=address).lock(Git("x", "github:demo/none", demo.head))
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("place", ["helper://host{root}", "helper::{root} ://x", "helper::{root}", "me@helper::{root}"])
 def test_an_address_never_chooses_a_program(
     demo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str

@@ -112,6 +112,7 @@ def test_the_epoch_is_the_date_of_the_release_file(site: Site) -> None:
     assert make(site, replace(REQUEST, image="other")).epoch == RELEASED
 
 
+@pytest.mark.slow_unit
 def test_second_copies_are_reported_before_any_download(site: Site) -> None:
     """With the packages that require each one; packages of builds only are not checked."""
     seen: list[Mapping[str, Sequence[str]]] = []
@@ -161,6 +162,7 @@ def asking(**versions: str) -> LockRequest:
     )
 
 
+@pytest.mark.slow_unit
 def test_versions_that_recipes_refuse(site: Site) -> None:
     """Nothing in this request selects them: the packages are named without a version."""
     with pytest.raises(ConflictError) as caught:

@@ -242,6 +242,7 @@ def test_a_base_image_without_the_promised_files(site: Site, repo: Repo, key: Si
     assert finding.hint == "choose another provider of 'cuda', or a base that contains it"
 
 
+@pytest.mark.slow_unit
 def test_findings_of_the_base_have_the_place_in_the_spec(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
     place = "images/demo.yaml:4:1"
     asked = replace(request(repo, key), where={PLACE: place, "cuda": "images/demo.yaml:8:3"})

@@ -91,6 +91,7 @@ def heads(error: EnvbuildError) -> list[str]:
     return [finding.message.partition(" cannot")[0].partition(",")[0].partition(" (")[0] for finding in error.findings]
 
 
+@pytest.mark.slow_unit
 def test_everything_but_a_source_is_fetched(desk: Desk, repo: Repo) -> None:
     error = desk.lacks(desk.without("github:", "vendor:"))
     assert isinstance(error, InputError) and error.exit_code == 10

@@ -85,6 +85,7 @@ def files_with(folder: Path, text: str) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("kind", ["first", "second", "vendor"])
 def test_no_argument_of_any_process_has_the_password(kind: str, tmp_path: Path) -> None:
     demo = wheel(tmp_path / "w", "demo", "1.0", requires=("other",))

@@ -150,6 +150,7 @@ def test_same_name_with_other_content_elsewhere(tmp_path: Path) -> None:
     assert file.sha256 == sha256(real.read_bytes())
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("requirements", "error", "message"),
     [

@@ -20,16 +20,21 @@ from envbuild.net.transport import Transport
 pytestmark = pytest.mark.unit
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
+# A login goes into the environment (`IndexLogins`), so a host has no "@".
+HOST = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="@[]/?#\\"), max_size=20)
+ADDRESS = st.builds("https://{}/{}".format, HOST, TEXT)
 
 
-@given(st.lists(TEXT, max_size=4), TEXT, st.sets(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)))
+@given(
+    st.lists(TEXT, max_size=4), ADDRESS, st.sets(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True))
+)
 def test_generated_files_are_read_by_uv_as_intended(requirements: list[str], place: str, names: set[str]) -> None:
     """Any text of a recipe or a site remains one string of the file."""
     empty = PackageIndex(Transport(Site(Path("/none"), use_host=False).network()), PythonIndexes())
     left_out = set(sorted(names)[:1])
-    vendor = VendorIndex("pip:v", f"https://{place}", frozenset(names), empty)
+    vendor = VendorIndex("pip:v", place, frozenset(names), empty)
     text = pyproject_text("venv", requirements, [vendor], dict.fromkeys(left_out, "1"), IndexLogins())
     value = tomllib.loads(text)
     assert value["project"]["dependencies"] == requirements
-    assert value["tool"]["uv"]["index"] == [{"name": "vendor-0", "url": f"https://{place}", "explicit": True}]
+    assert value["tool"]["uv"]["index"] == [{"name": "vendor-0", "url": place, "explicit": True}]
     assert value["tool"]["uv"]["sources"] == {name: {"index": "vendor-0"} for name in names - left_out}

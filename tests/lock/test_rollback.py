@@ -51,6 +51,7 @@ def site(tmp_path: Path, key: Signer) -> Site:
     return make_site(tmp_path, key, (), [demo], torch)
 
 
+@pytest.mark.slow_unit
 def test_an_archive_that_replays_an_old_state_is_reported(site: Site, key: Signer, tmp_path: Path) -> None:
     publish_state(tmp_path, key, "2.0", RELEASED + 86400)
     first = make(site, REQUEST)
@@ -82,6 +83,7 @@ def test_a_date_alone_or_a_package_alone_is_reported(site: Site, key: Signer, tm
     assert rollback_warnings(replace(newer, inputs="0"), lock) == []
 
 
+@pytest.mark.slow_unit
 def test_dates_are_written_and_are_no_part_of_the_digest(site: Site, key: Signer, tmp_path: Path) -> None:
     publish_state(tmp_path, key, "2.0", RELEASED)
     lock = make(site, REQUEST)

@@ -100,6 +100,7 @@ def test_second_try(content: bytes, ways: tuple[int | str, ...]) -> None:
         assert wheel.read("demo/first.so") == LIBRARY
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("ways", "words"),
     [

@@ -299,6 +299,7 @@ TOPS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow_unit
 @examples(200)
 @given(tree=TOPS)
 def test_any_tree(tree: object, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -109,6 +109,7 @@ def image(place: Path, compression: str = "gzip") -> Layout:
     return layout
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
 @pytest.mark.parametrize("cache", [True, False])
 def test_a_layout(compression: str, cache: bool, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def test_a_warning_about_other_code_is_not(module: str) -> None:
     assert len(caught) == 1
 
 
+@pytest.mark.slow_unit
 def test_the_compiler_has_no_warnings() -> None:
     """Of every file: what is compiled already is not compiled, nor warned of, again."""
     paths = [path for folder in ("envbuild", "recipes") for path in (ROOT / folder).rglob("*.py")]

@@ -114,6 +114,7 @@ def test_any_text(text: str | bytes, tmp_path_factory: pytest.TempPathFactory, s
     only_spec_errors(text, tmp_path_factory.getbasetemp(), small)
 
 
+@pytest.mark.slow_unit
 @SHARED_FIXTURES
 @given(tree=TOPS)
 def test_any_tree(tree: object, tmp_path_factory: pytest.TempPathFactory, small: Project) -> None:

@@ -51,6 +51,7 @@ def test_golden_image(tmp_path, codec, level):
     )
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("codec", LEVELS)
 def test_blocks_round_trip(codec):
     for level in {LEVELS[codec][0], LEVELS[codec][-1], DEFAULTS[codec]}:

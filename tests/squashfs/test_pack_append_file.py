@@ -121,6 +121,7 @@ MOVES = st.tuples(
 )
 
 
+@pytest.mark.slow_unit
 @given(moves=st.lists(MOVES, min_size=1, max_size=4))
 @examples(60, deadline=None)
 def test_moves(place: str, moves: list[tuple[int, int, int]]) -> None:

@@ -54,6 +54,7 @@ def survives(path: Path) -> bool:
     return True
 
 
+@pytest.mark.slow_unit
 @examples(400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_reported(tmp_path, plain, image, data):

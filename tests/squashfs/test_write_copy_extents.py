@@ -88,6 +88,7 @@ def test_an_image_that_is_read_again_is_written_through_the_page_cache(tmp_path,
     assert asked == [True, False]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSPC, errno.EFAULT, errno.EIO])
 def test_a_failed_direct_write_uses_the_page_cache(tmp_path, monkeypatch, plain, disk, number):
     direct, failed = [], []

@@ -234,6 +234,7 @@ def test_nothing_is_left_of_an_image_that_failed(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow_unit
 def test_layers_without_anything(tmp_path):
     assert cached(tmp_path, [[]]).path.read_bytes() == direct(tmp_path, [[]]).path.read_bytes()
     assert direct(tmp_path, []).inodes == 1

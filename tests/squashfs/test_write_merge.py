@@ -46,6 +46,7 @@ def test_symlink_loops_are_refused(tmp_path):
         merged(tmp_path, [symlink(b"a", b"b"), symlink(b"b", b"a")], [file(b"a/x")])
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("entry", [file, gone, lambda path: hard(path + b"x", path)])
 def test_symlinks_that_cost_minutes_are_refused(tmp_path, entry, monkeypatch):
     """Chains of long targets, gone through again for every entry: it is counted what they cost."""

@@ -87,6 +87,7 @@ def test_images_without_a_sha256_are_not_compared(at: Workspace) -> None:
     assert found.unknown == [one(at, "artifacts/*.sqsh")] and found.compared["artifacts"] == 0
 
 
+@pytest.mark.slow_unit
 def test_nothing_is_removed_while_another_process_works(at: Workspace) -> None:
     with at.store.lock("gc", shared=True):
         assert not check_store(at.store, at.reporter, repair=False).damaged

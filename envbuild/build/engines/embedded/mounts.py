@@ -105,17 +105,24 @@ def mount_at(tree: RootedTree, path: str, kind: str, flags: int, options: str = 
 
 
 def mount_system(tree: RootedTree, *, sys: bool) -> None:
-    """Mount /proc, /dev, /run, /tmp, and /sys when requested: its content is the machine's, so builds do not get it.
-    Raises SetupError, OSError."""
+    """Mount /tmp, /run, /proc, /dev, and /sys when requested: its content is the machine's, so builds do not get it.
+
+    /tmp and /run come first, because links of an image may lead from the others into them. Raises SetupError, and
+    OSError (EBUSY) where links lead to a place that another of these mounts hides.
+    """
     for path, mode in (("/proc", 0o555), ("/sys", 0o555), ("/dev", 0o755), ("/run", 0o755), ("/tmp", 0o1777)):
         with tree.open_folder(path) as folder:
             if folder.is_new:
                 folder.handle.chmod(mode)
-    mount_proc(tree)
-    mount_devices(tree)
     flags = libc.MS_NOSUID | libc.MS_NODEV
-    mount_at(tree, "/run", "tmpfs", flags, "mode=755")
     mount_at(tree, "/tmp", "tmpfs", flags, "mode=1777")
+    devices = {"/tmp": _device(tree, "/tmp")}
+    mount_at(tree, "/run", "tmpfs", flags, "mode=755")
+    devices["/run"] = _device(tree, "/run")
+    mount_proc(tree)
+    devices["/proc"] = _device(tree, "/proc")
+    mount_devices(tree)
+    devices["/dev"] = _device(tree, "/dev")
     with tree.open_folder("/run/lock") as folder:
         folder.handle.chmod(0o1777)
     if sys:
@@ -129,6 +136,15 @@ def mount_system(tree: RootedTree, *, sys: bool) -> None:
                 bind_mount("/sys", tree, "/sys", read_only=False, recursive=True)
                 if tree.find("/sys/fs/cgroup"):  # the caller may own some: a fresh sysfs has none
                     mount_at(tree, "/sys/fs/cgroup", "tmpfs", read_only, "size=0")
+    for path, device in devices.items():
+        if _device(tree, path) != device:
+            raise OSError(errno.EBUSY, "something else is mounted over the place that its link leads to", path)
+
+
+def _device(tree: RootedTree, path: str) -> int:
+    """Return the device number of the file system at `path`; 0 where nothing is."""
+    found = tree.find(path)
+    return found.st_dev if found else 0
 
 
 def mount_proc(tree: RootedTree) -> None:
