@@ -9,6 +9,9 @@ PYTEST := $(VENV)/bin/python -m pytest
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# $(call both,COMMAND,COMMAND): runs the second one also after the first one failed.
+both = failed=; $(1) || failed=1; $(2) || failed=1; [ -z "$$failed" ]
+
 .PHONY: help setup quickstart tools test-tools dev lint lint-mypy lint-prose lint-imports lint-ruff check fast-tests check-docs test test-all attack bench tables clean
 
 help:
@@ -118,12 +121,15 @@ fast-tests:
 check-docs: dev
 	$(PYTEST) -q -m docs
 
-# Contains check and check-docs; each test runs once.
+# Contains check and check-docs; each test runs once. Unit tests run side by side; tests that start daemons, engines and
+# builds use both cores by themselves and run one after another. All run, whatever fails.
+ONE_BY_ONE := not unit and not golden and not matrix and not docs
+
 test: test-tools lint check-docs
-	$(PYTEST) -m 'not slow and not docs'
+	$(call both,$(PYTEST) -q -n auto --dist worksteal -m 'unit or golden or matrix',$(PYTEST) -m '$(ONE_BY_ONE) and not slow')
 
 test-all: test-tools lint check-docs
-	$(PYTEST) -m 'not docs'
+	$(call both,$(PYTEST) -q -n auto --dist worksteal -m 'unit or golden or matrix',$(PYTEST) -m '$(ONE_BY_ONE)')
 
 # More random attacks than make test tries, with another seed: make attack N=200 SEED=7
 attack: export ENVBUILD_ATTACK_N := $(or $(N),200)
