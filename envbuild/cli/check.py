@@ -48,7 +48,7 @@ def check_command(
         if not wrong:
             show({"answers": data}, True, "")
     elif results:
-        typer.echo(overview(results) if everything and not why else "\n\n".join(result.text for result in results))
+        show({}, False, overview(results) if everything and not why else "\n\n".join(result.text for result in results))
     if wrong:
         raise SpecError.of(wrong)
     raise typer.Exit(exit_code(results))

@@ -12,6 +12,7 @@ from envbuild.cli.app import create_app, named_commands
 from envbuild.cli.json_answer import INTERNAL, encode_error, encode_failure, print_failure, print_interruption
 from envbuild.core import signals
 from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError, Finding
+from envbuild.core.text import printable_lines
 
 
 def main() -> None:
@@ -54,7 +55,7 @@ def is_thread_limit(error: Exception) -> bool:
 def fail(error: EnvbuildError) -> NoReturn:
     """Report an error as text on stderr, with ``--json`` also as an object on stdout, and exit with its code."""
     for finding in error.findings:
-        print(f"error: {finding}", file=sys.stderr)
+        print(printable_lines(f"error: {finding}"), file=sys.stderr)
     print_failure(encode_error(error))
     sys.exit(error.exit_code)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from envbuild.cli.json_answer import encode, keep_on_error, note_request, print_answer
+from envbuild.core.text import printable_lines
 
 if TYPE_CHECKING:
     from envbuild.spec.project import Project
@@ -76,7 +77,7 @@ def show(value: Mapping[str, Any], as_json: bool, text: str) -> None:
         if as_json:
             print_answer(encode(value))
         else:
-            typer.echo(text)
+            typer.echo(printable_lines(text))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing complains at the end, either
 
@@ -96,6 +97,6 @@ def show_each(results: Iterable[tuple[Any, str]], as_json: bool) -> None:
     for row, text in results:
         rows.append(row)
         if not as_json:
-            typer.echo(text)
+            typer.echo(printable_lines(text))
     if as_json:
         show({"images": rows}, True, "")

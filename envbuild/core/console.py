@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, Protocol
 
-from envbuild.core.text import passed
+from envbuild.core.text import passed, printable, printable_lines
 
 WIDE = 100  # columns of a terminal that has room for a whole bar
 
@@ -95,7 +95,7 @@ class LineReporter:
 
     def line(self, text: str) -> None:
         # one call with the line end in it: of several threads that print at once, none gets between a line and its end
-        sys.stderr.write(f"{time.monotonic() - self.began:7.1f}s  {text}\n")
+        sys.stderr.write(f"{time.monotonic() - self.began:7.1f}s  {printable_lines(text)}\n")
         sys.stderr.flush()
 
     def info(self, text: str) -> None:
@@ -142,7 +142,8 @@ class LiveReporter:
         console = Console(stderr=True, highlight=False)
         self.progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),  # shrinks first
+            # shrinks first; brackets in it are text, not rich's markup: it may be a line of a build's log
+            TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
             Bar(bar_width=20 if console.width >= WIDE else 8),
             TextColumn("{task.fields[amount]}", style="dim"),
             TimeElapsedColumn(),
@@ -155,15 +156,18 @@ class LiveReporter:
         self.began: dict[str, float] = {}
 
     def info(self, text: str) -> None:
-        self.progress.console.print(text, markup=False, soft_wrap=True)  # a command to type is not wrapped
+        self.progress.console.print(
+            printable_lines(text), markup=False, soft_wrap=True
+        )  # a command to type is not wrapped
 
     def warn(self, text: str) -> None:
-        self.progress.console.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+        self.progress.console.print(printable_lines(f"warning: {text}"), style="yellow", markup=False, soft_wrap=True)
 
     def start(self, task: str, text: str) -> None:
         if not self.ids:
             self.progress.start()
-        self.texts[task], self.began[task] = text, time.monotonic()
+        text = self.texts[task] = printable(text)
+        self.began[task] = time.monotonic()
         self.ids[task] = self.progress.add_task(text, total=None, amount="")
 
     def advance(self, task: str, done: int, total: int = 0) -> None:
@@ -173,7 +177,7 @@ class LiveReporter:
 
     def note(self, task: str, text: str) -> None:
         if task in self.ids:
-            self.progress.update(self.ids[task], description=f"{self.texts[task]}: {text[:60]}")
+            self.progress.update(self.ids[task], description=f"{self.texts[task]}: {printable(text[:60])}")
 
     def finish(self, task: str, text: str = "") -> None:
         if task in self.ids:

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 PLAIN = r"[A-Za-z_][A-Za-z0-9_./+-]*"  # texts that a spec has without quotes
+
+# Characters that are not seen on a terminal, or change how others are seen there: what is read is not what is written.
+# Control characters, Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt) without the variation selectors
+# that emoji have (FE00-FE0F), line separators, annotations, surrogates, noncharacters of the first plane.
+HIDDEN = (
+    (0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5),
+    (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xD800, 0xDFFF),
+    (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB), (0xFFFE, 0xFFFF), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A),
+    (0xE0000, 0xE0FFF),
+)  # fmt: skip
+BIDIRECTIONAL = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they reorder text
+LINE_ENDS = "\n\r\x85\u2028\u2029"
 
 
 def human_list(items: Iterable[str], limit: int, *, total: int = 0, separator: str = ", ") -> str:
@@ -75,9 +88,42 @@ def flow(value: Any) -> str:
     return str(value)
 
 
+def hidden_characters(text: str, allowed: str = "") -> set[str]:
+    """Return the characters of `HIDDEN` in a text, but for those in `allowed`."""
+    if text.isascii() and text.isprintable():
+        return set()
+    return {sign for sign in set(text) if sign not in allowed and _is_hidden(sign)}
+
+
+def first_hidden(text: str, allowed: str = "") -> str:
+    """Return the first character of `HIDDEN` in a text that is not in `allowed`, or ""."""
+    found = hidden_characters(text, allowed)
+    return next(sign for sign in text if sign in found) if found else ""
+
+
+def describe_hidden(sign: str) -> str:
+    """Return what a character of `HIDDEN` is, for messages."""
+    control = ord(sign) < 0xA0 or sign in BIDIRECTIONAL or sign in LINE_ENDS
+    return f"{'control' if control else 'invisible'} character U+{ord(sign):04X}"
+
+
+def _is_hidden(sign: str) -> bool:
+    at = bisect_right(HIDDEN, (ord(sign), 0x10FFFF)) - 1
+    return at >= 0 and ord(sign) <= HIDDEN[at][1]
+
+
 def printable(value: object) -> str:
-    """Return an untrusted text for a terminal: control characters and invalid text as escapes."""
-    return "".join(sign if sign.isprintable() else escaped(sign) for sign in str(value))
+    """Return an untrusted text for a terminal, on one line: what is not shown, and invalid text, as escapes."""
+    return "".join(escaped(sign) if not sign.isprintable() or _is_hidden(sign) else sign for sign in str(value))
+
+
+def printable_lines(text: str) -> str:
+    """Return a message of several lines for a terminal: what is not shown as escapes, but for line ends and tabs.
+
+    Bytes of a file name that are not UTF-8 (surrogates) remain: a path that is printed is a path to type.
+    """
+    found = hidden_characters(text, "\n\t")
+    return text.translate({ord(sign): escaped(sign) for sign in found if not "\ud800" <= sign <= "\udfff"})
 
 
 def escaped(text: str | bytes) -> str:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from envbuild.core.errors import Finding, SpecError
+from envbuild.core.text import describe_hidden, first_hidden
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 50
@@ -24,13 +25,12 @@ MAX_DEPTH = 50
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # YAML 1.1 and 1.2 are covered, so that no other program reads a number or a truth value where envbuild reads
-# text. Patterns are compiled at their first use (`re` keeps them): the second one alone takes 9 ms.
+# text. The pattern is compiled at its first use (`re` keeps it).
 NUMBER = (
     r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|\.[0-9][0-9_]*([eE][-+]?[0-9]+)?"
     r"|[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?|\.(inf|Inf|INF))"
     r"|\.(nan|NaN|NAN)"
 )
-UNPRINTABLE = r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # YAML 1.1, c-printable
 TRUTH = {"yes", "no", "true", "false", "on", "off"}
 NULL = {"", "~", "null", "Null", "NULL"}
 
@@ -129,10 +129,8 @@ def _decode(data: bytes, name: str) -> str:
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
         hint = f"if it is Latin-1: iconv -f LATIN1 -t UTF-8 {name}"
         raise SpecError("the file is not UTF-8 text", hint, f"{name}:{line}:{column}") from None
-    printable = all(line.isprintable() for line in text.replace("\t", " ").replace("\r\n", "\n").split("\n"))
-    if not printable and (bad := re.search(UNPRINTABLE, text)) is not None:
-        where = _place(text, bad.start(), name)
-        raise SpecError(f"control character U+{ord(bad.group()):04X}", "remove it", where)
+    if bad := first_hidden(text, "\t\n\r"):
+        raise SpecError(describe_hidden(bad), "remove it", _place(text, text.index(bad), name))
     return text
 
 
@@ -201,6 +199,8 @@ def _close(opened: _Open, findings: list[Finding]) -> Node:
     for key, value in zip(opened.items[::2], opened.items[1::2], strict=True):
         if not isinstance(key, Scalar):
             findings.append(Finding(f"a key must be text, not {describe(key)}", key.where))
+        elif bad := first_hidden(key.value):
+            findings.append(Finding(f"a key holds {describe_hidden(bad)}", key.where, "remove it"))
         elif key.value in entries:
             first = entries[key.value][0].where.split(":")[-2]
             findings.append(

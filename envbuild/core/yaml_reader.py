@@ -16,11 +16,11 @@ from typing import Any, Literal, get_args, get_origin
 
 from envbuild.core import yaml_nodes
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.text import human_list
+from envbuild.core.text import LINE_ENDS, describe_hidden, first_hidden, human_list, printable
 from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, describe
 
 # Patterns are compiled at their first use (`re` keeps them), because most runs need few of them.
-CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
+WHITE = f"\t{LINE_ENDS}"
 INTEGER = r"[-+]?[0-9]{1,18}"
 REAL = r"[-+]?[0-9]{1,18}(\.[0-9]{1,18})?"
 
@@ -115,10 +115,8 @@ class Reader:
                 node, f"'{key}' must be text, not {describe(node)}", f'write {key}: "{node.value}" with quotes'
             )
         value = " ".join(node.value.split()) if folded else node.value
-        if not value.isprintable() and (bad := re.search(CONTROL, value)) is not None:
-            what = (
-                "a line end" if bad.group() in "\r\n\x85\u2028\u2029" else f"control character U+{ord(bad.group()):04X}"
-            )
+        if bad := first_hidden(value):
+            what = "a line end" if bad in LINE_ENDS else describe_hidden(bad)
             return self._none(node, f"'{key}' holds {what}", "keep it to one line of plain text")
         if reason := guard(value):
             return self._none(node, f"'{key}' {reason}")
@@ -217,7 +215,7 @@ def _listed(choices: list[str], otherwise: str) -> str:
 
 def short(text: str) -> str:
     """Return a value for a message: on one line, cut to a line's length."""
-    line = re.sub(CONTROL, " ", text)
+    line = "".join(" " if sign in WHITE else printable(sign) for sign in text[:61])
     return line if len(line) <= 60 else line[:57] + "…"
 
 

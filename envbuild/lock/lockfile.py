@@ -11,6 +11,7 @@ from typing import Any
 from envbuild.core.errors import LockError
 from envbuild.core.store.store import write_atomic
 from envbuild.core.yaml_reader import short
+from envbuild.lock.hidden_text import find_hidden
 from envbuild.lock.lock_head import read_text, read_texts
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from envbuild.spec.project import is_valid_name
@@ -34,8 +35,13 @@ HEADER = """\
 
 
 def write_lock(lock: Lock, path: Path) -> None:
-    """Write `lock` to `path`, whole or not at all. The same lock has the same bytes."""
+    """Write `lock` to `path`, whole or not at all. The same lock has the same bytes.
+
+    Raises LockError for a text of an index or of a base image that could not be read as it is."""
     text = dump_lock(lock)
+    if fault := find_hidden(text, _lock_value(lock)):
+        hint = "an index or the base image has that text: use another version, or another place of it"
+        raise LockError(fault, hint, str(path))
     write_atomic(path, lambda file: file.write(text.encode()))
 
 
@@ -43,6 +49,13 @@ def dump_lock(lock: Lock) -> str:
     """Return the text of a lock file."""
     import yaml
 
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    value = _lock_value(lock)
+    body = yaml.dump(value, Dumper=dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1 << 20)
+    return HEADER.format(image=lock.image) + str(body)
+
+
+def _lock_value(lock: Lock) -> dict[str, Any]:
     value: dict[str, Any] = {"schema": SCHEMA}
     value |= {
         name: getattr(lock, name) for name in ("image", "inputs", "base", "distribution", "arch", "python", "epoch")
@@ -68,7 +81,6 @@ def dump_lock(lock: Lock) -> str:
             }
             for file, entry in sorted(getattr(lock, table).items())
         }
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     if lock.base_image:
         value["base_image"] = {
             **dataclasses.asdict(lock.base_image),
@@ -76,8 +88,7 @@ def dump_lock(lock: Lock) -> str:
         }
     if lock.releases:
         value["releases"] = _sorted(lock.releases)
-    body = yaml.dump(value, Dumper=dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1 << 20)
-    return HEADER.format(image=lock.image) + str(body)
+    return value
 
 
 def read_lock(path: Path) -> Lock:
@@ -112,6 +123,8 @@ def parse_lock(text: str, path: Path) -> Lock:
             raise ValueError("it has no schema")
         if value["schema"] != SCHEMA:
             raise ValueError(f"it has format {value['schema']}, and this envbuild reads format {SCHEMA}")
+        if fault := find_hidden(text, value):
+            raise ValueError(fault)
         return _parse_value(value)
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)

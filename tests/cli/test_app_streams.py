@@ -36,6 +36,19 @@ def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str])
     assert found["images"] == [{"image": "one"}] and found["error"]["code"] == "input"
 
 
+def test_texts_of_servers_and_images_are_printed_with_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    from envbuild.cli.main import fail
+    from envbuild.cli.options import show
+    from envbuild.core.errors import InputError
+
+    show({}, False, "label\ta \u202eb\nlabel c\x1b[2J")
+    with pytest.raises(SystemExit):
+        fail(InputError("registry: HTTP 500: \x1b]0;title\x07", hint="\u2066x", where="a\u200bb"))
+    printed = capsys.readouterr()
+    assert printed.out == "label\ta \\u202eb\nlabel c\\x1b[2J\n"
+    assert printed.err == "error: a\\u200bb: registry: HTTP 500: \\x1b]0;title\\x07\nhint: \\u2066x\n"
+
+
 @pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("words", "answers"),

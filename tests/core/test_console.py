@@ -112,3 +112,37 @@ def test_a_narrow_terminal_does_not_cut_commands(monkeypatch: pytest.MonkeyPatch
     live.info(command)
     live.warn(command)
     assert output.getvalue().splitlines() == [command, f"warning: {command}"]
+
+
+def test_control_characters_of_servers_and_images_do_not_reach_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = redirected(monkeypatch)
+    log = console.LineReporter()
+    log.info("a\x1b[2J\nb")
+    log.warn("\u202ec")
+    log.start("t", "\x07")
+    log.finish("t", "\u200b")
+    assert [line.strip() for line in written(errors)] == ["a\\x1b[2J", "", "warning: \\u202ec", "\\x07", "\\u200b"]
+
+
+def test_a_line_of_a_build_is_no_markup_of_the_live_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closing tag that opens nothing ends the thread that draws."""
+    from rich.console import Console
+
+    live = console.LiveReporter()
+    live.start("unit", "unit\u202e ucx")
+    live.note("unit", "[/usr/bin/gcc] [red]\x1b[2J")
+    with Console(width=120, file=io.StringIO()) as screen:
+        screen.print(live.progress.get_renderable())
+    output = screen.file.getvalue()  # type: ignore[attr-defined]
+    live.finish("unit")
+    assert "unit\\u202e ucx: [/usr/bin/gcc] [red]\\x1b[2J" in output
+    assert "\x1b" not in output and "\u202e" not in output
+
+
+def test_control_characters_do_not_reach_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", output)
+    live = console.LiveReporter()
+    live.info("\u2066a")
+    live.warn("b\x1b]0;x\x07")
+    assert output.getvalue().splitlines() == ["\\u2066a", "warning: b\\x1b]0;x\\x07"]

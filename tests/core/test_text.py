@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import pytest
 
-from envbuild.core.text import escaped, flow, human_list, printable, table
+from envbuild.core.text import (
+    HIDDEN,
+    describe_hidden,
+    escaped,
+    first_hidden,
+    flow,
+    human_list,
+    printable,
+    printable_lines,
+    table,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -30,6 +41,47 @@ def test_control_characters_are_escaped() -> None:
     assert printable("ü\x1b[31m\n\udc80") == "ü\\x1b[31m\\n\\udc80"
     assert escaped("ü\n") == "\\xfc\\n"
     assert escaped(b"\xc3\xbc\xff") == "\\xfc\\udcff"
+
+
+def test_characters_that_reorder_a_line_are_escaped() -> None:
+    assert printable("\u202epoh\u202c \u3164 \u034f") == "\\u202epoh\\u202c \\u3164 \\u034f"
+    lines = printable_lines("error: a\tb\n\u2066c\u00a0d\x1b[31m\r\u200b \udcff \U000e0041 ä⚠️ 構")
+    assert lines == "error: a\tb\n\\u2066c\u00a0d\\x1b[31m\\r\\u200b \udcff \\U000e0041 ä⚠️ 構"
+
+
+def test_every_format_and_control_character_is_hidden() -> None:
+    """But for signs of Arabic, Syriac, Kaithi, Egyptian and shorthand scripts that are drawn."""
+    ranges = [range(first, last + 1) for first, last in HIDDEN]
+    assert ranges == sorted(ranges, key=lambda known: known.start)
+    drawn = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD, *range(0x13430, 0x13440)}
+    for number in range(0x110000):
+        if unicodedata.category(chr(number)) in ("Cc", "Cf", "Cs", "Zl", "Zp") and number not in drawn:
+            assert any(number in known for known in ranges), hex(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed", "first"),
+    [
+        ("plain é 構 ⚠️ \u00a0", "", ""),
+        ("a\tb\n", "\t\n", ""),
+        ("a\nb\x07", "\n", "\x07"),
+        ("b\u202ea\x07", "", "\u202e"),
+        ("\u200d", "", "\u200d"),
+        ("\U000e0fff\U000e1000", "", "\U000e0fff"),
+    ],
+)
+def test_the_first_hidden_character_is_found(text: str, allowed: str, first: str) -> None:
+    assert first_hidden(text, allowed) == first
+
+
+def test_hidden_characters_are_named_by_kind() -> None:
+    kinds = [describe_hidden(sign) for sign in "\x07\u202e\u2028\xad"]
+    assert kinds == [
+        "control character U+0007",
+        "control character U+202E",
+        "control character U+2028",
+        "invisible character U+00AD",
+    ]
 
 
 def test_a_table_has_columns_of_equal_width_and_no_blanks_at_the_end() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from envbuild.core.errors import LockError
 from envbuild.lock.diff import describe_changes
 from envbuild.lock.lockfile import dump_lock, parse_lock, read_lock, write_lock
-from envbuild.lock.model import DebianFile, Lock, PythonFile, SourceFile, UnitLock
+from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
 
 pytestmark = pytest.mark.unit
 SHA = "0123456789abcdef" * 4
@@ -146,3 +146,25 @@ def test_each_change_has_one_line() -> None:
         "source c.tar.gz github:o/c@v1: other content",
     ]
     assert describe_changes(SMALL, SMALL) == []
+
+
+@pytest.mark.parametrize("text", ["1\u202e2", "1\u200b", "1\x1b[31m", "1\xad"])
+def test_a_text_that_reads_as_another_is_not_written_into_a_lock(text: str, tmp_path: Path) -> None:
+    entry = replace(SMALL.debian["a_1_all.deb"], version=text)
+    with pytest.raises(LockError, match=r"debian.a_1_all.deb.version holds (control|invisible) character U\+"):
+        write_lock(replace(SMALL, debian={entry.file: entry}), tmp_path / "demo.lock")
+    assert not (tmp_path / "demo.lock").exists()
+
+
+@pytest.mark.parametrize("text", ['"1.0\\u202E"', "1.0\u202e", '"1.0\\x1B"', '"1.0\\u2028"', "1.0\u200b"])
+def test_a_lock_with_a_text_that_reads_as_another_is_refused(text: str) -> None:
+    with pytest.raises(LockError, match=r"damaged: tools.uv holds (control|invisible) character U\+"):
+        parse_lock(dump_lock(SMALL).replace("'1.0'", text), Path("demo.lock"))
+    with pytest.raises(LockError, match=r"damaged: tools holds (control|invisible) character U\+"):
+        parse_lock(dump_lock(SMALL).replace("uv: '1.0'", f"{text}: x"), Path("demo.lock"))
+
+
+def test_variables_of_a_base_image_may_have_any_text() -> None:
+    base = BaseImage("x", SHA, SHA, (), "debian:13", env={"PS1": "\x1b[31m\n", "OTHER": "\u200d"})
+    lock = replace(SMALL, base_image=base)
+    assert parse_lock(dump_lock(lock), Path("demo.lock")) == lock
