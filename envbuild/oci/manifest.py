@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from envbuild.core.errors import ConflictError, Finding, InputError
 SYSTEM = "linux"
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 LAYER = re.compile(
-    r"application/vnd\.(oci\.image\.layer\.v1\.tar(\+gzip|\+zstd)?|docker\.image\.rootfs\.diff\.tar(\.gzip|\.zstd)?)"
+    r"application/vnd\.(oci\.image\.layer\.(nondistributable\.)?v1\.tar(\+gzip|\+zstd)?"
+    r"|docker\.image\.rootfs\.(foreign\.)?diff\.tar(\.gzip|\.zstd)?)"
 )
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # sha256 of empty content
 FOREIGN = re.compile(r"nondistributable|foreign")
@@ -102,17 +103,27 @@ def other_architecture_error(name: str, arch: str, found: list[str]) -> Conflict
     )
 
 
-def read_manifest(value: Mapping[str, Any], name: str) -> ImageManifest:
-    """Return the parts of an image's manifest. Raises InputError with every layer that cannot be read or unpacked."""
+def read_manifest(
+    value: Mapping[str, Any], name: str, has_blob: Callable[[str], bool] = lambda _: False
+) -> ImageManifest:
+    """Return the parts of an image's manifest. Raises InputError with every layer that cannot be read or unpacked.
+
+    has_blob: whether the blob of a digest (hex) is stored with the image. A foreign layer is then like any other.
+    """
     try:
         config, layers = parse_descriptor(value["config"]), tuple(parse_descriptor(item) for item in value["layers"])
-        foreign = [bool(item.get("urls")) for item in value["layers"]]
+        addresses = [[str(url) for url in item.get("urls") or ()] for item in value["layers"]]
     except (InvalidDocumentError, KeyError, TypeError, AttributeError) as error:
         raise corrupt_manifest_error(name, error) from None
     findings = []
-    for number, (layer, elsewhere) in enumerate(zip(layers, foreign, strict=True), 1):
-        if elsewhere or FOREIGN.search(layer.kind):
-            why = "is stored outside the registry (a foreign layer)"
+    for number, (layer, urls) in enumerate(zip(layers, addresses, strict=True), 1):
+        hint = "choose another image"
+        if (urls or FOREIGN.search(layer.kind)) and not has_blob(layer.digest):
+            why = (
+                f"is a foreign layer: its publisher alone distributes it, and sha256:{layer.digest} is not stored here"
+            )
+            if urls:
+                hint = f"{urls[0]} has it; an OCI layout with that file as blobs/sha256/{layer.digest} can be exported"
         elif layer.kind.endswith("+encrypted"):
             why = "is encrypted, and envbuild has no keys"
         elif not LAYER.fullmatch(layer.kind):
@@ -121,7 +132,7 @@ def read_manifest(value: Mapping[str, Any], name: str) -> ImageManifest:
             why = f"has size 0 in the manifest, but its digest sha256:{layer.digest} is not that of empty content"
         else:
             continue
-        findings.append(Finding(f"layer {number} of {name} {why}", hint="choose another image"))
+        findings.append(Finding(f"layer {number} of {name} {why}", hint=hint))
     if findings:
         raise InputError.of(findings)
     return ImageManifest(config, layers)

@@ -22,17 +22,36 @@ def test_layers_that_are_stored_elsewhere_or_of_unknown_kind() -> None:
         descriptor(),
         descriptor(mediaType=foreign),
         descriptor(mediaType=nondistributable),
-        descriptor(urls=["x"]),
+        descriptor(urls=["https://its.publisher/1"]),
         descriptor(mediaType="a/b"),
     ]
     with pytest.raises(InputError) as caught:
         manifest.read_manifest({"config": descriptor(), "layers": layers}, "x.io/y:1")
-    assert [finding.message for finding in caught.value.findings] == [
-        "layer 2 of x.io/y:1 is stored outside the registry (a foreign layer)",
-        "layer 3 of x.io/y:1 is stored outside the registry (a foreign layer)",
-        "layer 4 of x.io/y:1 is stored outside the registry (a foreign layer)",
-        "layer 5 of x.io/y:1 is of the kind 'a/b', which envbuild does not unpack",
+    findings = caught.value.findings
+    assert [finding.message.split(":")[0] for finding in findings[:3]] == [
+        f"layer {number} of x.io/y" for number in (2, 3, 4)
     ]
+    assert all(f"is a foreign layer: its publisher alone distributes it, and sha256:{DIGEST}" in found.message
+               for found in findings[:3])  # fmt: skip
+    assert findings[3].message == "layer 5 of x.io/y:1 is of the kind 'a/b', which envbuild does not unpack"
+    assert "https://its.publisher/1" in findings[2].hint and f"blobs/sha256/{DIGEST}" in findings[2].hint
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mediaType": "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip", "urls": ["https://its.publisher/1"]},
+        {"mediaType": f"{LAYER.replace('layer', 'layer.nondistributable')}+zstd"},
+        {"mediaType": LAYER.replace("layer", "layer.nondistributable")},
+        {"urls": ["https://its.publisher/1"]},
+    ],
+)
+def test_a_foreign_layer_that_is_stored_with_the_image_is_a_layer(changes: dict[str, Any]) -> None:
+    value = {"config": descriptor(), "layers": [descriptor(**changes)]}
+    (layer,) = manifest.read_manifest(value, "x.io/y:1", has_blob=[DIGEST].__contains__).layers
+    assert layer.digest == DIGEST
+    with pytest.raises(InputError, match="is a foreign layer"):
+        manifest.read_manifest(value, "x.io/y:1", has_blob=[].__contains__)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,48 @@ def test_without_a_digest_of_the_blob(form: str) -> None:
     assert "is malformed: it is sha256:" in message and "evil" in message
 
 
+@pytest.mark.parametrize("form", [*PACKED])
+def test_a_path_that_linux_cannot_open_is_no_damage(form: str) -> None:
+    """The layer is what its author built: to push it again does not help."""
+    tar = tars.pax((b"path", b"top/" + b"deep/" * 1000)) + tars.file(b"x") + tars.END
+    blob = {"plain": tar, "gzip": gzip.compress(tar)}.get(form, zstandard.compress(tar))
+    for digest in ("", f"sha256:{sha256(blob)}"):
+        error = refused(lambda digest=digest: read_layer(source(blob, tar, digest=digest), [Recorder()]))  # type: ignore[misc]
+        assert error.message.startswith("layer 1 of 1 cannot be used: the path 'top/deep/deep/")
+        assert error.message.endswith("has 5003 bytes, and Linux allows 4095 (PATH_MAX)")
+        assert "push" not in error.hint and "/top" in error.hint
+    with_damage = replace(source(flipped(blob, 30), tar, digest=f"sha256:{sha256(blob)}"), image="oci:/images/app")
+    assert "is damaged: its blob is" in refused(lambda: read_layer(with_damage, [Recorder()])).message
+
+
 # whole images
+def foreign(layout: Layout, number: int = 1) -> Path:
+    """Add an image whose layer `number` is a foreign one; return the file of its blob."""
+    plain = foreign_images.image(layout, foreign_images.layers())
+    manifest = json.loads((layout.path / "blobs/sha256" / plain["digest"][7:]).read_bytes())
+    part = manifest["layers"][number]
+    part["mediaType"] = "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip"
+    part["urls"] = ["https://publisher.example/layer"]
+    layout.add({**plain, **layout.blob(json.dumps(manifest).encode(), plain["mediaType"])})
+    return layout.path / "blobs/sha256" / part["digest"][7:]
+
+
+def test_a_foreign_layer_is_exported_if_the_layout_has_it(tmp_path: Path) -> None:
+    layout, plain = Layout(tmp_path / "layout"), Layout(tmp_path / "plain")
+    blob = foreign(layout)
+    plain.add(foreign_images.image(plain, foreign_images.layers()))
+    done = [made(f"oci:{item.path}", workspace(tmp_path / "store")) for item in (layout, plain)]
+    assert done[0].artifact.sha256 == done[1].artifact.sha256
+    content = blob.read_bytes()
+    blob.write_bytes(flipped(content))
+    message = refused(lambda: made(f"oci:{layout.path}", workspace(tmp_path / "other"))).message
+    assert f"is damaged: its blob is sha256:{sha256(flipped(content))}" in message
+    blob.unlink()
+    error = refused(lambda: made(f"oci:{layout.path}", workspace(tmp_path / "other")))
+    assert "layer 2 of" in error.message and "is a foreign layer" in error.message and blob.name in error.message
+    assert "https://publisher.example/layer" in error.hint
+
+
 def damage(layout: Layout, number: int = 1) -> str:
     """Flip bytes in the stored blob of a layer; return its digest."""
     index = json.loads((layout.path / "index.json").read_bytes())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envbuild.core.errors import InputError
+from envbuild.oci.tar.fields import UnusableNameError
 from envbuild.oci.tar.member import Kind
 from envbuild.oci.tar.reader import LayerError
 from tests.support.tars import END, MEGA, STEPS, file, header, octal, only, pax, read
@@ -39,7 +40,7 @@ def test_paths_that_leave_the_root(name: bytes) -> None:
     "name", [b"n" * 256, b"/".join([b"n" * 200] * 21), b"a\0b", b"x/" + b"n" * 256, b"x/y\0z", b"a/b\0/c"]
 )
 def test_invalid_paths_are_refused(name: bytes) -> None:
-    with pytest.raises(LayerError, match=r"possible|NUL"):
+    with pytest.raises(LayerError, match=r"NAME_MAX|PATH_MAX|NUL"):
         read(file(b"x/first") + pax((b"path", name)) + file(b"x") + END)
 
 
@@ -48,10 +49,23 @@ def test_the_longest_path() -> None:
     assert len(name) == 4095 and only(pax((b"path", name)) + file(b"x")).path == name
 
 
+def test_a_name_that_linux_does_not_allow_is_no_fault_of_the_tar() -> None:
+    long = b"/".join([b"deep"] * 1000)
+    for archive, size, limit in (
+        (pax((b"path", b"./" + long)) + file(b"x"), "4999 bytes", "4095 (PATH_MAX)"),
+        (pax((b"path", b"deep/" + b"n" * 256)) + file(b"x"), "256 bytes", "255 (NAME_MAX)"),
+        (pax((b"linkpath", b"a" * 4096)) + header(b"deep/x", b"2"), "4096 bytes", "4095 (PATH_MAX)"),
+    ):
+        with pytest.raises(UnusableNameError) as caught:
+            read(archive + END)
+        assert size in caught.value.message and limit in caught.value.message
+    assert only(pax((b"path", b"./" * 3000 + b"a")) + file(b"x")).path == b"a"
+
+
 def test_a_long_path_below_a_known_folder() -> None:
     folder = b"/".join([b"n" * 255] * 15) + b"/" + b"m" * 200
     archive = pax((b"path", folder + b"/a")) + file(b"x")
-    with pytest.raises(LayerError, match="4096 are possible"):
+    with pytest.raises(LayerError, match="PATH_MAX"):
         read(archive + pax((b"path", folder + b"/" + b"n" * 255)) + file(b"x") + END)
 
 
@@ -72,9 +86,8 @@ def test_hard_links_that_name_nothing(link: bytes) -> None:
 
 def test_targets_of_symlinks_are_data() -> None:
     assert only(header(b"x", b"2", link=b"../../../etc/./passwd/")).link == b"../../../etc/./passwd/"
-    for archive in (header(b"x", b"2"), pax((b"linkpath", b"a" * 4096)) + header(b"x", b"2")):
-        with pytest.raises(LayerError, match="target that cannot be"):
-            read(archive + END)
+    with pytest.raises(LayerError, match="target that cannot be"):
+        read(header(b"x", b"2") + END)
 
 
 @pytest.mark.parametrize(

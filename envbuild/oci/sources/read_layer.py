@@ -17,6 +17,7 @@ from envbuild.core.errors import InputError
 from envbuild.oci.sources.base import SourceLayer
 from envbuild.oci.tar.chunks import CHUNK, Readable
 from envbuild.oci.tar.decompress import convert_layer_errors, open_decompressed
+from envbuild.oci.tar.fields import UnusableNameError
 from envbuild.oci.tar.member import Member, Sink
 from envbuild.oci.tar.reader import LayerError, read_tar
 
@@ -43,6 +44,11 @@ def malformed_layer_error(layer: SourceLayer, why: str) -> InputError:
         f"{layer_label(layer)} is malformed: it is {digest}, as its image names, but not a valid layer: {why}",
         hint=PUSHED,
     )
+
+
+def unusable_layer_error(layer: SourceLayer, fault: LayerError) -> InputError:
+    """Return the error for a layer that is as it was built, with a name that Linux does not allow."""
+    return InputError(f"{layer_label(layer)} cannot be used: {fault.message}", hint=fault.hint)
 
 
 def layer_label(layer: SourceLayer) -> str:
@@ -79,11 +85,11 @@ def read_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT,
             tar = _TarReader(content, blob, layer, limit, ratio)
             try:
                 size = read_tar(tar, fan)
-                fault = ""
+                fault = None
             except LayerTooLargeError:
                 raise
             except LayerError as error:
-                fault = error.message
+                fault = error
                 tar.drain()
         check_layer(layer, blob, tar, fault)
     fan.close()
@@ -107,15 +113,17 @@ class LayerTooLargeError(LayerError):
     """Layer that exceeds a limit: it is not read to its end."""
 
 
-def check_layer(layer: SourceLayer, blob: _BlobReader, tar: _TarReader, fault: str) -> None:
+def check_layer(layer: SourceLayer, blob: _BlobReader, tar: _TarReader, fault: LayerError | None) -> None:
     """Raise InputError for a layer that is not the one that its image names, or that has a `fault` all the same."""
     if why := blob.differs():
         raise corrupt_layer_error(layer, why)
     why = tar.differs()
     if blob.hash is None and (why or not tar.whole):  # only the tar's digest can show damage
-        raise corrupt_layer_error(layer, why or f"it cannot be unpacked: {fault}")
+        raise corrupt_layer_error(layer, why or f"it cannot be unpacked: {fault.message if fault else ''}")
+    if isinstance(fault, UnusableNameError) and not why:
+        raise unusable_layer_error(layer, fault)
     if fault or why:
-        raise malformed_layer_error(layer, fault or why)
+        raise malformed_layer_error(layer, fault.message if fault else why)
 
 
 class _BlobReader:

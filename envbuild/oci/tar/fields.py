@@ -17,7 +17,8 @@ from urllib.parse import unquote_to_bytes
 
 from envbuild.core.errors import InputError
 
-MAX_PATH, MAX_NAME, MAX_TARGET = 4096, 255, 4095  # bytes of a path, of a part of it, of a symlink's target
+# Bytes of a path (PATH_MAX without the NUL), of a part of it (NAME_MAX), of a symlink's target.
+MAX_PATH, MAX_NAME, MAX_TARGET = 4095, 255, 4095
 MAX_XATTR_NAME, MAX_XATTR = 255, 1 << 16  # bytes of the name and of the value of an extended attribute
 MAX_ID = (1 << 32) - 2  # the last number means "no user" (chown(2))
 MAX_SIZE = MAX_TIME = (1 << 63) - 1
@@ -34,6 +35,17 @@ class LayerError(InputError):
 
     def __init__(self, message: str, hint: str = HINT, where: str = "") -> None:
         super().__init__(message, hint, where)
+
+
+class UnusableNameError(LayerError):
+    """Layer with a name that no program on Linux can use. The layer is as it was built: a tar has no such limit."""
+
+    def __init__(self, what: str, name: bytes, size: int, limit: str) -> None:
+        top = os.fsdecode(name.lstrip(b"./").split(b"/")[0][:40])
+        super().__init__(
+            f"{what} {quote_name(name)} has {size} bytes, and Linux allows {limit}",
+            f"no program can open that file, in any container: remove it where the image is built (it is below /{top})",
+        )
 
 
 def quote_name(name: bytes) -> str:
@@ -161,13 +173,13 @@ def hard_link_target(name: bytes, link: bytes) -> bytes:
 
 def path_parts(name: bytes) -> list[bytes]:
     """Return the parts of a path without empty ones and ``.``. Raises LayerError for one that Linux refuses."""
-    if len(name) > MAX_PATH:
-        raise LayerError(f"it contains the path {quote_name(name)} of {len(name)} bytes; {MAX_PATH} are possible")
     if b"\0" in name:
         raise LayerError(f"it contains the path {quote_name(name)}, which has a NUL in it")
     found = [part for part in name.split(b"/") if part not in (b"", b".")]
     if len(name) > MAX_NAME:
         for part in found:
             if len(part) > MAX_NAME:
-                raise LayerError(f"it has the name {quote_name(part)} of {len(part)} bytes; {MAX_NAME} are possible")
+                raise UnusableNameError("the name", part, len(part), f"{MAX_NAME} (NAME_MAX)")
+        if len(name) > MAX_PATH and (size := len(b"/".join(found))) > MAX_PATH:
+            raise UnusableNameError("the path", name, size, f"{MAX_PATH} (PATH_MAX)")
     return found

@@ -13,6 +13,7 @@ from envbuild.oci.tar.fields import (
     MAX_TARGET,
     MAX_TIME,
     LayerError,
+    UnusableNameError,
     hard_link_target,
     parse_number,
     quote_name,
@@ -90,7 +91,9 @@ def link_target(kind: Kind, name: bytes, link: bytes, path: bytes) -> bytes:
             raise LayerError(f"it calls {quote_name(name)} another name of itself")
         return link
     if kind is Kind.SYMLINK:
-        if not 0 < len(link) <= MAX_TARGET or b"\0" in link:
+        if len(link) > MAX_TARGET and b"\0" not in link:
+            raise UnusableNameError(f"the target of {quote_name(name)},", link, len(link), f"{MAX_TARGET} (PATH_MAX)")
+        if not link or b"\0" in link:
             raise LayerError(f"the symbolic link {quote_name(name)} has a target that cannot be: {quote_name(link)}")
         return link
     return b""
