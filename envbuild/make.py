@@ -60,28 +60,27 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
 
     resolution = resolve_in(spec, project)
     check_machine(resolution.target)
-    with store.lock("gc", shared=True):
-        lock = ensure_lock(resolution, workspace)
-        engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
-        fetch(lock, store, site, reporter, where=lock_request(resolution).source_places())
-        plan = make_plan(resolution, lock)
-        built, artifact = build_and_write(engine, plan, lock, workspace, options.build)
-        evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
-        link_artifact(artifact, plan)
-        made = ImageRecord(
-            image=lock.image,
-            artifact=str(artifact.path),
-            sha256=artifact.sha256,
-            lock=lock_digest(lock),
-            engine=built.engine,
-            messages=artifact.messages,
-            evidence=str(evidence) if evidence else "",
-            layers=tuple(layer.diff_id for layer in built.layers),
-            built=built.built,
-            reused=built.reused,
-            seconds=round(time.monotonic() - began, 1),
-        )
-        write_image_record(made, plan, resolution, workspace)
+    lock = ensure_lock(resolution, workspace)
+    engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
+    fetch(lock, store, site, reporter, where=lock_request(resolution).source_places())
+    plan = make_plan(resolution, lock)
+    built, artifact = build_and_write(engine, plan, lock, workspace, options.build)
+    evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
+    link_artifact(artifact, plan)
+    made = ImageRecord(
+        image=lock.image,
+        artifact=str(artifact.path),
+        sha256=artifact.sha256,
+        lock=lock_digest(lock),
+        engine=built.engine,
+        messages=artifact.messages,
+        evidence=str(evidence) if evidence else "",
+        layers=tuple(layer.diff_id for layer in built.layers),
+        built=built.built,
+        reused=built.reused,
+        seconds=round(time.monotonic() - began, 1),
+    )
+    write_image_record(made, plan, resolution, workspace)
     return made
 
 

@@ -29,24 +29,24 @@ def compile_command(
     from envbuild.lock.update import current_lock, draft_lock
     from envbuild.spec.workspace import open_workspace
 
-    workspace = open_workspace()
-    resolution = resolve_image(name, workspace)
-    has_lock = workspace.project.lock_path(resolution.spec.path).is_file() or context is not None
-    lock = current_lock(resolution, workspace) if has_lock else draft_lock(resolution)
-    plan = make_plan(resolution, lock)
-    text = containerfile(plan, locked=has_lock)
-    if not has_lock:
-        workspace.reporter.info(f"{name} has no lock; next: envbuild lock {name}")
-    if context is not None:
-        from envbuild.build.engines.build_context import write_context
-        from envbuild.lock.fetch import fetch
+    with open_workspace() as workspace:
+        resolution = resolve_image(name, workspace)
+        has_lock = workspace.project.lock_path(resolution.spec.path).is_file() or context is not None
+        lock = current_lock(resolution, workspace) if has_lock else draft_lock(resolution)
+        plan = make_plan(resolution, lock)
+        text = containerfile(plan, locked=has_lock)
+        if not has_lock:
+            workspace.reporter.info(f"{name} has no lock; next: envbuild lock {name}")
+        if context is not None:
+            from envbuild.build.engines.build_context import write_context
+            from envbuild.lock.fetch import fetch
 
-        fetch(lock, workspace.store, workspace.site, workspace.reporter)
-        write_context(plan, workspace.store, context)
-        workspace.reporter.info(
-            "next: buildah build --isolation chroot "
-            f"-f {shlex.quote(str(context / 'Containerfile'))} {shlex.quote(str(context))}"
-        )
+            fetch(lock, workspace.store, workspace.site, workspace.reporter)
+            write_context(plan, workspace.store, context)
+            workspace.reporter.info(
+                "next: buildah build --isolation chroot "
+                f"-f {shlex.quote(str(context / 'Containerfile'))} {shlex.quote(str(context))}"
+            )
     if as_json:
         show({"image": lock.image, "containerfile": text, "context": str(context or "")}, True, "")
     else:

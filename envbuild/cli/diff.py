@@ -24,9 +24,9 @@ def diff_command(
 
     Exit codes as diff: 0 equal, 1 different; a higher one is an error.
     """
-    from envbuild.spec.workspace import open_workspace
+    from envbuild.spec.workspace import read_workspace
     from envbuild.verify.contents.diff import diff_images
 
-    result = diff_images(a, b, open_workspace(writes=False), files=files)
+    result = diff_images(a, b, read_workspace(), files=files)
     show(result.data, as_json, result.text)
     raise typer.Exit(0 if result.data["equal"] else 1)

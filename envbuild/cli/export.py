@@ -161,7 +161,8 @@ def export_command(
         sha256=sha256,
         keep_layers=keep_layers,
     )
-    result = export_image(name, options, open_workspace())
+    with open_workspace() as workspace:
+        result = export_image(name, options, workspace)
     show(result.data, as_json, result.text)
 
 
@@ -184,8 +185,5 @@ def export_image(name: str, options: ExportOptions, workspace: Workspace) -> Res
     from envbuild.make import Options, make
 
     make(name, workspace, Options())
-    with (
-        workspace.store.lock("gc", shared=True),
-        track_export(name, options.output.path if options.output else None, workspace, PACKING) as progress,
-    ):
+    with track_export(name, options.output.path if options.output else None, workspace, PACKING) as progress:
         return write_output(load_built_image(name, workspace), options, progress)

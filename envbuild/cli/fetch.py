@@ -26,4 +26,5 @@ def fetch_command(
     from envbuild.cli.fetch_inputs import fetch_images
     from envbuild.spec.workspace import open_workspace
 
-    show_each(fetch_images(names, open_workspace(), to), as_json)
+    with open_workspace() as workspace:
+        show_each(fetch_images(names, workspace, to), as_json)

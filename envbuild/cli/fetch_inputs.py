@@ -43,27 +43,24 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
     workspace = replace(workspace, reporter=recorder)
     resolutions = [(name, resolve_image(name, workspace)) for name in names]
     failed: list[EnvbuildError] = []
-    with workspace.store.lock("gc", shared=True):
-        for name, resolution in resolutions:
-            try:
-                lock = ensure_lock(resolution, workspace)
-                where = lock_request(resolution).source_places()
-                fetch(
-                    lock, workspace.store, workspace.site, workspace.reporter, manifest=folder is not None, where=where
-                )
-                if folder:
-                    row, line = export_inputs(lock, workspace, folder)
-                    text = f"{line}\n  there:    {offline_command(name, resolution, folder)}"
-                else:
-                    row, line = count_inputs(lock, workspace.store)
-                    text = f"{line}\n  next:     envbuild make {name}   (needs no network)"
-            except EnvbuildError as error:
-                recorder.take_warnings()
-                failed.append(error)
-                if isinstance(error, EngineError):  # a full store is full for the others as well
-                    break
-                continue
-            yield {"image": lock.image, **row, "warnings": recorder.take_warnings()}, text
+    for name, resolution in resolutions:
+        try:
+            lock = ensure_lock(resolution, workspace)
+            where = lock_request(resolution).source_places()
+            fetch(lock, workspace.store, workspace.site, workspace.reporter, manifest=folder is not None, where=where)
+            if folder:
+                row, line = export_inputs(lock, workspace, folder)
+                text = f"{line}\n  there:    {offline_command(name, resolution, folder)}"
+            else:
+                row, line = count_inputs(lock, workspace.store)
+                text = f"{line}\n  next:     envbuild make {name}   (needs no network)"
+        except EnvbuildError as error:
+            recorder.take_warnings()
+            failed.append(error)
+            if isinstance(error, EngineError):  # a full store is full for the others as well
+                break
+            continue
+        yield {"image": lock.image, **row, "warnings": recorder.take_warnings()}, text
     if len(failed) > 1:
         report_site_lines("all of these images", failed, workspace.site, workspace.reporter)
     if failed:

@@ -32,4 +32,5 @@ def lock_command(
 
     if fresh and (upgrade or refresh):
         raise SpecError("--fresh takes the newest version of everything", hint="leave out --upgrade and --refresh")
-    show_each(lock_images(names, open_workspace(), frozenset(upgrade), refresh=refresh, fresh=fresh), as_json)
+    with open_workspace() as workspace:
+        show_each(lock_images(names, workspace, frozenset(upgrade), refresh=refresh, fresh=fresh), as_json)

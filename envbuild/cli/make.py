@@ -52,12 +52,12 @@ def make_command(
 
     if as_json and shell_on_fail:
         raise SpecError("--shell-on-fail opens a shell on stdout, which --json reserves", hint="leave out one of them")
-    workspace = open_workspace()
     options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify)
-    for name in names if len(names) > 1 else ():  # a mistake in the last is reported before the first takes minutes
-        resolve_image(name, workspace)
-    made = ((make_twice if check else make_image)(name, workspace, options) for name in names)
-    show_each(((asdict(one), summary(one)) for one in made), as_json)
+    with open_workspace() as workspace:
+        for name in names if len(names) > 1 else ():  # a mistake in the last is reported before the first takes minutes
+            resolve_image(name, workspace)
+        made = ((make_twice if check else make_image)(name, workspace, options) for name in names)
+        show_each(((asdict(one), summary(one)) for one in made), as_json)
 
 
 def summary(made: ImageRecord) -> str:

@@ -27,4 +27,6 @@ def run_command(
     from envbuild.cli.run_image import run_image
     from envbuild.spec.workspace import open_workspace
 
-    raise typer.Exit(run_image(name, command or [], open_workspace(), network=network, binds=bind))
+    with open_workspace() as workspace:
+        code = run_image(name, command or [], workspace, network=network, binds=bind)
+    raise typer.Exit(code)

@@ -29,12 +29,12 @@ def show_command(
     run.
     """
     from envbuild.cli.show_image import show_image
-    from envbuild.spec.workspace import open_workspace
+    from envbuild.spec.workspace import read_workspace
 
     if cat:
         from envbuild.cli.show_file import cat_file
 
         cat_file(name, cat, sys.stdout.buffer)
         return
-    result = show_image(name, open_workspace(writes=False))
+    result = show_image(name, read_workspace())
     show(result.data, as_json, result.text)

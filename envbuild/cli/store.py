@@ -18,9 +18,9 @@ store_app = typer.Typer(help="The store of inputs, layers and packs.", no_args_i
 @store_app.command("du")
 def store_du(as_json: Json = False) -> None:
     """Print the bytes in the store, by kind."""
-    from envbuild.spec.workspace import open_workspace
+    from envbuild.spec.workspace import read_workspace
 
-    result = store_usage(open_workspace(writes=False))
+    result = store_usage(read_workspace())
     show(result.data, as_json, result.text)
 
 
@@ -35,7 +35,8 @@ def store_gc(
     """Remove what no image built from this store needs."""
     from envbuild.spec.workspace import open_workspace
 
-    result = store_collect(open_workspace(), dry_run=dry_run, everything=everything)
+    with open_workspace(alone=True, clean=False) as workspace:  # it counts what it removes
+        result = store_collect(workspace, dry_run=dry_run, everything=everything)
     show(result.data, as_json, result.text)
 
 
@@ -52,7 +53,8 @@ def store_check(
     """
     from envbuild.spec.workspace import open_workspace
 
-    result = store_comparison(open_workspace(), repair=repair)
+    with open_workspace(alone=repair) as workspace:
+        result = store_comparison(workspace, repair=repair)
     show(result.data, as_json, result.text)
     raise typer.Exit(1 if result.data["damaged"] and not repair else 0)
 

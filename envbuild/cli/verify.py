@@ -10,5 +10,6 @@ def verify_command(name: Name, as_json: Json = False) -> None:
     from envbuild.spec.workspace import open_workspace
     from envbuild.verify.verify import verify_image
 
-    result = verify_image(name, open_workspace())
+    with open_workspace() as workspace:
+        result = verify_image(name, workspace)
     show(result.data, as_json, result.text)

@@ -53,7 +53,6 @@ def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> 
     began = time.monotonic()
     store, out = workspace.store, options.output
     with (
-        store.lock("gc", shared=True),
         track_export(source, out.path if out else None, workspace) as progress,
         open_source(source, workspace.site, store, options.platform, keep=options.keep_layers) as image,
     ):

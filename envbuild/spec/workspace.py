@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core import console
 from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store
+from envbuild.core.store.use import in_use
 from envbuild.net import site as sites
 from envbuild.net.site import Site
 from envbuild.spec.project import Project
@@ -41,11 +44,27 @@ def store_folder(folder: Path | None = None) -> Path:
     return load_site(Project.find(folder).root).store
 
 
-def open_workspace(reporter: Reporter | None = None, folder: Path | None = None, *, writes: bool = True) -> Workspace:
-    """Return the workspace of `folder` (default: the current one). Raises SpecError for a wrong site file, EngineError
-    for a store that cannot be written. Without `writes` the store is only read: it may be missing, or not writable."""
+@contextlib.contextmanager
+def open_workspace(
+    reporter: Reporter | None = None, folder: Path | None = None, *, alone: bool = False, clean: bool = True
+) -> Iterator[Workspace]:
+    """Yield the workspace of `folder` (default: the current one) for a command that writes in the store, which is in
+    use until the context ends (`envbuild.core.store.use.in_use`).
+
+    Raises SpecError for a wrong site file, EngineError for a store that cannot be written, or with `alone` if other
+    commands use it.
+    """
     project = Project.find(folder)
     site = load_site(project.root)
     reporter = reporter or console.default_reporter()
-    store = Store.open(site.store, reporter.info) if writes else Store(site.store)
-    return Workspace(project, site, store, reporter)
+    store = Store.open(site.store, reporter.info)
+    with in_use(store, reporter, alone=alone, clean=clean):
+        yield Workspace(project, site, store, reporter)
+
+
+def read_workspace(reporter: Reporter | None = None, folder: Path | None = None) -> Workspace:
+    """Return the workspace of `folder` for a command that only reads the store: it may be missing, or not writable.
+    Raises SpecError for a wrong site file."""
+    project = Project.find(folder)
+    site = load_site(project.root)
+    return Workspace(project, site, Store(site.store), reporter or console.default_reporter())

@@ -15,7 +15,7 @@ from typing import Any
 from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import DamagedPackError, EnvbuildError
-from envbuild.core.store.gc import list_folder, raise_busy, records
+from envbuild.core.store.gc import list_folder, records
 from envbuild.core.store.store import Store, read_json
 from envbuild.core.text import amount
 
@@ -54,28 +54,27 @@ def check_store(store: Store, reporter: Reporter, *, repair: bool) -> StoreCheck
     """Read the store and compare it with its digests and checksums; with `repair`, remove what is damaged, so that the
     next command that needs it makes or fetches it again.
 
-    Raises EngineError with `repair` if another process works in the store.
+    With `repair` the caller has the store alone (`envbuild.core.store.use`).
     """
-    with store.lock("gc", raise_busy) if repair else store.lock("gc", shared=True):
-        found = StoreCheck()
-        for kind, list_entries in ENTRIES.items():
-            entries = list(list_entries(store, found))
-            sizes = [path.stat().st_size if path.is_file() else 0 for path, _ in entries]
-            before, total = found.size, sum(sizes)
-            reporter.start(TASK, f"{kind}: {len(entries)} to check")
-            for (path, look), size in zip(entries, sizes, strict=True):
-                reporter.note(TASK, path.name)
-                reason = look()
-                found.compared[kind] += 1
-                found.size += size
-                reporter.advance(TASK, found.size - before, total)
-                if reason:
-                    found.damaged.append(Damage(kind, path, reason))
-            reporter.finish(TASK)
-        if repair:
-            for damage in found.damaged:
-                remove_damaged(damage, store)
-            found.removed = True
+    found = StoreCheck()
+    for kind, list_entries in ENTRIES.items():
+        entries = list(list_entries(store, found))
+        sizes = [path.stat().st_size if path.is_file() else 0 for path, _ in entries]
+        before, total = found.size, sum(sizes)
+        reporter.start(TASK, f"{kind}: {len(entries)} to check")
+        for (path, look), size in zip(entries, sizes, strict=True):
+            reporter.note(TASK, path.name)
+            reason = look()
+            found.compared[kind] += 1
+            found.size += size
+            reporter.advance(TASK, found.size - before, total)
+            if reason:
+                found.damaged.append(Damage(kind, path, reason))
+        reporter.finish(TASK)
+    if repair:
+        for damage in found.damaged:
+            remove_damaged(damage, store)
+        found.removed = True
     return found
 
 

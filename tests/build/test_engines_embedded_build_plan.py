@@ -1,13 +1,12 @@
-"""A build: which units are missing, and the folders that a killed build left."""
+"""A build: which units are missing."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 
 import pytest
 
-from envbuild.build.engines.embedded.build_plan import find_missing_units, removing_abandoned
+from envbuild.build.engines.embedded.build_plan import find_missing_units
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord, write_json
 from tests.support.small_plan import small_plan
 
@@ -43,17 +42,3 @@ def test_what_only_stored_units_need_is_not_built(store: Store) -> None:
     assert missing == ["root-build-ucx", "ucx"] and "ucx" not in records and "base" in records
     everything = find_missing_units(plan, keys, store, True, {})
     assert [unit.name for unit in everything] == [unit.name for unit in plan.units]
-
-
-def test_folders_of_killed_builds_are_removed_beside_the_work(store: Store) -> None:
-    with removing_abandoned(store):
-        pass
-    folder = store.root / "tmp" / "1-dead"
-    (folder / "deep").mkdir(parents=True)
-    (folder / "alive").touch()
-    begun = False
-    with store.workdir() as work:
-        if os.geteuid() == 0:
-            with removing_abandoned(store):
-                begun = True
-            assert begun and not folder.exists() and work.exists()

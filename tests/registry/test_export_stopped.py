@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.file_locks import waits_for
 from tests.support.stalled_layer import PATIENCE, listed, stalling, start, until
 
 pytestmark = pytest.mark.registry
@@ -120,6 +121,21 @@ def test_a_killed_export_is_listed_as_interrupted(tmp_path: Path) -> None:
         assert [(row["state"], row["running"], row["eta"]) for row in listed(store)] == [("interrupted", False, None)]
 
 
+def test_the_next_export_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with stalling(tmp_path / "layout", 1_000_000) as registry:
+        process = start("export", registry.source, "--to", "squashfs", store=store)
+        until(registry.reached.is_set, process)
+        process.kill()
+        process.communicate()
+        assert list((store / "tmp").iterdir())
+        registry.stall = 0
+        again = start("export", registry.source, "--to", "squashfs", store=store)
+        _, output = again.communicate(timeout=PATIENCE)
+    assert again.returncode == 0, output
+    assert list((store / "tmp").iterdir()) == []
+
+
 def test_other_commands(tmp_path: Path) -> None:
     """One way for all: here one that waits for its lock."""
     import fcntl
@@ -129,7 +145,6 @@ def test_other_commands(tmp_path: Path) -> None:
     with (store / "locks/tmp").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         process = start("store", "gc", "--all", store=store)
-        until(lambda: (store / "locks/gc").exists(), process)
-        time.sleep(0.3)
+        assert waits_for(process, store / "locks/tmp")
         process.terminate()
         wait_for_end(process, 143)

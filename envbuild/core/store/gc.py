@@ -16,11 +16,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from envbuild.core.console import Reporter
 from envbuild.core.engines import CACHES as ENGINE_CACHES
-from envbuild.core.errors import EngineError
 from envbuild.core.store.permissions import OWN, own_folder
 from envbuild.core.store.records import parse_record
 from envbuild.core.store.store import Store, read_json
@@ -143,7 +142,7 @@ def last_change(folder: Path, depth: int = 2) -> float:
 
 
 def unneeded_entries(store: Store, *, everything: bool) -> Iterator[Path]:
-    """Yield files and folders that nothing requires. The caller has the lock "gc"."""
+    """Yield files and folders that nothing requires. The caller has the store alone."""
     before = time.time() - (0 if everything else WEEK)
     holds = required_entries(store, before)
     yield from unneeded_temporary_files(store, before)
@@ -200,30 +199,24 @@ def old_files_and_caches(store: Store, before: float) -> Iterator[Path]:
             yield path
 
 
-def raise_busy() -> NoReturn:
-    """Raise EngineError: another process works in the store."""
-    raise EngineError("another envbuild works in this store", hint="run it again later: envbuild store gc")
-
-
 def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool) -> tuple[list[str], int]:
     """Remove what is not needed. Return the removed paths (below the store) and the bytes that they used.
 
-    Raises EngineError at once if another process works in the store (it has the lock "gc", shared).
+    The caller has the store alone (`envbuild.core.store.use`).
     """
     removed: list[str] = []
     freed = 0
-    with store.lock("gc", raise_busy):
-        for path in list(unneeded_entries(store, everything=everything)):
-            folder = path.is_dir() and not path.is_symlink()
-            size = size_of(path) if folder else path.lstat().st_blocks * 512
-            if not dry_run:
-                try:
-                    remove_folder(path, store) if folder else path.unlink(missing_ok=True)
-                except PermissionError:  # another user's, who removes it
-                    continue
-            freed += size
-            removed.append(str(path.relative_to(store.root)))
-            reporter.note("gc", str(path))
+    for path in list(unneeded_entries(store, everything=everything)):
+        folder = path.is_dir() and not path.is_symlink()
+        size = size_of(path) if folder else path.lstat().st_blocks * 512
+        if not dry_run:
+            try:
+                remove_folder(path, store) if folder else path.unlink(missing_ok=True)
+            except PermissionError:  # another user's, who removes it
+                continue
+        freed += size
+        removed.append(str(path.relative_to(store.root)))
+        reporter.note("gc", str(path))
     return removed, freed
 
 

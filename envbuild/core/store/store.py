@@ -80,9 +80,7 @@ class Store:
             for name in CLOSED:
                 make_shared_folder(root / name, closed=True)
             make_own_folder(root / "layers")
-            probe = root / "tmp" / f".probe-{os.urandom(4).hex()}"
-            probe.touch()
-            probe.unlink()
+            try_to_write(root / "tmp")
             closed = store.close()
         except OSError as error:
             raise EngineError(
@@ -246,6 +244,16 @@ class Store:
                 if path.is_dir() and not is_locked(path / "alive")
             ]
         yield from found
+
+
+def try_to_write(folder: Path) -> None:
+    """Make a file in a folder; a killed process leaves none where the file system knows files without a name."""
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600))
+    except OSError:
+        probe = folder / f".probe-{os.urandom(4).hex()}"
+        probe.touch()
+        probe.unlink()
 
 
 def is_locked(path: Path) -> bool:

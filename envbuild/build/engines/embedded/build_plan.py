@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from envbuild.build.engines.base import BuildOptions, BuildResult
@@ -13,12 +11,10 @@ from envbuild.build.engines.embedded.scheduler import Schedule
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store, UnitRecord
-from envbuild.core.userns.removal import remove_trees, start_removal
+from envbuild.core.userns.removal import remove_trees
 
 if TYPE_CHECKING:
     from envbuild.squashfs.pack.format import PackFormat
-
-CLEANING = 30  # seconds that the end of a build waits for the removal of old folders
 
 
 def find_missing_units(
@@ -43,22 +39,6 @@ def find_missing_units(
     return [unit for unit in plan.units if unit.name in todo]
 
 
-@contextlib.contextmanager
-def removing_abandoned(store: Store) -> Iterator[None]:
-    """Remove what killed processes left in tmp/, beside the work, in a process that dies with this one."""
-    paths = list(store.abandoned())
-    if not paths:
-        yield
-        return
-    child = start_removal(paths)
-    try:
-        yield
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.process.wait(CLEANING)
-    finally:
-        child.kill()
-
-
 def build_plan(
     plan: Plan, store: Store, reporter: Reporter, options: BuildOptions, packs: Sequence[PackFormat]
 ) -> BuildResult:
@@ -68,7 +48,7 @@ def build_plan(
     built: list[str] = []
     if todo := find_missing_units(plan, keys, store, options.rebuild, records):
         warn_without_filter(reporter)
-        with store.filled(), store.workdir() as work, removing_abandoned(store):
+        with store.filled(), store.workdir() as work:
             schedule = Schedule(plan, store, reporter, options, packs, work, keys, records)
             try:
                 schedule.run(todo)
