@@ -8,10 +8,17 @@ import os
 import sys
 from typing import NoReturn
 
-from envbuild.cli.app import create_app, named_commands
-from envbuild.cli.json_answer import INTERNAL, encode_error, encode_failure, print_failure, print_interruption
+from envbuild.cli.app import COMMANDS, create_app, named_commands
+from envbuild.cli.json_answer import (
+    INTERNAL,
+    encode_error,
+    encode_failure,
+    note_request,
+    print_failure,
+    print_interruption,
+)
 from envbuild.core import signals
-from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError, Finding
+from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError, Finding, SpecError
 from envbuild.core.text import printable_lines
 
 
@@ -33,6 +40,9 @@ def run_command() -> None:
             create_app(named_commands(sys.argv[1:]))()
     except EnvbuildError as error:
         fail(error)
+    except SystemExit as end:
+        print_usage_error(end.__context__)
+        raise
     except BrokenPipeError:
         sys.exit(0)
     except OSError as error:
@@ -58,6 +68,17 @@ def fail(error: EnvbuildError) -> NoReturn:
         print(printable_lines(f"error: {finding}"), file=sys.stderr)
     print_failure(encode_error(error))
     sys.exit(error.exit_code)
+
+
+def print_usage_error(error: BaseException | None) -> None:
+    """Print the answer for a command line that typer refused, if it has ``--json``: typer wrote the text to stderr."""
+    message = getattr(error, "format_message", None)  # of a refused command line alone
+    words = sys.argv[1:]
+    if message is None or "--json" not in words[: words.index("--") if "--" in words else None]:
+        return
+    note_request(True)
+    command = next((f"{word} " for word in words if word in COMMANDS), "")
+    print_failure(encode_error(SpecError(message(), hint=f"envbuild {command}--help")))
 
 
 def streams() -> None:

@@ -63,6 +63,29 @@ def test_an_error_is_an_object_as_well(words: tuple[str, ...], code: str, exit_c
     assert [f"{one['where']}: {one['message']}".removeprefix(": ") for one in found["error"]["findings"]] == errors
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--nope", "--json"),
+        ("check", "--json", "--why"),
+        ("show", "--json"),
+        ("matrix", "lint", "--json", "--older-than", "x"),
+        ("matrix", "nope", "--json"),
+        ("nope", "--json"),
+    ],
+)
+def test_a_wrong_command_line_is_an_object_as_well(words: tuple[str, ...]) -> None:
+    done = envbuild(*words)
+    found = json.loads(done.stdout)
+    assert (found["schema"], found["error"]["code"], done.returncode) == (1, "spec", 2)
+    assert found["error"]["findings"][0]["message"].rstrip(".") in done.stderr
+
+
+def test_an_option_json_of_a_program_is_its_own() -> None:
+    done = envbuild("run", "--nope", "--", "--json")
+    assert (done.stdout, done.returncode) == ("", 2)
+
+
 def test_a_store_that_cannot_be_made_is_an_error_object(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = envbuild("list", "--json", ENVBUILD_STORE=str(tmp_path / "file" / "store"))
