@@ -8,9 +8,15 @@ import stat
 from pathlib import Path
 from typing import IO
 
+MAX_TEXT = 1 << 20  # bytes of a file that a user writes
+
 
 class NotRegularError(OSError):
     """A path that is a FIFO, a socket, a device or a folder."""
+
+
+class TooLargeError(OSError):
+    """A file with more bytes than its reader accepts."""
 
 
 def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> IO[bytes]:
@@ -29,3 +35,15 @@ def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> IO[
     except BaseException:
         os.close(fd)
         raise
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """Return the bytes of a regular file, at most `limit`.
+
+    Raises TooLargeError, NotRegularError, OSError.
+    """
+    with open_regular(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise TooLargeError(f"the file is larger than {limit >> 20} MiB")
+    return data

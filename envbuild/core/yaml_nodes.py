@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from envbuild.core.errors import Finding, SpecError
+from envbuild.core.regular_file import MAX_TEXT, NotRegularError, TooLargeError, read_bounded
 from envbuild.core.text import describe_hidden, first_hidden
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = MAX_TEXT
 MAX_DEPTH = 50
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -110,11 +111,13 @@ def describe(node: Node) -> str:
 
 def _read(path: Path, name: str) -> bytes:
     try:
-        if not path.is_file():
-            raise SpecError("no such file" if not path.exists() else "not a file", where=name)
-        if path.stat().st_size > MAX_BYTES:
-            raise SpecError(f"the file is larger than {MAX_BYTES >> 20} MiB", "is it the right file?", name)
-        return path.read_bytes()
+        return read_bounded(path, MAX_BYTES)
+    except FileNotFoundError:
+        raise SpecError("no such file", where=name) from None
+    except NotRegularError:
+        raise SpecError("not a file", where=name) from None
+    except TooLargeError:
+        raise SpecError(f"the file is larger than {MAX_BYTES >> 20} MiB", "is it the right file?", name) from None
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", where=name) from None
     except ValueError:  # a NUL in the path

@@ -91,12 +91,12 @@ def record_key_parts(resolution: Resolution, workspace: Workspace) -> Iterator[s
     code of the recipes."""
     from envbuild.build.plan.units import MODEL
     from envbuild.lock.request import lock_request
-    from envbuild.matrix import fact_files
+    from envbuild.matrix import fact_files, read_fact_file
 
     yield from (envbuild.__version__, str(MODEL), lock_request(resolution).digest(), repr(resolution.target))
     yield from (resolution.spec.text, resolution.spec.description)
     for folder in workspace.project.facts():  # newer facts may refuse what older ones allowed
-        yield from (path.read_bytes() for path in fact_files(folder))
+        yield from (read_fact_file(path) for path in fact_files(folder))
     yield from (Path(recipe_file(recipe)).read_bytes() for recipe in resolution.recipes)
 
 

@@ -1,9 +1,10 @@
 """Projects: their own images, recipes and targets, and those that ship with envbuild. A project's own override the
 others.
 
-A project is the current folder, or the nearest one above it, that contains ``images/*.yaml``, ``recipes/*.py``, or a
-``site.yaml`` with a ``schema:`` line. Because recipes are programs, a world-writable folder above the current one is
-never a project, and a project that others can change is refused (`envbuild.spec.trust`).
+A project is the current folder, or the nearest one above it, that contains ``images/*.yaml``, ``recipes/*.py``,
+``facts/*.yaml``, or a ``site.yaml`` with a ``schema:`` line. Because recipes are programs, a folder above the current
+one that every user can write is never a project, and a project that others can change is refused
+(`envbuild.spec.trust`).
 
 Locks are stored beside their specs. The locks of specs in an installed wheel are read-only, so a new lock for one is
 written to the project's ``images/``, or without a project to ``$XDG_DATA_HOME/envbuild/locks``
@@ -162,6 +163,8 @@ def is_project(folder: Path) -> bool:
     if any(path.suffix == ".yaml" for path in _files(folder / "images")):
         return True
     if any(path.suffix == ".py" for path in _files(folder / "recipes")):
+        return True
+    if any(path.suffix == ".yaml" for part in ("facts", "facts/derived") for path in _files(folder / part)):
         return True
     try:
         if not (folder / "site.yaml").is_file():  # a pipe would never end

@@ -18,7 +18,7 @@ from envbuild.core.errors import Finding, SpecError
 from envbuild.core.ownership import Intrusion, find_intrusion, is_replaceable, own_users
 
 VARIABLE = "ENVBUILD_TRUST"
-FOLDERS = ("images", "recipes", "targets", "facts")
+FOLDERS = ("images", "recipes", "targets", "facts", "facts/derived")
 _granted: list[Path] = []  # of the command line: a process runs one command
 
 

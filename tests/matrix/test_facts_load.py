@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,45 @@ def fault(folder: Path, text: str) -> SpecError:
     with pytest.raises(SpecError) as caught:
         loaded(folder, text)
     return caught.value
+
+
+@pytest.mark.parametrize(("kind", "part"), [("fifo", "facts"), ("endless", "facts/derived")])
+def test_a_fact_file_that_never_ends_is_refused(kind: str, part: str, tmp_path: Path) -> None:
+    """A pipe would wait for its writer, and a link to /dev/zero would fill the memory: in a process with limits."""
+    path = tmp_path / part / "odd.yaml"
+    path.parent.mkdir(parents=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    text = f"""
+import resource
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+from envbuild.core.errors import SpecError
+from envbuild.matrix.facts.compile import load_fact_table
+try:
+    load_fact_table([Path({str(KNOWN)!r}), Path({str(tmp_path / "facts")!r})], Path({str(tmp_path / "cache")!r}))
+except SpecError as error:
+    print([finding.where for finding in error.findings])
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == f"[{str(path)!r}]\n", done.stderr
+
+
+@pytest.mark.parametrize("kind", ["folder", "large", "dangling"])
+def test_a_fact_file_that_cannot_be_read_is_reported_by_its_path(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.yaml"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "large":
+        path.write_text("#" * (1 << 20) + "\n")
+    else:
+        path.symlink_to("nowhere")
+    for read in (lambda: load_facts([KNOWN, tmp_path]), lambda: facts_digest([tmp_path])):
+        with pytest.raises(SpecError) as caught:
+            read()
+        assert [finding.where for finding in caught.value.findings] == [str(path)]
 
 
 def test_the_corpus_is_complete() -> None:

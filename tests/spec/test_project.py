@@ -38,6 +38,9 @@ def touch(path: Path, text: str = "") -> Path:
     [
         ("images/a.yaml", "", True),
         ("recipes/a.py", "", True),
+        ("facts/a.yaml", "schema: 1\n", True),
+        ("facts/derived/a.yaml", "schema: 1\n", True),
+        ("facts/notes.txt", "", False),
         ("site.yaml", "# mine\nschema: 1\n", True),
         ("site.yaml", "- hosts: all\n", False),  # an Ansible playbook has that name too
         ("images/photo.jpg", "", False),

@@ -112,6 +112,20 @@ def test_owners_and_modes(caller: str, owner: int, group: int, mode: int, used: 
         assert f"mode {written:04o})" in message
 
 
+@pytest.mark.parametrize("change", ["owner", "mode"])
+@pytest.mark.parametrize("part", ["facts", "facts/derived"])
+def test_a_project_of_facts_alone_is_judged(part: str, change: str, folder: Path) -> None:
+    root = folder / "project"
+    (root / "facts/derived").mkdir(parents=True)
+    (root / "facts/derived/a.yaml").touch()
+    if change == "owner":
+        os.chown(root / part, ANNE, ANNES)
+    else:
+        (root / part).chmod(0o757)
+    ((found, _),) = refusals(root)
+    assert found == part
+
+
 @pytest.mark.parametrize(
     "name",
     ["images", "recipes", "recipes/__pycache__", "recipes/__pycache__/thing.pyc", "recipes/thing.py", "site.yaml"],

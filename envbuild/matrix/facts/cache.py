@@ -18,8 +18,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from envbuild.core.errors import SpecError
 from envbuild.core.gc_pause import gc_paused
-from envbuild.matrix import fact_files
+from envbuild.matrix import fact_files, read_fact_file
 from envbuild.matrix.facts.atoms import Atom
 from envbuild.matrix.facts.fact_table import CompiledRow, FactTable
 from envbuild.matrix.facts.model import Component, Fact, Question, Source
@@ -42,10 +43,10 @@ def cache_key(folders: Sequence[Path]) -> str:
             whole.update(f"{folder.absolute()}\n".encode())
             for path in fact_files(folder):
                 _add(whole, path)
-    except OSError:
+    except (OSError, SpecError):
         return ""
     for path in code_files():  # where the code cannot be read as files, its format number replaces it
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(SpecError):
             _add(whole, path)
     return whole.hexdigest()
 
@@ -101,7 +102,7 @@ def write_entry(path: Path, matrix: FactTable) -> None:
 
 
 def _add(whole: Any, path: Path) -> None:
-    data = path.read_bytes()
+    data = read_fact_file(path)
     whole.update(f"{path.name} {len(data)}\n".encode() + data)
 
 

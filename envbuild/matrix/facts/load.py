@@ -36,7 +36,7 @@ from envbuild.core.errors import SpecError
 from envbuild.core.toposort import sort_topologically
 from envbuild.core.yaml_nodes import Node, Scalar, Table
 from envbuild.core.yaml_reader import Reader, short
-from envbuild.matrix import fact_files
+from envbuild.matrix import fact_files, read_fact_file
 from envbuild.matrix.facts.components import read_components, read_questions
 from envbuild.matrix.facts.fact_reader import NAME, References, read_constraints, read_facts
 from envbuild.matrix.facts.model import Component, Fact, Facts
@@ -77,10 +77,7 @@ def facts_digest(folders: Sequence[Path]) -> str:
     be read."""
     whole = hashlib.sha256()
     for folder in folders:
-        try:
-            parts = sorted(hashlib.sha256(path.read_bytes()).digest() for path in fact_files(folder))
-        except OSError as error:
-            raise SpecError(f"cannot be read: {error.strerror}", where=yaml_nodes.relative_path(folder)) from None
+        parts = sorted(hashlib.sha256(read_fact_file(path)).digest() for path in fact_files(folder))
         whole.update(len(parts).to_bytes(4, "big") + b"".join(parts))
     return whole.hexdigest()
 
