@@ -9,9 +9,6 @@ PYTEST := $(VENV)/bin/python -m pytest
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# $(call both,COMMAND,COMMAND): runs the second one also after the first one failed.
-both = failed=; $(1) || failed=1; $(2) || failed=1; [ -z "$$failed" ]
-
 .PHONY: help setup quickstart tools test-tools dev lint lint-mypy lint-prose lint-imports lint-ruff check fast-tests check-docs test test-all attack bench tables clean
 
 help:
@@ -121,15 +118,24 @@ fast-tests:
 check-docs: dev
 	$(PYTEST) -q -m docs
 
-# Contains check and check-docs; each test runs once. Unit tests run side by side; tests that start daemons, engines and
-# builds use both cores by themselves and run one after another. All run, whatever fails.
-ONE_BY_ONE := not unit and not golden and not matrix and not docs
+# Contains check and check-docs; each test runs once, and all run, whatever fails. Unit tests share nothing. Tests that
+# start servers, daemons and engines share what a file makes; two files at once keep two cores busy on any machine.
+# Builds of images use all cores by themselves.
+define tiers
+	@failed=; \
+	$(PYTEST) -q -n auto --dist worksteal -m '(unit or golden or matrix)$(1)' || failed=1; \
+	$(PYTEST) -q -n 2 --dist loadfile -m '(engine or registry or clients)$(1)' || failed=1; \
+	$(PYTEST) -m 'images$(1)' || failed=1; \
+	[ -z "$$failed" ]
+endef
+
+test test-all: export PYTHONDONTWRITEBYTECODE :=
 
 test: test-tools lint check-docs
-	$(call both,$(PYTEST) -q -n auto --dist worksteal -m 'unit or golden or matrix',$(PYTEST) -m '$(ONE_BY_ONE) and not slow')
+	$(call tiers, and not slow)
 
 test-all: test-tools lint check-docs
-	$(call both,$(PYTEST) -q -n auto --dist worksteal -m 'unit or golden or matrix',$(PYTEST) -m '$(ONE_BY_ONE)')
+	$(call tiers)
 
 # More random attacks than make test tries, with another seed: make attack N=200 SEED=7
 attack: export ENVBUILD_ATTACK_N := $(or $(N),200)
