@@ -15,6 +15,7 @@ from envbuild.core.errors import PublishError
 from envbuild.core.gc_pause import gc_paused
 from envbuild.export.enroot import configure
 from envbuild.export.enroot_repair import repair
+from envbuild.export.host_links import relative_links
 from envbuild.export.options import ExportOptions
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind, Member
@@ -130,16 +131,19 @@ def complete_image(
         tree = merge_packs(image.packs, image.begun)
         if extra:
             tree.apply(image.add(extra))
+        links = relative_links(tree)
         needed = (repair if foreign else configure)(config, tree, epoch)
         plain = device_node_messages(tree) if options.keep_owners else make_unprivileged(tree, options.keep_dev)
-        added = {EVIDENCE.encode(), *(member.path for member, _ in needed.extra)}
+        members = [*links.extra, *needed.extra]
+        added = {EVIDENCE.encode(), *(member.path for member, _ in members)}
         messages = (
+            *links.messages,
             *needed.messages,
             *plain,
             *find_unsupported_metadata(tree, image.packs, attributes=options.keep_owners, hidden=added),
         )
         more = [] if evidence is None else [evidence_member(image.packs, evidence, options, messages, epoch)]
-        tree.apply(image.add([*needed.extra, *more]))
+        tree.apply(image.add([*members, *more]))
         written = image.finish(tree, epoch=epoch, all_root=not options.keep_owners, keep_dev=options.keep_dev)
     # the writer reports the same messages again; they were collected above so that they are in the evidence, too
     return dataclasses.replace(written, messages=messages)

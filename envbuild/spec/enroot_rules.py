@@ -33,6 +33,22 @@ OF_THE_JOB = ("SLURM_", "PMI_", "PMIX_", "OMPI_COMM_")
 OF_THE_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 TUNABLE = ("NCCL_", "UCX_", "UCC_")
 
+# Paths that enroot's hooks read and write as ${ENROOT_ROOTFS}/PATH on the node (4.1.2: conf/hooks/10-shadow.sh,
+# 10-localtime.sh, 10-aptfix.sh; src/runtime.sh: etc/environment, etc/fstab; pyxis: etc/rc.local). A link on the way is
+# followed outside of the container. Homes of users are anywhere below the root: links in the root itself count, too.
+FOLLOWED = (
+    "etc",
+    "etc/passwd",
+    "etc/group",
+    "etc/login.defs",
+    "etc/default/useradd",
+    "etc/skel",
+    "etc/debian_version",
+    "etc/apt/apt.conf.d",
+    "usr/share/zoneinfo",
+    "var/mail",
+)
+
 # A file of every image for enroot.
 PATH_FILE = "etc/profile.d/zz-envbuild-path.sh"
 

@@ -230,6 +230,17 @@ def test_values_that_enroot_would_change_are_preserved(
             enroot.run("remove", "-f", name)
 
 
+@pytest.mark.parametrize("how", ["unpacked", "mounted"])
+def test_an_image_whose_etc_is_an_absolute_link_starts(enroot: Enroot, tmp_path: Path, how: str) -> None:
+    """enroot's hooks read and write /etc/passwd from outside of the container."""
+    layout = Layout(tmp_path / "layout")
+    users = [file("system/passwd", b"root:x:0:0::/root:/bin/sh\n"), file("system/group", b"root:x:0:\n")]
+    moved = tar(folder("system"), *users, symlink("etc", "/system"), symlink("home", "/var/lib"))
+    layout.add(kit.image(layout, [*layers(), moved], config={"Cmd": ["true"]}))
+    name = startable(enroot, exported(f"oci:{layout.path}", tmp_path), how)
+    assert enroot.run("start", name, "sh", "-c", "read line < /etc/passwd; echo ok") == "ok\n"
+
+
 def commands(text: bytes) -> list[str]:
     """Return the lines of a script without comments; blanks between words do not count."""
     lines = text.decode().splitlines()

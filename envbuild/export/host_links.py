@@ -1,0 +1,73 @@
+"""Links of an image that enroot's scripts follow on the node, outside of the container.
+
+They name files as ``${ENROOT_ROOTFS}/etc/passwd`` (`envbuild.spec.enroot_rules.FOLLOWED`). In such a path an absolute
+link, or one with more ``..`` than there are folders above it, leads to files of the node, and the image does not start.
+Such links are written relative to their own folder: in the container they lead where they led before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
+from envbuild.export.enroot import Additions
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.spec.enroot_rules import FOLLOWED
+from envbuild.squashfs.pack.index import DIR, SYMLINK
+from envbuild.squashfs.write.merge import MergedTree, Node
+
+Location = tuple[Node, tuple[bytes, ...]]  # a node, and its path through no link
+
+
+def relative_links(tree: MergedTree) -> Additions:
+    """Return the links that replace those which would lead out of the image on the node, and a line for each."""
+    extra, messages = [], []
+    for path, node in sorted(followed_links(tree).items(), key=lambda item: item[0]):
+        target = inside(node.link, len(path) - 1)
+        if target == node.link or node.pack is None:
+            continue
+        columns = node.pack.index.columns
+        uid, gid, mtime = (columns[name][node.row] for name in ("uids", "gids", "mtimes"))
+        member = Member(b"/".join(path), Kind.SYMLINK, node.mode, uid=uid, gid=gid, mtime=mtime, link=target)
+        extra.append((member, b""))
+        name, old, new = (os.fsdecode(part) for part in (member.path, node.link, target))
+        messages.append(f"the link /{name} -> {old} is now {new}, because enroot follows it on the node")
+    return Additions(tuple(extra), tuple(messages))
+
+
+def inside(target: bytes, depth: int) -> bytes:
+    """Return the target of a link that is `depth` folders below the root, so that it does not leave the root."""
+    parts = [part for part in target.split(b"/") if part not in (b"", b".")]
+    up = next((at for at, part in enumerate(parts) if part != b".."), len(parts))
+    if target.startswith(b"/"):
+        return b"/".join([b".."] * depth + parts[up:]) or b"."
+    return b"/".join([b".."] * depth + parts[up:]) or b"." if up > depth else target
+
+
+def followed_links(tree: MergedTree) -> dict[tuple[bytes, ...], Node]:
+    """Return the links on the ways of `FOLLOWED`, and those in the root, by their paths through no link."""
+    found: dict[tuple[bytes, ...], Node] = {}
+
+    def enter(folder: Location, name: bytes, _last: bool) -> Step[Location] | None:
+        node, path = folder[0].children.get(name), (*folder[1], name)
+        if node is None:
+            return None
+        if node.kind == SYMLINK:
+            found[path] = node
+            return Step((node, path), node.link)
+        return Step((node, path), is_folder=node.kind == DIR)
+
+    root: Place[Location] = Place(((tree.root, ()),))
+    for place in ways(tree):
+        try:
+            walk(root, place, enter)
+        except LinkCycleError:
+            continue
+    return found
+
+
+def ways(tree: MergedTree) -> Iterator[bytes]:
+    """Yield the paths that the scripts name."""
+    yield from (path.encode() for path in FOLLOWED)
+    yield from (name for name, node in tree.root.children.items() if node.kind == SYMLINK)

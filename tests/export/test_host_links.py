@@ -1,0 +1,99 @@
+"""Links that enroot follows on the node do not lead out of the image."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from envbuild.export.host_links import inside, relative_links
+from envbuild.squashfs.read.tree import SquashTree
+from tests.support import foreign_images as kit
+from tests.support.foreign_images import made, workspace
+from tests.support.local_registry import Layout, tar
+from tests.support.local_registry import file as tar_file
+from tests.support.local_registry import folder as tar_folder
+from tests.support.local_registry import symlink as tar_symlink
+from tests.support.packs import file, folder, symlink, tree
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("target", "depth", "relative"),
+    [
+        (b"/usr/etc", 0, b"usr/etc"),
+        (b"/usr/etc", 2, b"../../usr/etc"),
+        (b"//usr/./etc/", 1, b"../usr/etc"),
+        (b"/", 0, b"."),
+        (b"/", 1, b".."),
+        (b"/../../etc", 1, b"../etc"),
+        (b"../usr/etc", 0, b"usr/etc"),
+        (b"../../../x", 1, b"../x"),
+        (b"..", 0, b"."),
+        (b"../usr", 1, b"../usr"),
+        (b"usr/../etc/", 0, b"usr/../etc/"),
+        (b".", 0, b"."),
+    ],
+)
+def test_a_link_leads_where_it_led_and_remains_in_its_root(target: bytes, depth: int, relative: bytes) -> None:
+    assert inside(target, depth) == relative
+
+
+def replaced(*layer: object, folder: Path) -> dict[str, str]:
+    found = relative_links(tree(folder, *layer))
+    assert len(found.messages) == len(found.extra)
+    return {member.path.decode(): member.link.decode() for member, _ in found.extra}
+
+
+def test_links_on_the_ways_of_enroot_alone_are_replaced(tmp_path: Path) -> None:
+    layer = [
+        symlink(b"etc", b"/usr/etc"),
+        symlink(b"usr/etc", b"../../system"),  # one step more than there are folders
+        symlink(b"system", b"/real/etc"),
+        folder(b"real/etc"),
+        symlink(b"real/etc/passwd", b"/store/passwd"),
+        symlink(b"real/etc/localtime", b"/usr/share/zoneinfo/UTC"),  # enroot replaces the link itself
+        file(b"store/passwd"),
+        symlink(b"home", b"/var/home"),
+        symlink(b"lib64", b"usr/lib64"),
+        symlink(b"var/run", b"/run"),  # enroot's own program mounts there, inside of the image
+        symlink(b"usr/share", b"/share"),
+        symlink(b"loop", b"/loop"),
+    ]
+    assert replaced(*layer, folder=tmp_path) == {
+        "etc": "usr/etc",
+        "home": "var/home",
+        "loop": "loop",
+        "real/etc/passwd": "../../store/passwd",
+        "system": "real/etc",
+        "usr/etc": "../system",
+        "usr/share": "../share",
+    }
+
+
+def test_an_image_without_such_links_is_not_changed(tmp_path: Path) -> None:
+    layer = [folder(b"etc"), symlink(b"etc/localtime", b"/usr/share/zoneinfo/UTC"), symlink(b"lib", b"usr/lib")]
+    assert replaced(*layer, folder=tmp_path) == {}
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_an_image_whose_etc_is_an_absolute_link_starts(cache: bool, tmp_path: Path) -> None:
+    """enroot's hooks write ROOT/etc/passwd and ROOT/etc/localtime from outside."""
+    layout = Layout(tmp_path / "layout")
+    base = tar(
+        *[tar_folder(name) for name in ("usr", "usr/bin", "usr/etc")],
+        *[tar_symlink("bin", "/usr/bin"), tar_symlink("etc", "/usr/etc")],
+        *[tar_file("usr/bin/sh", b"#!", 0o755), tar_file("usr/etc/passwd", b"root:x:0:0::/root:/bin/sh\n")],
+    )
+    layout.add(kit.image(layout, [base]))
+    done = made(f"oci:{layout.path}", workspace(tmp_path / "store"), tmp_path / "a.sqsh", cache=cache)
+    with SquashTree(done.artifact.path) as found:
+        links = {name: found.lookup(name, follow=False).target for name in (b"etc", b"bin")}
+        assert links == {b"etc": b"usr/etc", b"bin": b"usr/bin"}
+        assert found.read(b"usr/etc/rc") and found.read(b"etc/rc") and found.read(b"etc/passwd")
+        repairs = json.loads(found.read(b"etc/envbuild/export.json") or b"")["repairs"]
+    assert [line for line in repairs if line.startswith("the link /etc -> /usr/etc is now usr/etc")]
+    assert os.fsdecode(links[b"etc"]) in " ".join(done.artifact.messages)
