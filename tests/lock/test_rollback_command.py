@@ -31,7 +31,7 @@ def project(tmp_path: Path, key: Signer) -> LockProject:
 @pytest.mark.parametrize("options", [(), ("--refresh",), ("--fresh",), ("--upgrade", "pkone")])
 def test_the_command_reports_an_archive_that_went_back(project: LockProject, options: tuple[str, ...]) -> None:
     project.publish([stanza("pkone", "1.0"), stanza("pktwo")], RELEASED)
-    if not options:  # a lock of unchanged inputs is not made again
+    if not options:  # the lock of an unchanged spec is preserved
         project.layers = {"debian-packages": ["pkone", "pktwo"]}
     # another store: apt itself refuses a Release file that is older than the one in its own
     done = project.lock(*options, store="other")

@@ -22,6 +22,7 @@ from envbuild.net.miss import MissKind
 from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.transport import TRIES, Transport
 from tests.support.http_server import Handler, serving
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -96,9 +97,13 @@ def transport(limits: DownloadLimits = SMALL, certificates: str = "") -> Transpo
     return Transport(NetworkSettings(certificates=certificates), limits=limits)
 
 
-def misses(store: Store, place: str, sha256: str = DIGEST, size: int = len(CONTENT)) -> list[MissKind]:
-    with pytest.raises(DownloadError) as caught:
-        Transfer(transport(), store, pause=0.001).obtain([place], sha256, size)
+def misses(
+    store: Store, place: str, sha256: str = DIGEST, size: int = len(CONTENT), received: list[int] | None = None
+) -> list[MissKind]:
+    """Return why a place is refused; `received` gets the sizes of what was written."""
+    progress = (received if received is not None else []).append
+    with pytest.raises(DownloadError) as caught, ends_within(60):
+        Transfer(transport(), store, progress, pause=0.001).obtain([place], sha256, size)
     return [miss.kind for miss in caught.value.misses]
 
 
@@ -115,14 +120,17 @@ def test_a_body_without_an_end_is_read_to_the_size_of_the_lock(store: Store) -> 
 
 
 def test_a_length_beyond_the_size_of_the_lock_is_not_read(store: Store) -> None:
+    received: list[int] = []
     with trap() as server:
-        assert misses(store, f"{server.url}/file", "0" * 64, 100) == [MissKind.MISMATCH]
-    assert not store.part("0" * 64).exists()
+        assert misses(store, f"{server.url}/file", "0" * 64, 100, received) == [MissKind.MISMATCH]
+    assert not store.part("0" * 64).exists() and not any(received)
 
 
 def test_a_longer_file_of_a_folder_is_refused(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(CONTENT + b"more")
-    assert misses(store, str(tmp_path / "file")) == [MissKind.MISMATCH]
+    received: list[int] = []
+    (tmp_path / "file").write_bytes(CONTENT * 100)
+    assert misses(store, str(tmp_path / "file"), received=received) == [MissKind.MISMATCH]
+    assert sum(size for size in received if size > 0) <= len(CONTENT) + 1
 
 
 def test_a_file_of_unknown_size_has_the_limit_of_its_kind(store: Store) -> None:
@@ -271,5 +279,5 @@ def test_a_full_disk_ends_a_download_at_once(known: tuple[object, ...], tmp_path
 def test_a_fifo_in_a_mirror_is_refused_at_once(store: Store, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "file")
     assert misses(store, str(tmp_path / "file")) == [MissKind.REFUSED]
-    with pytest.raises(RefusedError, match="not a regular file"):
+    with pytest.raises(RefusedError, match="not a regular file"), ends_within(60):
         transport().read(str(tmp_path / "file"))

@@ -12,6 +12,7 @@ from envbuild.core.errors import InputError
 from envbuild.oci.sources.archive import open_archive
 from envbuild.oci.sources.oci_layout import LayoutFolder, open_layout
 from envbuild.oci.sources.platform import Platform
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -28,7 +29,7 @@ def layout(tmp_path: Path) -> Path:
 
 
 def refused(folder: Path, name: str = NAME) -> str:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as caught, ends_within(60):
         LayoutFolder(folder).open(name)
     assert caught.value.hint
     return caught.value.message
@@ -78,7 +79,8 @@ def test_an_index_or_an_archive_that_is_a_fifo_is_refused(layout: Path, tmp_path
     os.mkfifo(layout / "index.json")
     os.mkfifo(tmp_path / "image.tar")
     platform = Platform.of("amd64")
-    with pytest.raises(InputError), open_layout(layout, "", platform):
+    with ends_within(60), pytest.raises(InputError), open_layout(layout, "", platform):
         pass
-    with pytest.raises(InputError, match="regular"), open_archive(tmp_path / "image.tar", "", platform):
+    archive = tmp_path / "image.tar"
+    with ends_within(60), pytest.raises(InputError, match="regular"), open_archive(archive, "", platform):
         pass
