@@ -72,6 +72,7 @@ test-tools: dev tools
 	$(call need,newuidmap,uidmap,builds as an unprivileged user)
 	$(call need,buildah,buildah,builds the printed Containerfile)
 	$(call need,skopeo,skopeo,reads OCI layouts)
+	$(call need,umoci,umoci,unpacks images for comparison)
 	$(call need,dockerd,docker.io,loads images into a Docker Engine)
 	$(call need,setfattr,attr,extended attributes)
 	$(call need,setcap,libcap2-bin,file capabilities)

@@ -26,7 +26,8 @@ from envbuild.core.userns.removal import remove_tree
 from envbuild.export.enroot_repair import repair
 from envbuild.lock.base_image.file_tree import ImageTree
 from envbuild.oci.config import ImageConfig
-from envbuild.oci.layers.apply import apply_layers, apply_tar
+from envbuild.oci.layers.apply import apply_layers
+from envbuild.oci.layers.upper_tree import apply_tar
 from envbuild.oci.tar.decompress import convert_layer_errors
 from envbuild.squashfs.read.tree import SquashTree
 from envbuild.squashfs.write.merge import merge_packs

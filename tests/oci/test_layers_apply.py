@@ -11,8 +11,10 @@ import pytest
 
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import LayerRecord, Store
-from envbuild.oci.layers.apply import apply_layers, apply_tar
+from envbuild.oci.layers.apply import apply_layers
 from envbuild.oci.layers.layer import make_layer, stored_members, write_layer_tar
+from envbuild.oci.layers.upper_tree import apply_tar
+from envbuild.oci.tar.member import Kind
 from tests.support.stored_layers import EPOCH, layer
 
 pytestmark = [
@@ -133,3 +135,100 @@ def test_a_whiteout_hides_the_layers_below_and_not_its_own(mark: str, last: bool
     (tmp_path / "layer.tar").write_bytes(tar_of(*(entries if last else reversed(entries))).getvalue())
     apply_layers([tmp_path / "layer.tar"], tree)
     assert [str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file()] == ["a/b/new"]
+
+
+def member_paths(store: Store, record: LayerRecord) -> list[bytes]:
+    return [member.path for member, _ in stored_members(store, record.diff_id)]
+
+
+@pytest.mark.parametrize("path", ["a", "a/b"])
+def test_files_below_a_folder_that_their_layer_deletes_are_in_a_new_one(store: Store, path: str) -> None:
+    """The layer has no entry for the folder. Its old content and attributes are hidden, also those of folders in it."""
+
+    def private(tree: Path) -> None:
+        first(tree)
+        for folder in ("a", "a/b"):
+            (tree / folder).chmod(0o700)
+            os.chown(tree / folder, 1000, 1000)
+
+    below = layer(store, "below", private)
+    above, slash, name = path.rpartition("/")
+    entries = [(f"{above}{slash}.wh.{name}", tarfile.REGTYPE, ""), ("a/b/new", tarfile.REGTYPE, "")]
+    made = applied(store, [tar_of(*entries)], [below])
+    assert made.diff_id == applied(store, [tar_of(*reversed(entries))], [below]).diff_id
+    members = {member.path: member for member, _ in stored_members(store, made.diff_id)}
+    assert list(members) == sorted({path.encode(), b"a/b", path.encode() + b"/.wh..wh..opq", b"a/b/new"})
+    assert all((item.mode, item.uid) == (0o755, 0) for item in members.values() if item.kind is Kind.DIR)
+
+
+def test_an_opaque_root_hides_all_that_is_below(store: Store) -> None:
+    below = layer(store, "below", first)
+    entries = (".wh..wh..opq", tarfile.REGTYPE, ""), ("a/other", tarfile.REGTYPE, "")
+    assert member_paths(store, applied(store, [tar_of(*entries)], [below])) == [
+        b".wh.link", b".wh.top", b"a", b"a/.wh..wh..opq", b"a/other",
+    ]  # fmt: skip
+
+
+def unpacked(tree: Path, *entries: tuple[str, bytes, str]) -> list[str]:
+    """Apply a layer to the plain tree; return its paths."""
+    (tree.parent / "layer.tar").write_bytes(tar_of(*entries).getvalue())
+    apply_layers([tree.parent / "layer.tar"], tree)
+    return sorted(str(path.relative_to(tree)) for path in tree.rglob("*"))
+
+
+def test_a_mark_in_a_folder_that_does_not_exist_makes_nothing(store: Store, tmp_path: Path) -> None:
+    marks = [(name, tarfile.REGTYPE, "") for name in ("gone/.wh.x", "gone/.wh..wh..opq", "file/.wh.x")]
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/file").touch()
+    assert unpacked(tmp_path / "tree", *marks) == ["file"]
+    below = layer(store, "below", first)
+    assert member_paths(store, applied(store, [tar_of(*marks)], [below])) == []
+
+
+def test_a_folder_that_is_hidden_and_implied_again_is_a_new_one(tmp_path: Path) -> None:
+    """In any order of the entries; also below a setgid folder."""
+    for number, entries in enumerate([["a/b/new", ".wh.a"], [".wh.a", "a/b/new"], ["a/b/new", "a/.wh.b"]]):
+        tree = tmp_path / f"{number}" / "tree"
+        (tree / "a/b").mkdir(parents=True)
+        for folder, mode in (("", 0o2755), ("a", 0o2770), ("a/b", 0o700)):
+            os.chown(tree / folder, 7, 8)
+            (tree / folder).chmod(mode)
+        os.setxattr(tree / "a/b", "user.note", b"old")
+        unpacked(tree, *((name, tarfile.REGTYPE, "") for name in entries))
+        status = (tree / "a/b").stat()
+        assert (oct(status.st_mode), status.st_uid, status.st_gid, status.st_mtime) == ("0o40755", 0, 0, 0)
+        assert os.listxattr(tree / "a/b") == []
+        assert oct((tree / "a").stat().st_mode) == ("0o42770" if entries[1] == "a/.wh.b" else "0o40755")
+
+
+def test_an_entry_for_a_folder_replaces_its_attributes(tmp_path: Path) -> None:
+    (tmp_path / "tree/a").mkdir(parents=True)
+    os.setxattr(tmp_path / "tree/a", "user.note", b"old")
+    unpacked(tmp_path / "tree", ("a", tarfile.DIRTYPE, ""))
+    assert os.listxattr(tmp_path / "tree/a") == []
+
+
+def test_a_link_that_is_deleted_after_it_was_followed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tree/a").mkdir(parents=True)
+    (tmp_path / "tree/l").symlink_to("a")
+    with pytest.raises(InputError):
+        unpacked(tmp_path / "tree", ("l/new", tarfile.REGTYPE, ""), (".wh.l", tarfile.REGTYPE, ""))
+
+
+def test_a_folder_of_a_layer_has_the_same_time_after_unchanged_files_left_it(store: Store) -> None:
+    """A file that only repeats the layer below is removed from the tree, which changes the time of its folder."""
+
+    def old(tree: Path) -> None:
+        (tree / "a").mkdir()
+        (tree / "a/one").write_text("one")
+        os.utime(tree / "a/one", (5, 5))
+
+    def repeats(tree: Path) -> None:
+        old(tree)
+        (tree / "a/new").write_text("new")
+        os.utime(tree / "a", (7, 7))
+
+    below = layer(store, "below", old)
+    above = layer(store, "above", repeats, [below])
+    assert member_paths(store, above) == [b"a", b"a/new"]
+    packed(store, above)

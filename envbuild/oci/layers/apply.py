@@ -1,10 +1,5 @@
-"""Unpacks layer tars of other builders.
-
-`apply_tar` unpacks into the form of an overlay's upper directory, so that a layer meets the same clean list and packer
-as envbuild's own (`envbuild.oci.layers.layer.make_layer`): deletions become character devices 0:0 and opaque folders
-get ``user.overlay.opaque`` (`envbuild.oci.layers.lower_view`). Several tars, bottom first, may be unpacked into one
-tree: they become one layer. `apply_layers` unpacks all layers of an image into one plain tree. Formats: OCI image spec,
-layer.md; POSIX.1-2017, pax(1).
+"""Unpacks all layers of a third-party image into one plain tree. Formats: OCI image spec, layer.md; POSIX.1-2017,
+pax(1).
 """
 
 # Names are bytes here, which pathlib does not take.
@@ -16,14 +11,13 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BufferedWriter
 from pathlib import Path
-from typing import IO
 
 from envbuild.core.errors import EngineError
 from envbuild.oci.layers.changeset import Changeset, EntryKind
-from envbuild.oci.layers.lower_view import OPAQUE, OVERLAY, LowerView, list_xattrs
+from envbuild.oci.layers.lower_view import OVERLAY, list_xattrs
 from envbuild.oci.tar import member as m
 from envbuild.oci.tar.chunks import Readable
 from envbuild.oci.tar.decompress import convert_layer_errors, open_blob_file
@@ -31,17 +25,6 @@ from envbuild.oci.tar.fields import quote_name
 from envbuild.oci.tar.member import Member
 
 ROOT = Member(b"", m.Kind.DIR, 0o755)
-
-
-def apply_tar(file: IO[bytes], tree: Path, lowers: Sequence[Path]) -> None:
-    """Unpack one layer tar over the content of `tree`, with owners, modes, times (whole seconds) and attributes.
-
-    `lowers`: trees below, bottom first; folders that the tar implies get the attributes they have there. Device nodes
-    are left out. Must run as root, or root of a user namespace. Raises OSError, InputError for a tar that is corrupt or
-    leaves its folder, EngineError for owners that are not available here.
-    """
-    with convert_layer_errors("a layer"):
-        _UpperTree(os.fsencode(tree), LowerView([os.fsencode(path) for path in lowers])).apply(file)
 
 
 def apply_layers(blobs: Sequence[Path], tree: Path, progress: Callable[[str], object] = lambda text: None) -> None:
@@ -85,7 +68,14 @@ class PlainTree(Changeset):
         self.times.setdefault(path, os.lstat(self.full_path(path)).st_mtime)
 
     def make(self, path: bytes) -> None:
-        os.mkdir(self.full_path(path), 0o755)
+        os.mkdir(self.full_path(path))
+        self.reset(path)
+
+    def reset(self, path: bytes) -> None:
+        full = self.full_path(path)
+        os.chown(full, 0, 0)  # not those of a setgid folder above
+        os.chmod(full, 0o755)
+        self.set_xattrs(full, {})
         self.times[path] = 0
 
     def delete(self, path: bytes, kind: EntryKind) -> None:
@@ -163,7 +153,14 @@ class PlainTree(Changeset):
         if member.kind is m.Kind.SYMLINK:
             return
         os.chmod(full, member.mode)
-        for name, value in member.xattrs.items():
+        if member.xattrs or member.kind is m.Kind.DIR:
+            self.set_xattrs(full, member.xattrs)
+
+    def set_xattrs(self, full: bytes, xattrs: Mapping[bytes, bytes]) -> None:
+        """Give a file exactly those of `xattrs` that a layer may have."""
+        for name in list_xattrs(full).keys() - xattrs.keys():
+            os.removexattr(full, name)
+        for name, value in xattrs.items():
             text = os.fsdecode(name)
             if text == "security.capability" or (text.startswith("user.") and not text.startswith(OVERLAY)):
                 os.setxattr(full, name, value)
@@ -174,40 +171,3 @@ class PlainTree(Changeset):
     def close(self) -> None:
         for path, mtime in sorted(self.times.items(), reverse=True):
             os.utime(self.full_path(path), (int(mtime), int(mtime)))
-
-
-class _UpperTree(PlainTree):
-    """Folder on disk above other layers: what a layer deletes there is marked."""
-
-    follow = False  # the target of a link may be in a tree below
-
-    def __init__(self, root: bytes, below: LowerView) -> None:
-        super().__init__(root)
-        self.below = below
-
-    def make(self, path: bytes) -> None:
-        super().make(path)
-        full, found = self.full_path(path), self.below.entry(path)
-        if found and stat.S_ISDIR(found[1].st_mode):
-            real, status = found
-            os.chown(full, status.st_uid, status.st_gid)
-            os.chmod(full, stat.S_IMODE(status.st_mode))
-            for name, value in list_xattrs(real).items():
-                os.setxattr(full, name, value)
-            self.times[path] = status.st_mtime
-
-    def add(self, member: Member, path: bytes) -> None:
-        hides = member.kind is m.Kind.DIR and self.kind(path) in (EntryKind.LINK, EntryKind.OTHER)
-        super().add(member, path)
-        if hides:  # a folder in the place of a deletion or a file shows nothing of the layers below
-            os.setxattr(self.full_path(path), OPAQUE, b"y")
-
-    def hide(self, path: bytes) -> None:
-        super().hide(path)
-        if path not in self.written:
-            os.mknod(self.full_path(path), stat.S_IFCHR, os.makedev(0, 0))
-
-    def cover(self, folder: bytes) -> None:
-        for name in self.names(folder):
-            super().hide(folder + b"/" + name if folder else name)
-        os.setxattr(self.full_path(folder), OPAQUE, b"y")

@@ -10,7 +10,7 @@ it leads out of the tree.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import ClassVar
 
@@ -44,6 +44,8 @@ class Changeset(ABC):
     def __init__(self) -> None:
         self.real = {b"": ROOT}  # folder as a name spells it → its place, whose nodes are paths without links
         self.written = {b""}  # entries of this layer, and the folders above them
+        self.implied: set[bytes] = set()  # of these folders, those that the layer has no entry for
+        self.followed: set[bytes] = set()  # links that paths of this layer lead through
 
     def apply(self, stream: Readable) -> None:
         """Apply the tar `stream`. Raises LayerError for one that is corrupt or leads out of the tree, and OSError."""
@@ -58,20 +60,26 @@ class Changeset(ABC):
             return
         if any(part.startswith(m.WHITEOUT) for part in above):
             raise LayerError(f"it holds the path {quote_name(member.path)}")
-        folder = self.resolve_folder(b"/".join(above))
-        if name == m.OPAQUE:
-            self.cover(folder)
-        elif name.startswith(m.WHITEOUT):
-            hidden = name[len(m.WHITEOUT) :]
+        hidden = name[len(m.WHITEOUT) :] if name.startswith(m.WHITEOUT) else None
+        if hidden is not None:
             if hidden in (b"", b".", b".."):
                 raise LayerError(f"it holds the path {quote_name(member.path)}")
-            self.hide(join_path(folder, hidden))
-        else:
-            path = join_path(folder, name)
-            self.add(member, path)
-            while path not in self.written:
+            folder = self.find_folder(b"/".join(above))
+            if folder is None:
+                return
+            if name == m.OPAQUE:
+                self.cover(folder)
+            else:
+                self.hide(join_path(folder, hidden))
+            return
+        path = join_path(self.resolve_folder(b"/".join(above)), name)
+        self.add(member, path)
+        self.implied.discard(path)
+        if path not in self.written:
+            self.written.add(path)
+            while (path := path.rpartition(b"/")[0]) not in self.written:
                 self.written.add(path)
-                path = path.rpartition(b"/")[0]
+                self.implied.add(path)
 
     def data(self, chunk: bytes) -> None:  # noqa: B027  # not every tree holds content
         """Write the next bytes of the file that was added last."""
@@ -93,20 +101,33 @@ class Changeset(ABC):
         known = self.real.get(path)
         if known is None:
             parent, _, name = path.rpartition(b"/")
-            try:
-                known = walk(self._resolve(parent), name, self.enter)
-            except LinkCycleError:
-                raise LayerError(f"it puts files below {quote_name(path)}, where {CIRCLE}") from None
+            known = self._walk(self._resolve(parent), name, path, self.enter)
             if known is None:
                 raise LayerError(f"it puts files below {quote_name(path)}, which is not a folder in it")
             self.real[path] = known
         return known
+
+    def find_folder(self, path: bytes) -> bytes | None:
+        """Return the real path of the folder `path`; None if there is none. Raises LayerError."""
+        if known := self.real.get(path):
+            return known.node
+        found = self._walk(ROOT, path, path, self.look)
+        return None if found is None or found.missing else found.node
+
+    def _walk(
+        self, start: Place[bytes], way: bytes, path: bytes, enter: Callable[[bytes, bytes, bool], Step[bytes] | None]
+    ) -> Place[bytes] | None:
+        try:
+            return walk(start, way, enter)
+        except LinkCycleError:
+            raise LayerError(f"it puts files below {quote_name(path)}, where {CIRCLE}") from None
 
     def enter(self, parent: bytes, name: bytes, last: bool) -> Step[bytes]:
         """Return the folder or link `name` in the real folder `parent`; a missing folder is made. Raises LayerError."""
         path = join_path(parent, name)
         kind = self.kind(path)
         if kind is EntryKind.LINK and self.follow:
+            self.followed.add(path)
             return Step(path, self.target(path))
         if kind is None:
             self.make(path)
@@ -114,6 +135,17 @@ class Changeset(ABC):
             raise LayerError(f"it puts files below {quote_name(path)}, which is not a folder in it")
         else:
             self.note_change(path)
+        return Step(path, is_folder=True)
+
+    def look(self, parent: bytes, name: bytes, last: bool) -> Step[bytes] | None:
+        """Return the folder or link `name` in the real folder `parent`, None if there is none."""
+        path = join_path(parent, name)
+        kind = self.kind(path)
+        if kind is EntryKind.LINK and self.follow:
+            return Step(path, self.target(path))
+        if kind is not EntryKind.FOLDER:
+            return None
+        self.note_change(path)
         return Step(path, is_folder=True)
 
     def link_source(self, member: Member, path: bytes) -> bytes:
@@ -132,10 +164,14 @@ class Changeset(ABC):
         return found
 
     def hide(self, path: bytes) -> None:
-        """Remove what the layers below have at `path`."""
+        """Remove what the layers below have at `path`. Raises LayerError."""
+        if path in self.followed:
+            raise LayerError(f"it puts files below {quote_name(path)}, a link, and then deletes that link")
         if path not in self.written:
             self.remove(path)
         elif self.kind(path) is EntryKind.FOLDER:
+            if path in self.implied:
+                self.reset(path)
             self.cover(path)
 
     def cover(self, folder: bytes) -> None:
@@ -175,6 +211,9 @@ class Changeset(ABC):
     @abstractmethod
     def add(self, member: Member, path: bytes) -> None:
         """Add a member at `path` and replace an entry there; an existing folder only gets other attributes."""
+
+    def reset(self, path: bytes) -> None:  # noqa: B027  # not every tree has attributes
+        """Give a folder the attributes of one that no entry describes."""
 
     def note_change(self, path: bytes) -> None:  # noqa: B027  # most trees have nothing to record
         """Record that the content of a folder of the tree is about to change."""

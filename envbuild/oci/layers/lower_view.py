@@ -42,6 +42,14 @@ class LowerView:
         parent, _, name = path.rpartition(b"/")
         return self.find(self.dirs(parent), name)[0]
 
+    def names(self, path: bytes) -> set[bytes]:
+        """Return the names in the folder `path` of all trees, also of entries that are deleted."""
+        found: set[bytes] = set()
+        for folder in self.dirs(path):
+            with os.scandir(folder) as entries:
+                found.update(entry.name for entry in entries)
+        return found
+
     @staticmethod
     def find(folders: Dirs, name: bytes) -> tuple[tuple[bytes, os.stat_result] | None, Dirs]:
         """Return (the visible entry `name` in merged `folders`, the real directories that merge into it)."""

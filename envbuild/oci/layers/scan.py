@@ -203,6 +203,10 @@ def make_canonical(scan: Scan) -> None:
 
     Can be repeated.
     """
+    entries = [path for path, what, _ in scan.found if what == ENTRY]
+    times = {}  # before removals change them
+    for path in [*entries, *scan.implied]:
+        times[path] = clamped_mtime(os.lstat(scan.root + b"/" + path), scan.epoch)
     for path in scan.dropped:
         full = scan.root + b"/" + path
         if stat.S_ISDIR(os.lstat(full).st_mode):
@@ -213,13 +217,10 @@ def make_canonical(scan: Scan) -> None:
     deletions = [path for _, what, path in scan.found if what == DELETION]
     for path in deletions:
         os.utime(scan.root + b"/" + path, (0, 0), follow_symlinks=False)
-    entries = [path for _, what, path in scan.found if what == ENTRY]
-    for path in [*entries, *scan.implied]:
+    for path, clamped in times.items():
         full = scan.root + b"/" + path
-        status = os.lstat(full)
-        if not stat.S_ISLNK(status.st_mode):
+        if not stat.S_ISLNK(os.lstat(full).st_mode):
             remove_overlay_marks(full, keep_opaque=path in covers)
-        clamped = clamped_mtime(status, scan.epoch)
         os.utime(full, (clamped, clamped), follow_symlinks=False)
     remove_overlay_marks(scan.root, keep_opaque=False)
     os.chmod(scan.root, 0o755)

@@ -16,9 +16,9 @@ from typing import Any
 
 from envbuild.core.errors import EngineError
 from envbuild.core.store.store import Store
-from envbuild.oci.layers.apply import apply_tar
 from envbuild.oci.layers.layer import make_layer
 from envbuild.oci.layers.lower_view import LowerView
+from envbuild.oci.layers.upper_tree import apply_tar
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import PackSink
 from envbuild.squashfs.pack.unpack import unpack_layers
