@@ -29,7 +29,7 @@ KINDS = {
 @dataclass
 class Stack:
     """Tars of the layers, bottom first. `marks_first`: the same layers with whiteouts and opaque marks before all other
-    entries; in OCI's layer.md their order has no meaning. `implied`: folders that a layer needs and has no entry for."""
+    entries; in OCI the order has no meaning. `implied`: folders that a layer needs and has no entry for."""
 
     tars: list[bytes] = field(default_factory=list)
     marks_first: list[bytes] = field(default_factory=list)
