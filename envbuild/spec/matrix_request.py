@@ -29,7 +29,8 @@ def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[A
     every mistake."""
     env = spec.recipe_env(target)
     requested = [*_base_lines(spec, matrix), *_target_lines(spec, target), *_recipe_lines(spec, env)]
-    findings = [] if any(waiver.fact == "unheard" for waiver in spec.waivers) else _unknown_channels(requested, matrix)
+    channels = [] if any(waiver.fact == "unheard" for waiver in spec.waivers) else _unknown_channels(requested, matrix)
+    findings = list(channels)
     named = {component for component, *_ in requested}
     for name, recipe in spec.recipes.items():
         runtime = call_recipe(recipe, "runtime", Runtime, env)
@@ -38,6 +39,8 @@ def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[A
                 requested.append((component, text, spec.where.get(name, ""), ""))
     asks: dict[tuple[str, str], Ask] = {}
     for component, text, where, by in requested:
+        if channels and component == "torch":
+            continue
         try:
             ask = parse_ask(matrix, component, text, where=where, by=by)
             asks[component, ask.text] = ask

@@ -94,7 +94,8 @@ def test_values_without_a_fact_can_be_added(tmp_path: Path) -> None:
     component = given.components[0]
     assert unknown_versions(given, "a", parse_constraint(component, "9.9")) == ("9.9",)
     assert unknown_versions(given, "a", parse_constraint(component, "2.0")) == ()
-    assert unknown_versions(given, "a", parse_constraint(component, ">=9.9")) == ()
+    assert unknown_versions(given, "a", parse_constraint(component, ">=9.9")) == ("9.9",)
+    assert unknown_versions(given, "a", parse_constraint(component, ">9.9")) == ()
     more = extend_table(given, {"a": ["9.9", "1.5", "2.0"], "b": ["4.0"]})
     assert more.values == (("2.0", "1.0", "9.9", "1.5"), ("2.0", "4.0"))
     assert given.values == (("2.0", "1.0"), ("2.0",)), "the matrix itself is unchanged"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -12,10 +12,9 @@ from envbuild.matrix.answer.verdict import Answer, judge_plan
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.encoding import Core, Request, pick_newest
-from envbuild.matrix.solve.phrasing import join_and
-from envbuild.matrix.solve.query import Query, prefer_known_plan, unlisted_versions, unrequested_components
+from envbuild.matrix.solve.query import Query, prefer_known_plan, unrequested_components
 from envbuild.matrix.solve.request import Ask
-from envbuild.matrix.solve.unknowns import Unknown, find_unknowns
+from envbuild.matrix.solve.unknowns import Unknown, find_unknowns, unheard_ranges
 
 if TYPE_CHECKING:  # the module that describes conflicts and searches fixes is imported where there is one
     from envbuild.matrix.answer.fix_trial import PlanFilter
@@ -29,26 +28,17 @@ def check(
 ) -> Answer:
     """Answer a request. `satisfied`: facts whose condition is satisfied. Raises SpecError for a waiver of a fact that
     does not exist."""
+    if gaps := unheard_ranges(matrix, asks):
+        return Answer("unknown", tuple(asks), unknown=gaps, waived=tuple(waivers))
     case = Query.of(matrix, asks, waivers)
     if case.plan is None:
         from envbuild.matrix.answer.conflict import find_conflicts
 
         return Answer("conflict", case.asks, conflicts=find_conflicts(case, plan_filter(case)), waived=tuple(waivers))
     answer = judge_plan(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers), satisfied)
-    strangers = tuple(unlisted_version_gaps(matrix, asks))
-    if strangers and "unheard" not in case.waived:
-        answer = replace(answer, verdict="unknown", unknown=(*answer.unknown, *strangers))
     if not answer.unknown:
         return answer
     return replace(answer, nearest=nearest_known_changes(case, answer.unknown, plan_filter(case)))
-
-
-def unlisted_version_gaps(matrix: FactTable, asks: Sequence[Ask]) -> Iterator[Unknown]:
-    """Yield the requested versions that no fact lists, of components whose versions are all known."""
-    for name, versions in unlisted_versions(matrix, asks).items():
-        component = matrix.component(name)
-        if component and (component.complete or component.kind == "sm"):
-            yield Unknown("unheard", (name,), f"no fact knows {join_and([f'{name} {value}' for value in versions])}")
 
 
 def plan_filter(case: Query) -> PlanFilter:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from envbuild.matrix.facts import version
 from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.claims import row_claim
+from envbuild.matrix.facts.domain import newer_note
 from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
 from envbuild.matrix.facts.waiver import Waiver
@@ -170,13 +170,6 @@ def allowing_reasons(matrix: FactTable, applicable: Iterable[EvaluatedRow], chos
 
 def newer_version_notes(matrix: FactTable, chosen: Mapping[str, str]) -> list[str]:
     """Return a note for each version that is newer than all that the facts list."""
-    notes = []
-    for name, value in chosen.items():
-        component = matrix.component(name)
-        assert component is not None
-        if component.complete and component.values and value not in component.values:
-            newest = max(component.values, key=version.key)
-            if version.public_key(value) > version.public_key(newest):
-                seen = max(matrix.fact(row).source.seen for row in range(len(matrix.rows)) if name in matrix.when(row))
-                notes.append(f"{name} {value} is newer than the facts, which end at {newest} and are of {seen}")
-    return notes
+    added = {number: value for number in matrix.added if (value := chosen.get(matrix.components[number].name))}
+    notes = (newer_note(matrix, number, value) for number, value in added.items())
+    return list(filter(None, notes))

@@ -38,11 +38,22 @@ def replaceable_waivers(matrix: FactTable, waived: Collection[str]) -> frozenset
     return frozenset(fact.id for fact in matrix.facts if fact.question and fact.id in waived)
 
 
-def update_precedence(matrix: FactTable) -> FactTable:
+def update_precedence(matrix: FactTable, components: Collection[int] | None = None) -> FactTable:
     """Return the table with the precedence of its facts computed again, as is necessary after a change of its
-    values."""
-    narrowed, groups = compute_precedence(matrix)
-    return replace(matrix, narrowed=narrowed, groups=groups, caches=Caches(claims=matrix.caches.claims))
+    values. `components`: those that have other values now; None: all."""
+    if components is None:
+        narrowed, groups = compute_precedence(matrix)
+    else:
+        atoms = {at for at, atom in enumerate(matrix.atoms) if atom.component in components}
+        rows = [line for line in matrix.rows if not atoms.isdisjoint(line.when) or not atoms.isdisjoint(line.then)]
+        questions = {matrix.facts[line.fact].question for line in rows} - {""}
+        again, open_groups = compute_precedence(matrix, (), questions)
+        others = {key: boxes for key, boxes in matrix.narrowed.items() if matrix.fact(key[0]).question not in questions}
+        kept = (group for group in matrix.groups if matrix.fact(group[0][0]).question not in questions)
+        narrowed, groups = {**others, **again}, (*kept, *open_groups)
+    old = matrix.caches
+    caches = Caches(claims=old.claims, calls=old.calls, guards=old.guards)
+    return replace(matrix, narrowed=narrowed, groups=groups, caches=caches)
 
 
 def _rows_of(matrix: FactTable, ids: Collection[str]) -> set[int]:

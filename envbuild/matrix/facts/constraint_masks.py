@@ -46,11 +46,20 @@ def labelled_mask(matrix: FactTable, number: int) -> int:
 
 
 def unknown_versions(matrix: FactTable, name: str, constraint: Constraint) -> tuple[str, ...]:
-    """Return the versions that `constraint` names, when no known value meets it: what a table is extended for."""
+    """Return the versions that `constraint` names and allows, when no known value meets it: what a table is extended
+    for."""
     component = matrix.components[matrix.number[name]]
     if component.kind == "name" or constraint_mask(matrix, name, constraint):
         return ()
-    return tuple(dict.fromkeys(operands(component, constraint, ("==", "in"))))
+    named = list(dict.fromkeys(operands(component, constraint, ("==", "in"))))
+    bounds = [value for value in operands(component, constraint, (">=", "<=")) if value not in named]
+    if component.complete:  # nothing is between its versions
+        from envbuild.matrix.facts.values import neighbours
+
+        bounds = [value for value in bounds if neighbours(component, value) is None]
+    named += dict.fromkeys(bounds)
+    allowed = evaluate_constraint(component, constraint, named)[0]
+    return tuple(value for at, value in enumerate(named) if allowed >> at & 1)
 
 
 def have_common_value(matrix: FactTable, name: str, constraints: Sequence[Constraint]) -> bool:

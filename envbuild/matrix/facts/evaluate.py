@@ -56,11 +56,18 @@ def _candidates(matrix: FactTable, assignment: Sequence[int]) -> list[int]:
 def _guarded(matrix: FactTable) -> Mapping[int, list[tuple[int, int]]]:
     """Return component → (row, values) of the rows whose narrowest condition is that it has these values."""
     guarded: dict[int, list[tuple[int, int]]] = {}
-    for row, line in enumerate(matrix.rows):
-        atom = min((matrix.atoms[at] for at in line.when), key=lambda atom: atom.sure.bit_count(), default=None)
-        component, sure = (atom.component, atom.sure) if atom else (ALWAYS, 0)
+    for row, at in enumerate(find_guards(matrix)):
+        component, sure = (matrix.atoms[at].component, matrix.atoms[at].sure) if at != ALWAYS else (ALWAYS, 0)
         guarded.setdefault(component, []).append((row, sure))
     return guarded
+
+
+def find_guards(matrix: FactTable) -> Sequence[int]:
+    """Return the atom that is the narrowest condition of each row; ALWAYS for those without a condition."""
+    if matrix.caches.guards is None:
+        sizes = [atom.sure.bit_count() for atom in matrix.atoms]
+        matrix.caches.guards = [min(line.when, key=sizes.__getitem__, default=ALWAYS) for line in matrix.rows]
+    return matrix.caches.guards
 
 
 def _evaluate(matrix: FactTable, row: int, assignment: Sequence[int], rows: Iterable[int]) -> EvaluatedRow:

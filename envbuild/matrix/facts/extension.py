@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from envbuild.matrix.facts.atoms import constraint_of, evaluate_constraint
 from envbuild.matrix.facts.clauses import update_precedence
+from envbuild.matrix.facts.evaluate import find_guards
 from envbuild.matrix.facts.fact_table import Caches, FactTable
+from envbuild.matrix.facts.reachability import find_calls
 
 
 def extend_table(matrix: FactTable, added: Mapping[str, Collection[str]]) -> FactTable:
@@ -19,6 +21,8 @@ def extend_table(matrix: FactTable, added: Mapping[str, Collection[str]]) -> Fac
     new = {number: given for number, given in new.items() if given}
     if not new:
         return matrix
+    marks = {number: ((1 << len(given)) - 1) << len(matrix.values[number]) + 1 for number, given in new.items()}
+    marks = {number: marks.get(number, 0) | matrix.added.get(number, 0) for number in {*marks, *matrix.added}}
     known = tuple((*values, *new.get(at, ())) for at, values in enumerate(matrix.values))
     atoms = []
     for atom in matrix.atoms:
@@ -27,4 +31,5 @@ def extend_table(matrix: FactTable, added: Mapping[str, Collection[str]]) -> Fac
             shift = len(matrix.values[atom.component]) + 1
             atom = atom._replace(sure=atom.sure | sure << shift, maybe=atom.maybe | maybe << shift)
         atoms.append(atom)
-    return update_precedence(replace(matrix, values=known, atoms=tuple(atoms), caches=Caches()))
+    kept = Caches(calls=find_calls(matrix), guards=find_guards(matrix))  # absence is as before, any condition a guard
+    return update_precedence(replace(matrix, values=known, atoms=tuple(atoms), added=marks, caches=kept), new)

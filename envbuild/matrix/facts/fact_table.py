@@ -56,6 +56,7 @@ class Caches:
     programs: dict[tuple[frozenset[str], tuple[str, ...]], Program] = field(default_factory=dict)
     soft_programs: dict[frozenset[str], SoftProgram] = field(default_factory=dict)
     evaluated: dict[tuple[tuple[int, ...], frozenset[str]], list[EvaluatedRow]] = field(default_factory=dict)
+    guards: Sequence[int] | None = None
     guarded: Mapping[int, Sequence[tuple[int, int]]] | None = None
     candidates: dict[tuple[int, int], Sequence[int]] = field(default_factory=dict)
     calls: set[tuple[frozenset[int], frozenset[int]]] | None = None
@@ -66,7 +67,7 @@ class FactTable:
     """Compiled facts. `facts` have no rows of their own here, `rows` are those of all of them; a row is known by its
     number. `narrowed`: (row, component) → where a row that yields to a better source still binds; `groups`: rows that
     dispute one thing, with where they do; `arising`: question → numbers of the atoms that must be true for it to
-    arise; `closed`: the components that remain absent."""
+    arise; `closed`: the components that remain absent; `added`: component → the values that only a request names."""
 
     components: tuple[Component, ...]
     values: tuple[tuple[str, ...], ...]
@@ -79,6 +80,7 @@ class FactTable:
     digest: str = ""
     arising: Mapping[str, Sequence[int]] = field(default_factory=dict)
     closed: frozenset[int] = frozenset()
+    added: Mapping[int, int] = field(default_factory=dict)
     caches: Caches = field(default_factory=Caches, compare=False, repr=False)
 
     def closing(self, closed: Iterable[int]) -> FactTable:

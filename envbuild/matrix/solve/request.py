@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from envbuild.core.errors import Finding, SpecError
+from envbuild.core.text import human_list
 from envbuild.core.yaml_reader import short
 from envbuild.matrix.facts import values
 from envbuild.matrix.facts.constraint_masks import have_common_value
@@ -86,7 +87,7 @@ def _ask(
     matrix: FactTable, component: Component, constraint: Constraint, *, plain: str = "", where: str = "", by: str = ""
 ) -> Ask:
     if by != LOCK:  # what was locked did exist, even if the facts do not list it
-        _check_existed(component, constraint)
+        _check_existed(matrix, component, constraint)
     return Ask(component.name, constraint, ask_text(component, constraint, plain), where, by)
 
 
@@ -107,16 +108,31 @@ def ask_text(component: Component, constraint: Constraint, plain: str = "") -> s
     return plain or f"{component.name}{constraint.text}"
 
 
-def _check_existed(component: Component, constraint: Constraint) -> None:
-    """Raise SpecError for one version requested by name that falls between those that existed."""
+def _check_existed(matrix: FactTable, component: Component, constraint: Constraint) -> None:
+    """Raise SpecError for one version requested by name that a complete list lacks: it falls between those that
+    existed, or it is a build that was never made of one of them."""
     term, known = _single_term(constraint), component.values
     if not (component.complete and known and term and component.kind == "version" and term.op in ("==", "in")):
         return
-    if any(matches(component, constraint, value) for value in known) or "+" in term.operand:
+    if any(matches(component, constraint, value) for value in known):
+        return
+    public, plus, label = term.operand.partition("+")
+    if plus:
+        _check_built(matrix, component, public, label)
         return
     if (neighbours := values.neighbours(component, term.operand)) is not None:
         below, above = (f"{component.name}={value}" for value in neighbours)
         raise SpecError(f"{component.name} {short(term.operand)} does not exist", f"nearest: {below} and {above}")
+
+
+def _check_built(matrix: FactTable, component: Component, public: str, label: str) -> None:
+    """Raise SpecError for a build with a local label that the builds of its release lack (``2.4.1+cu126``)."""
+    known = matrix.values[matrix.number[component.name]]
+    builds = [value for value in known if value.startswith(f"{public}+")]
+    if not builds or f"{public}+{label}" in builds or not label.startswith(component.labels or ("+",)):
+        return
+    hint = f"its builds are: {human_list([f'{component.name}={value}' for value in builds], len(builds))}"
+    raise SpecError(f"{component.name} {short(public)}+{short(label)} does not exist", hint)
 
 
 def _contradictions(asks: Iterable[Ask], matrix: FactTable) -> list[Finding]:

@@ -1,22 +1,26 @@
-"""Gaps of the facts about a plan: questions without an answer, and components that no fact relates to the others."""
+"""The rule of "valid": what the facts must know about a plan before it can be called valid. What they do not know:
+versions outside of their domain, questions without an answer, components that no fact relates to the others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.claims import row_components
+from envbuild.matrix.facts.constraint_masks import constraint_mask, unknown_versions
+from envbuild.matrix.facts.domain import NEWEST, OLDEST, listed_versions, outside_reason
 from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
 from envbuild.matrix.facts.model import Question
+from envbuild.matrix.facts.value_match import matches
 from envbuild.matrix.solve.phrasing import component_text, join_and
 from envbuild.matrix.solve.request import Ask
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A question that no fact answers: `id` is the question's (or ``unrelated``), `of` the components."""
+    """A question that no fact answers: `id` is the question's (or ``unrelated``, ``unheard``), `of` the components."""
 
     id: str
     of: tuple[str, ...]
@@ -28,9 +32,36 @@ def find_unknowns(
 ) -> list[Unknown]:
     """Return what no fact covers in an assignment."""
     rows = evaluate_rows(matrix, assignment, waived)
-    return unanswered_questions(matrix, assignment, rows, waived) + unrelated_components(
-        matrix, assignment, rows, asks, waived
-    )
+    return [
+        *(unheard_versions(matrix, assignment) if "unheard" not in waived else ()),
+        *unanswered_questions(matrix, assignment, rows, waived),
+        *unrelated_components(matrix, assignment, rows, asks, waived),
+    ]
+
+
+def unheard_versions(matrix: FactTable, assignment: Sequence[int]) -> Iterator[Unknown]:
+    """Yield the versions that are outside of the domain of the facts."""
+    for number, added in matrix.added.items():
+        value = matrix.value(number, assignment[number] & added)
+        if value is not None and (reason := outside_reason(matrix, number, value)):
+            yield Unknown("unheard", (matrix.components[number].name,), reason)
+
+
+def unheard_ranges(matrix: FactTable, asks: Iterable[Ask]) -> tuple[Unknown, ...]:
+    """Return the requests for versions of which none is known, and that may exist: older or newer than all that are."""
+    found = []
+    for ask in asks:
+        number = matrix.number[ask.component]
+        component = matrix.components[number]
+        if component.kind != "version" or constraint_mask(matrix, ask.component, ask.constraint):
+            continue
+        if unknown_versions(matrix, ask.component, ask.constraint) or not (known := listed_versions(matrix, number)):
+            continue
+        for beyond, end in ((NEWEST, f"newest known is {known[-1]}"), (OLDEST, f"oldest known is {known[0]}")):
+            if matches(component, ask.constraint, beyond):
+                found.append(Unknown("unheard", (ask.component,), f"no fact knows {ask.text}: {end}"))
+                break
+    return tuple(found)
 
 
 def unanswered_questions(

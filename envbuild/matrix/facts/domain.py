@@ -1,0 +1,61 @@
+"""The domain of the facts: the versions that they know. One outside of it is unknown, even where open rows match it."""
+
+from __future__ import annotations
+
+import re
+
+from envbuild.matrix.facts import version
+from envbuild.matrix.facts.atoms import pick_penalty
+from envbuild.matrix.facts.fact_table import FactTable
+
+OLDEST, NEWEST = "0", "99999"  # older and newer than every version that there is
+
+
+def listed_versions(matrix: FactTable, number: int) -> list[str]:
+    """Return the versions of a component that the facts list, oldest first; plain releases where there are any."""
+    added = matrix.added.get(number, 0)
+    listed = matrix.values_of(number, matrix.full[number] & ~added)
+    plain = [value for value in listed if not pick_penalty(value)]
+    return version.oldest_first(plain or listed)
+
+
+def outside_reason(matrix: FactTable, number: int, value: str) -> str:
+    """Return why a version that the facts do not list is outside of what they know; "" for one that is not."""
+    component = matrix.components[number]
+    known = listed_versions(matrix, number) if component.kind == "version" else []
+    if not component.labels and re.split(r"[-+]", value)[0] in known:  # a package of it, or a build: 2.19.3-1+cuda12.2
+        return ""
+    if not known or "+" in value or not version.is_comparable(value):
+        return f"no fact knows {component.name} {value}"
+    oldest, newest = known[0], known[-1]
+    if version.public_key(value) > version.public_key(newest):
+        where = "" if component.newer else f"newest known is {newest}"
+    elif version.public_key(value) < version.public_key(oldest):
+        where = f"oldest known is {oldest}"
+    else:
+        where = "" if component.between else f"{nearest_text(known, value)}; newest known is {newest}"
+    return f"no fact knows {component.name} {value}: {where}" if where else ""
+
+
+def nearest_text(known: list[str], value: str) -> str:
+    """Return the known versions on both sides of one that is between them."""
+    place = version.key(value)
+    below = [one for one in known if version.key(one) <= place][-1:]
+    above = [one for one in known if version.key(one) > place][:1]
+    return f"known beside it {'are' if below and above else 'is'} {' and '.join(below + above)}"
+
+
+def newer_note(matrix: FactTable, number: int, value: str) -> str:
+    """Return a note for a version that is newer than all that the facts list; "" for others."""
+    component = matrix.components[number]
+    if component.kind != "version" or not version.is_comparable(value):
+        return ""
+    known = listed_versions(matrix, number)
+    if not known or version.public_key(value) <= version.public_key(known[-1]):
+        return ""
+    about = {at for at, atom in enumerate(matrix.atoms) if atom.component == number}
+    rows = (line for line in matrix.rows if not about.isdisjoint(line.when) or not about.isdisjoint(line.then))
+    seen = max((matrix.facts[line.fact].source.seen for line in rows), default="")
+    date = f" and are of {seen}" if seen else ""
+    statement = f"; {component.newer}" if component.newer else ""
+    return f"{component.name} {value} is newer than the facts, which end at {known[-1]}{date}{statement}"
