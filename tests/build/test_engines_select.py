@@ -52,6 +52,14 @@ def test_every_engine_that_cannot_run_is_a_finding_with_its_fix(store: Store, mo
         assert [finding.hint for finding in caught.value.findings] == fixes
 
 
+def test_a_hint_names_an_engine_only_if_it_works_here(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines(monkeypatch, one=False, two=False, three=True)
+    for name, hint in (("one", "repair one, or: --engine three"), ("two", "repair two, or: --engine three")):
+        with pytest.raises(EngineError) as caught:
+            choose_engine(name, store, SilentReporter())
+        assert [finding.hint for finding in caught.value.findings] == [hint]
+
+
 def test_an_unknown_engine(store: Store) -> None:
     with pytest.raises(SpecError) as caught:
         choose_engine("docker", store, SilentReporter())

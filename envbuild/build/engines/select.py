@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from envbuild.build.engines.base import Engine, Probe
 from envbuild.core.console import Reporter
 from envbuild.core.engines import ENGINES
@@ -16,9 +18,21 @@ def load_engine(name: str) -> Engine:
     return engine
 
 
+def other_engine(name: str, store: Store) -> str:
+    """Return the first other engine than `name` that can run here, or ""."""
+    return next((other for other in ENGINES if other != name and load_engine(other).probe(store).ok), "")
+
+
+def add_alternative(fix: str, engine: str) -> str:
+    """Return a hint that names the engine, too: one that was tried, and works."""
+    return ", or: ".join(filter(None, (fix, f"--engine {engine}" if engine else "")))
+
+
 def choose_engine(name: str, store: Store, reporter: Reporter) -> Engine:
-    """Return the engine called `name`, or with ``auto`` the first whose probe passes; the reason is reported. Raises
-    SpecError for an unknown name, EngineError with every probe's result."""
+    """Return the engine called `name`, or with ``auto`` the first whose probe passes; the reason is reported.
+
+    Raises SpecError for an unknown name, EngineError with every probe's result. A hint names an engine only if it was
+    tried, and works here."""
     if name not in ENGINES and name != "auto":
         raise SpecError(f"no engine is called {name!r}", hint=f"the engines are: auto, {', '.join(ENGINES)}")
     failed: list[Probe] = []
@@ -29,6 +43,8 @@ def choose_engine(name: str, store: Store, reporter: Reporter) -> Engine:
             reporter.info(f"engine: {candidate.name} ({probe.detail}){why}")
             return candidate
         failed.append(probe)
+    if name != "auto":
+        failed = [replace(probe, fix=add_alternative(probe.fix, other_engine(name, store))) for probe in failed]
     raise EngineError.of(
         Finding(f"engine {probe.engine} cannot run here: {probe.step}: {probe.reason}", str(store.root), probe.fix)
         for probe in failed

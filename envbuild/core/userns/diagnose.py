@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import pwd
+import shutil
 from pathlib import Path
 
 from envbuild.core.userns import namespaces
@@ -13,42 +16,57 @@ LOCAL_DISK = (
     "overlayfs cannot write on NFS, Lustre, GPFS or another overlay"
 )
 UNMASK = "the machine hides parts of /proc: docker run --privileged, or --security-opt systempaths=unconfined"
-UNSHARE = "or: buildah unshare envbuild make NAME"
+COUNT = 65536  # ids of a user (SUB_UID_COUNT of login.defs)
+LOWEST = 100_000  # SUB_UID_MIN
 
 
 def fix_for(step: str, code: int = 0) -> str:
-    """Return what to type when `step` failed with the errno `code` (0: no system call did)."""
-    user = namespaces.user_name(os.geteuid()) or str(os.geteuid())
+    """Return what to type when `step` failed with the errno `code` (0: no system call did); "" if nothing is known.
+
+    No engine is named: whether another one works is known where engines are chosen.
+    """
     if step == "newuidmap":
-        return f"sudo apt-get install uidmap, {UNSHARE}"
+        return "sudo apt-get install uidmap"
     if step == "subordinate ids":
-        return f"sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
-    if step in ("unshare", "map ids", "mount proc", "bind"):
+        user = namespaces.user_name(os.geteuid()) or str(os.geteuid())
+        ids = free_range()
+        return f"sudo usermod --add-subuids {ids} --add-subgids {ids} {user}"
+    if step in ("unshare", "map ids", "mount proc", "bind", "mount tmpfs"):
         return _namespace_fix(step, code)
     if step in ("mount overlay", "whiteout", "opaque folder", "chown", "setcap"):
         return LOCAL_DISK
-    if step == "pivot_root":
-        return f"--engine buildah, {UNSHARE}"
     if step == "mount squashfs":
         return "sudo apt-get install squashfs-tools squashfuse"
-    if step == "mount tmpfs":
-        return _namespace_fix(step, code)
-    return f"--engine buildah, {UNSHARE}"
+    return ""
+
+
+def free_range() -> str:
+    """Return a range of ids, as usermod takes it, that neither a user nor a line of subuid(5) and subgid(5) has."""
+    taken = [(user.pw_uid, 1) for user in pwd.getpwall()] + [(group.gr_gid, 1) for group in grp.getgrall()]
+    for path in namespaces.SUBORDINATE:
+        taken += [(first, count) for _, first, count in namespaces.read_ranges(path)]
+    first = LOWEST
+    for start, count in sorted(taken):
+        if start < first + COUNT and first < start + count:
+            first = start + count
+    return f"{first}-{first + COUNT - 1}"
 
 
 def _namespace_fix(step: str, code: int) -> str:
     limit = _number("/proc/sys/user/max_user_namespaces")
     if limit == 0 or code == errno.ENOSPC:
-        return f"sudo sysctl -w user.max_user_namespaces=65536, {UNSHARE}"
+        return "sudo sysctl -w user.max_user_namespaces=65536"
     if _number("/proc/sys/kernel/unprivileged_userns_clone") == 0 and os.geteuid():
-        return f"sudo sysctl -w kernel.unprivileged_userns_clone=1, {UNSHARE}"
+        return "sudo sysctl -w kernel.unprivileged_userns_clone=1"
     if _number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == 1 and os.geteuid():
-        return f"sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, {UNSHARE}"
+        # a profile of AppArmor allows it to some programs
+        inside = ", or: buildah unshare envbuild make NAME" if shutil.which("buildah") else ""
+        return f"sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0{inside}"
     if step in ("mount proc", "bind"):
         return UNMASK
     if os.geteuid() == 0:
         return "root without CAP_SYS_ADMIN, as in a container: docker run --privileged, or run envbuild on the host"
-    return f"use root, {UNSHARE}"
+    return "use root, or a machine that allows user namespaces"
 
 
 def _number(path: str) -> int | None:

@@ -17,11 +17,13 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from envbuild.core.userns import libc
 
 HOST_NAME = "envbuild"
+SUBORDINATE = ("/etc/subuid", "/etc/subgid")
 NEEDED_IDS = 65535  # 1..65535 beside the caller's own: Debian uses ids to 65534
 BIND = "--bind"  # the step of a SetupError in a request of the user, not of this machine
 
@@ -48,30 +50,37 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
+def read_ranges(path: str) -> list[tuple[str, int, int]]:
+    """Return the ranges (name or uid, first id, count) in a file of the format subuid(5); none if it cannot be read."""
+    try:
+        return parse_ranges(Path(path).read_text(errors="replace").splitlines())
+    except OSError:
+        return []
+
+
+def parse_ranges(lines: Iterable[str]) -> list[tuple[str, int, int]]:
+    """Return the ranges in lines of the form NAME:FIRST:COUNT; others are left out, as newuidmap(1) does."""
+    parts = [line.strip().split(":") for line in lines]
+    return [(part[0], int(part[1]), int(part[2])) for part in parts if [*map(str.isdigit, part[1:])] == [True, True]]
+
+
 def subordinate(path: str, uid: int, name: str) -> tuple[int, int]:
     """Return the largest range (first id, count) of a user in a file of the format subuid(5); (0, 0) if none."""
-    best = (0, 0)
-    try:
-        lines = Path(path).read_text().splitlines()
-    except OSError:
-        lines = []
+    own = [part for part in read_ranges(path) if part[0] in (name, str(uid))]
     program = shutil.which("getsubids")
-    if not any(line.split(":")[0] in (name, str(uid)) for line in lines) and program:
+    if not own and program:
         # a directory service may have them (nsswitch.conf, subid); getsubids(1) prints "0: NAME FIRST COUNT"
         command = [program, *(["-g"] if path.endswith("subgid") else []), name or str(uid)]
         answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        lines = [":".join(line.split()[1:]) for line in answer.splitlines()]
-    for line in lines:
-        parts = line.strip().split(":")
-        if (
-            len(parts) == 3
-            and parts[0] in (name, str(uid))
-            and parts[1].isdigit()
-            and parts[2].isdigit()
-            and int(parts[2]) > best[1]
-        ):
-            best = (int(parts[1]), int(parts[2]))
-    return best
+        answers = parse_ranges(":".join(line.split()[1:]) for line in answer.splitlines())
+        own = [part for part in answers if part[0] in (name, str(uid))]
+    return max(((first, count) for _, first, count in own), key=lambda part: part[1], default=(0, 0))
+
+
+def has_subordinate_ids() -> bool:
+    """Return whether this user has enough subordinate ids of both kinds."""
+    uid = os.geteuid()
+    return all(subordinate(path, uid, user_name(uid))[1] >= NEEDED_IDS for path in SUBORDINATE)
 
 
 def user_name(uid: int) -> str:
@@ -86,7 +95,7 @@ def describe() -> str:
     if os.geteuid() == 0:
         whole = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
         return "root" if whole else "root inside a user namespace"
-    first, count = subordinate("/etc/subuid", os.geteuid(), user_name(os.geteuid()))
+    first, count = subordinate(SUBORDINATE[0], os.geteuid(), user_name(os.geteuid()))
     return f"subordinate ids {first}:{count}"
 
 
@@ -118,7 +127,7 @@ def drop_groups() -> None:
 def _map_ids() -> None:
     uid, gid = os.geteuid(), os.getegid()
     name = user_name(uid)
-    ranges = {"newuidmap": ("/etc/subuid", uid), "newgidmap": ("/etc/subgid", gid)}
+    ranges = {"newuidmap": (SUBORDINATE[0], uid), "newgidmap": (SUBORDINATE[1], gid)}
     commands = []
     for program, (file, own) in ranges.items():
         path = shutil.which(program)

@@ -22,19 +22,22 @@ from envbuild.build.plan.units import Plan
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store.store import Store
+from envbuild.core.userns import namespaces
+from envbuild.core.userns.diagnose import fix_for
 
 OLDEST = (1, 28)
 DRIVERS = ("overlay", "vfs")
 ISOLATION = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin")  # what /usr/bin/true of the host needs
 POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}\n'  # nothing is ever pulled
-INSTALL = "apt-get install buildah"
+INSTALL = "sudo apt-get install buildah"
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
     """buildah with the storage `root` (of the kind `driver`); `work` is a folder that goes away with this process."""
 
+    store: Store
     root: Path
     work: Path
     driver: str
@@ -48,7 +51,7 @@ class Runner:
         reasons: list[str] = []
         storage = store.own_folder("buildah").resolve()
         for driver in DRIVERS:
-            runner = cls(storage / driver, work.resolve(), driver)
+            runner = cls(store, storage / driver, work.resolve(), driver)
             if runner.root.is_dir() and (runner.root / "works").exists():
                 return runner
             reason = runner.attempt()
@@ -56,7 +59,9 @@ class Runner:
                 (runner.root / "works").touch()
                 return runner
             reasons.append(f"{driver}: {reason}")
-        raise EngineError(f"buildah cannot build in the store: {'; '.join(reasons)}", hint="use --engine embedded")
+        lacks_ids = os.geteuid() != 0 and not namespaces.has_subordinate_ids()
+        hint = fix_for("subordinate ids") if lacks_ids else ""
+        raise EngineError(f"buildah cannot build in the store: {'; '.join(reasons)}", hint=hint)
 
     def command(self, *arguments: str) -> list[str]:
         """Return the whole command line of ``buildah arguments``."""
@@ -135,7 +140,7 @@ class Runner:
                     process.wait()
                 process.stdout.close()
         if code:
-            raise error_report.build_error(plan, code, log, self.root)
+            raise error_report.build_error(plan, code, log, self.store)
         return iid.read_text().strip()
 
     def save(self, image: str, archive: Path) -> Path:
@@ -149,7 +154,7 @@ class Runner:
 
 def probe(store: Store) -> Probe:
     """Return whether buildah is installed, new enough, and works in the store."""
-    for program, package in (("buildah", INSTALL), ("unshare", "apt-get install util-linux")):
+    for program, package in (("buildah", INSTALL), ("unshare", "sudo apt-get install util-linux")):
         if shutil.which(program) is None:
             return Probe("buildah", False, "find the program", f"{program} is not on PATH", package)
     output = subprocess.run(["buildah", "--version"], capture_output=True, text=True, check=False).stdout.strip()

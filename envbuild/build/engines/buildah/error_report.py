@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from envbuild.build.blocks import hpccm
 from envbuild.build.engines.error_report import read_last_lines, read_tail, step_error
+from envbuild.build.engines.select import load_engine
 from envbuild.build.plan.containerfile import Instruction, instructions
 from envbuild.build.plan.units import Plan
 from envbuild.core.errors import BuildError, EnvbuildError
+from envbuild.core.store.store import Store
 
 FAILED = re.compile(rb'building at STEP "(.*)": (.*)')  # buildah 1.28 and later; earlier with "error" before it
 STARTED = re.compile(rb"(?:\[(\d+)/\d+\] )?STEP (\d+)/\d+: (.*)")  # [stage/of] STEP instruction/of: text
+SHELL = "embedded"  # the engine that opens a shell in a failed unit
 CODE = re.compile(r"exit status (\d+)")
 
 
-def build_error(plan: Plan, code: int, log: Path, store: Path) -> EnvbuildError:
+def build_error(plan: Plan, code: int, log: Path, store: Store) -> EnvbuildError:
     """Return the error for a build that ended with `code` and left `log`: a BuildError, or an EngineError for a full
     disk."""
-    hint = f"envbuild make {plan.image} --engine embedded --shell-on-fail  (opens a shell in the failed unit)"
+    hint = f"the whole log: less {shlex.quote(str(log))}"
+    if load_engine(SHELL).probe(store).ok:
+        hint = f"envbuild make {plan.image} --engine {SHELL} --shell-on-fail  (opens a shell in the failed unit)"
     found = FAILED.search(read_tail(log))
     if found:
         text, reason = (part.decode(errors="replace") for part in found.groups())
@@ -27,7 +33,9 @@ def build_error(plan: Plan, code: int, log: Path, store: Path) -> EnvbuildError:
         instruction = find_started(plan, normalize(text), log)
         if instruction and instruction.step >= 0:
             unit = plan.unit(instruction.stage)
-            reported = step_error(unit, plan.image, instruction.step, int(status[1]) if status else code, log, store)
+            reported = step_error(
+                unit, plan.image, instruction.step, int(status[1]) if status else code, log, store.root
+            )
             return (
                 BuildError(reported.message, hint=hint, where=reported.where)
                 if isinstance(reported, BuildError)

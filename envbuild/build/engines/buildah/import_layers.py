@@ -54,7 +54,7 @@ def import_layers(
         if len(names) != len(units):
             raise EngineError(
                 f"buildah made {len(names)} layers of the {len(units)} that the Containerfile has",
-                hint="this version of buildah is not known; use --engine embedded",
+                hint="this version of buildah is not known; report it: buildah --version",
             )
         for unit, group in groupby(zip(units, names, strict=True), key=lambda item: item[0]):
             if unit in have:
