@@ -33,11 +33,11 @@ def check_command(
     as_json: Json = False,
 ) -> None:
     """Check that versions work together on their hardware: valid, conflict, conditional, disputed or unknown, with the
-    facts behind it.
+    facts behind it. One component alone is known: there is nothing to compare.
 
     An image is checked as it is locked, or as its spec requests if it has no current lock; --all prints one line for
     each image, and what prevents it. For components without a version (apex, torch) the newest compatible version is
-    picked. Exit codes: 0 valid, conditional or disputed, 3 conflict, 9 unknown.
+    picked. Exit codes: 0 valid, known, conditional or disputed, 3 conflict, 9 unknown.
     """
     from envbuild.cli.check_answer import check_requested, exit_code, overview
 

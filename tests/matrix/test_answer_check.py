@@ -64,6 +64,9 @@ def ask(given: FactTable, words: str, *waived: str, satisfied: tuple[str, ...] =
     "words, verdict, code",
     [
         ("torch=2.1.0 gpu=A100", "valid", 0),
+        ("torch=2.1.0", "known", 0),
+        ("torch>=2.0 torch<2.2", "known", 0),
+        ("ucx", "known", 0),
         ("torch=2.0.1 gpu=H100", "conflict", 3),
         ("cuda=12.1 driver=525.10", "conditional", 0),
         ("cuda=12.1 driver=535.10", "valid", 0),

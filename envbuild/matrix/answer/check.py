@@ -1,4 +1,4 @@
-"""The answer to a request: valid, conflict, conditional, disputed or unknown, with the reasons."""
+"""The answer to a request: valid, known, conflict, conditional, disputed or unknown, with the reasons."""
 
 from __future__ import annotations
 

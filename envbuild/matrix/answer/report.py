@@ -18,7 +18,8 @@ MAX_SOURCES = 12  # sources that a text lists; --json has all
 
 def answer_text(answer: Answer, matrix: FactTable, title: str) -> str:
     """Return the answer as text for users."""
-    lines = [f"{answer.verdict}: {title}"]
+    nothing_else = "; nothing to compare" if answer.verdict == "known" else ""
+    lines = [f"{answer.verdict}{nothing_else}: {title}"]
     for conflict in answer.conflicts:
         lines += ["", text_with_place(answer, conflict.text, (ask.component for ask in reversed(conflict.asks)))]
         if conflict.fixes:

@@ -1,4 +1,4 @@
-"""The answer to a request, and the verdict of the facts on a plan: valid, conditional, disputed or unknown."""
+"""The answer to a request, and the verdict of the facts on a plan: valid, known, conditional, disputed or unknown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from envbuild.matrix.solve.unknowns import Unknown, find_unknowns
 if TYPE_CHECKING:  # the module that describes conflicts and searches fixes is imported where there is one
     from envbuild.matrix.answer.conflict import Conflict
 
-VERDICTS = {"valid": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown": 9}  # → exit code
+VERDICTS = {"valid": 0, "known": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown": 9}  # → exit code
 
 
 @dataclass(frozen=True)
@@ -110,15 +110,14 @@ def judge_plan(
     if disputes:  # also report the facts that allow it
         disputes = [*disputes, *allowing_reasons(matrix, applicable, chosen)]
     missing_facts = find_unknowns(matrix, assignment, asks, waived)
-    verdict = "valid"
-    if missing_facts:
-        verdict = "unknown"
-    elif disputes:
-        verdict = "disputed"
-    elif cited.failing["conditional"]:
-        verdict = "conditional"
+    grounds = {
+        "unknown": missing_facts,
+        "disputed": disputes,
+        "conditional": cited.failing["conditional"],
+        "known": len({ask.component for ask in asks}) == 1,  # one component alone: nothing to compare it with
+    }
     return Answer(
-        verdict,
+        next((verdict for verdict, ground in grounds.items() if ground), "valid"),
         tuple(asks),
         chosen,
         unknown=tuple(missing_facts),
