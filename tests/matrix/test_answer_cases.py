@@ -40,7 +40,8 @@ class Example:
     """One entry of a case file. `ask`: the words of a command line. `verdict`: of the answer, or ``refused`` for a
     request that is none. `cites`: facts that the answer must name (of a conflict: in its reasons), `never`: facts that
     must not block or need attention. `hint`: part of a fix. `chosen`: component → value, None for absent.
-    `text`: part of the text. `trap`: why this case exists. `slow`: its answer takes long (`make test`)."""
+    `text`: part of the text. `trap`: why this case exists. `source`: where the truth is stated. `slow`: its answer
+    takes long (`make test`)."""
 
     ask: str
     verdict: str
@@ -50,6 +51,7 @@ class Example:
     hint: str = ""
     chosen: dict[str, str | None] = field(default_factory=dict)
     text: str = ""
+    source: str = ""
     slow: bool = False
     file: str = ""
 
