@@ -197,6 +197,33 @@ def test_why_something_is_not_newer(small: FactTable) -> None:
         explain_not_newer(small, asks, "cuda")
 
 
+EXCLUSIVE = [
+    ("550.54.15", ">=580", "requires", "conflict"),
+    ("550.54.15", ">=580", "limits", "conflict"),
+    ("<550", ">=580", "requires", "conflict"),
+    ("550.54.15", "550.54.16", "requires", "conflict"),
+    ("550.54.15", "<580", "requires", "valid"),
+    (">=700", "<580", "requires", "conflict"),
+    (">=700", "<580", "limits", "unknown"),  # no such driver is known: that is not valid without one
+]
+
+
+@pytest.mark.parametrize(("one", "other", "kind", "verdict"), EXCLUSIVE)
+def test_two_requirements_that_exclude_each_other_are_a_conflict(
+    tmp_path: Path, one: str, other: str, kind: str, verdict: str
+) -> None:
+    components = {"base": ["1.0"], "torch": ["2.0"], "driver": {"values": ["600", "590", "550", "535"], "rank": 90}}
+    facts = [
+        fact("base.driver", "requires", {"base": "*"}, {"driver": one}),
+        fact("torch.driver", kind, {"torch": "*", "base": "*"}, {"driver": other}),
+    ]
+    given = matrix(tmp_path, components, facts)
+    assert ask(given, "base torch").verdict == verdict
+    if verdict == "conflict":
+        ids = {reason.fact for conflict in ask(given, "base torch").conflicts for reason in conflict.reasons}
+        assert ids == {"base.driver", "torch.driver"}
+
+
 def test_a_fact_of_lower_grade_yields_and_is_listed(tmp_path: Path) -> None:
     facts = [
         fact("a.read", "limits", {"a": "*"}, {"b": "<2"}, question="a-b", source="issue"),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.matrix.facts import cache as fact_cache
-from envbuild.matrix.facts.atoms import Atom, evaluate_constraint, format_terms, operands, pick_penalty
+from envbuild.matrix.facts.atoms import PRESENT_KINDS, Atom, evaluate_constraint, format_terms, operands, pick_penalty
 from envbuild.matrix.facts.clauses import update_precedence
 from envbuild.matrix.facts.fact_table import CompiledRow, FactTable
 from envbuild.matrix.facts.model import Component, Constraint, Facts, Row
@@ -84,7 +84,7 @@ def row_sort_key(row: Row) -> list[list[tuple[int, str]]]:
 
 def _known_values(facts: Facts) -> dict[str, list[str]]:
     """Return component → every value that is listed, that a row names with ``==`` (of an exact component also as a
-    bound), or that a row provides when no known value fits."""
+    bound), or that a row provides or requires when no known value fits."""
     known = {name: list(component.values) for name, component in facts.components.items()}
     provided: list[tuple[Component, Constraint]] = []
     for fact in facts.facts.values():
@@ -93,7 +93,7 @@ def _known_values(facts: Facts) -> dict[str, list[str]]:
                 component = facts.components[name]
                 if component.kind != "name":
                     known[name] += operands(component, constraint, BOUNDS if component.exact else ("==",))
-                    if fact.kind == "provides" and name in row.then:
+                    if fact.kind in PRESENT_KINDS and name in row.then:
                         provided.append((component, constraint))
     for component, constraint in provided:
         if not any(evaluate_constraint(component, constraint, known[component.name])):

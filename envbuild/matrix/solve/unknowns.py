@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from envbuild.matrix.facts.atoms import ABSENT
-from envbuild.matrix.facts.claims import row_components
+from envbuild.matrix.facts.atoms import ABSENT, PRESENT_KINDS
+from envbuild.matrix.facts.claims import row_claim, row_components
 from envbuild.matrix.facts.constraint_masks import constraint_mask, unknown_versions
 from envbuild.matrix.facts.domain import NEWEST, OLDEST, listed_versions, outside_reason
 from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
 from envbuild.matrix.facts.model import Question
 from envbuild.matrix.facts.value_match import matches
-from envbuild.matrix.solve.phrasing import component_text, join_and
+from envbuild.matrix.solve.phrasing import component_text, join_and, value_phrase
 from envbuild.matrix.solve.request import Ask
 
 
@@ -33,18 +33,25 @@ def find_unknowns(
     """Return what no fact covers in an assignment."""
     rows = evaluate_rows(matrix, assignment, waived)
     return [
-        *(unheard_versions(matrix, assignment) if "unheard" not in waived else ()),
+        *(unheard_versions(matrix, assignment, rows) if "unheard" not in waived else ()),
         *unanswered_questions(matrix, assignment, rows, waived),
         *unrelated_components(matrix, assignment, rows, asks, waived),
     ]
 
 
-def unheard_versions(matrix: FactTable, assignment: Sequence[int]) -> Iterator[Unknown]:
-    """Yield the versions that are outside of the domain of the facts."""
+def unheard_versions(matrix: FactTable, assignment: Sequence[int], rows: Iterable[EvaluatedRow]) -> Iterator[Unknown]:
+    """Yield the versions that are outside of the domain of the facts, and those that a fact needs and no fact lists."""
     for number, added in matrix.added.items():
         value = matrix.value(number, assignment[number] & added)
         if value is not None and (reason := outside_reason(matrix, number, value)):
             yield Unknown("unheard", (matrix.components[number].name,), reason)
+    for row in (one.row for one in rows if matrix.fact(one.row).strength == "hard"):
+        fact = matrix.fact(row)
+        for number, allowed in row_claim(matrix, row).allowed.items() if fact.kind in PRESENT_KINDS else ():
+            if allowed == ABSENT:  # no known value is as the fact requires
+                name = matrix.components[number].name
+                wanted = value_phrase(matrix, name, matrix.then(row)[name], {})
+                yield Unknown("unheard", (name,), f"no fact knows a version of {wanted}, which {fact.id} requires")
 
 
 def unheard_ranges(matrix: FactTable, asks: Iterable[Ask]) -> tuple[Unknown, ...]:
