@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+SUBORDINATE = ("/etc/subuid", "/etc/subgid")
 PREFIX = "envbuild-test-"
 
 
@@ -26,6 +27,18 @@ def plain_user(*tools: str) -> Iterator[str]:
     _require("useradd", "userdel", *tools)
     _remove_old()
     with _user(f"{PREFIX}{os.getpid()}") as name:
+        yield name
+
+
+@contextmanager
+def user_without_ids(*tools: str) -> Iterator[str]:
+    """Yield the name of a temporary user without subordinate ids; as `plain_user` otherwise."""
+    _require("useradd", "userdel", *tools)
+    _remove_old()
+    with _user(f"{PREFIX}{os.getpid()}-n", "-K", "SUB_UID_COUNT=0", "-K", "SUB_GID_COUNT=0") as name:
+        lines = [line for path in SUBORDINATE if Path(path).exists() for line in Path(path).read_text().splitlines()]
+        if any(line.startswith(f"{name}:") for line in lines):
+            pytest.skip("useradd gives every user subordinate ids here")
         yield name
 
 

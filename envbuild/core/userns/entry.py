@@ -31,7 +31,7 @@ def main(job_fd: int, answer_fd: int) -> NoReturn:
                 signal.signal(number, signal.SIG_IGN)  # they are for the command
         os.umask(0o022)
         function = function_of(job["entry"])  # before: root of a user namespace may not read what a group may
-        become_root(job["parent"])
+        become_root(job["parent"], one_id=job["one_id"])
         answer = encode(function(**job["arguments"]))
     except BaseException as error:
         if not isinstance(error, (SetupError, EnvbuildError)):

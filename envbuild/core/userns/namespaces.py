@@ -17,7 +17,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envbuild.core.userns import libc
@@ -99,13 +99,22 @@ def describe() -> str:
     return f"subordinate ids {first}:{count}"
 
 
-def become_root(parent: int) -> None:
+def become_root(parent: int, *, one_id: bool = False) -> None:
     """Be uid 0: at once for root, else in a new user namespace. Raises SetupError.
+
+    one_id: the caller's own id is enough, where there are no subordinate ones.
 
     The process keeps its groups: one of them may share the store. Commands of a unit do not have them (`drop_groups`).
     """
     if os.geteuid() != 0:
-        _map_ids()
+        try:
+            commands = _map_commands()
+        except SetupError:
+            if not one_id:
+                raise
+            _map_own_id()
+        else:
+            _map_ids(commands)
         die_with(parent)  # the kernel forgets the signal when credentials change
     try:
         os.setresgid(0, 0, 0)
@@ -116,15 +125,35 @@ def become_root(parent: int) -> None:
     die_with(parent)
 
 
+def has_one_id() -> bool:
+    """Return whether this process is in a user namespace with one id, its caller's."""
+    return Path("/proc/self/uid_map").read_text().split()[2:] == ["1"]
+
+
 def drop_groups() -> None:
-    """Leave all supplementary groups. Raises SetupError."""
+    """Leave all supplementary groups. Raises SetupError, also with one id: the kernel forbids it then."""
     try:
         os.setgroups([])
     except OSError as error:
         raise SetupError.of("map ids", error, "setgroups") from error
 
 
-def _map_ids() -> None:
+def _map_own_id() -> None:
+    """Enter a user namespace in which this user is root, and has no other id (user_namespaces(7))."""
+    uid, gid = os.geteuid(), os.getegid()
+    try:
+        libc.unshare(libc.CLONE_NEWUSER)
+    except OSError as error:
+        raise SetupError.of("unshare", error, "a user namespace") from error
+    try:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+            Path("/proc/self", name).write_text(text)
+    except OSError as error:
+        raise SetupError.of("map ids", error, "the caller's own id") from error
+
+
+def _map_commands() -> list[list[str]]:
+    """Return the commands that map this user's subordinate ids into this process's namespace. Raises SetupError."""
     uid, gid = os.geteuid(), os.getegid()
     name = user_name(uid)
     ranges = {"newuidmap": (SUBORDINATE[0], uid), "newgidmap": (SUBORDINATE[1], gid)}
@@ -138,6 +167,11 @@ def _map_ids() -> None:
             raise SetupError("subordinate ids", f"{file} has {count} ids for {name or uid}; {NEEDED_IDS} are needed")
         ids = (0, own, 1, 1, first, min(count, 65536))
         commands.append([path, str(os.getpid()), *map(str, ids)])
+    return commands
+
+
+def _map_ids(commands: Sequence[Sequence[str]]) -> None:
+    """Enter a user namespace whose ids `commands` map."""
     ready_read, ready_write = os.pipe()
     child = os.fork()
     if child == 0:  # remains outside of the new namespace and maps the ids of its parent

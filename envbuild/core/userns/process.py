@@ -71,16 +71,19 @@ def spawn(
     what: str = PROCESS,
     output: int | None = subprocess.PIPE,
     interactive: bool = False,
+    one_id: bool = False,
 ) -> Child:
     """Start ``function(**arguments)``, a function of a module; arguments and result are JSON, paths in them absolute.
 
     `output`: stdout and stderr of the process (None: this process's own). `interactive`: it has this process's terminal
     and input, and leaves signals from there to what it starts; else it has no input and a session of its own.
+    `one_id`: where this user has no subordinate ids, a namespace with the user's own id is enough.
     """
     job = {
         "entry": f"{function.__module__}:{function.__qualname__}",
         "arguments": dict(arguments),
         "interactive": interactive,
+        "one_id": one_id,
         "parent": os.getpid(),
     }
     job_fd = os.memfd_create("job")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
-from envbuild.core.userns.call import call
+from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.process import Child, spawn
 
 
@@ -26,14 +26,20 @@ def remove_tree(path: Path) -> None:
 
 def remove_trees(paths: Iterable[Path]) -> None:
     """Remove folders, all in one process in a user namespace."""
-    if given := [str(path) for path in paths]:
-        with contextlib.suppress(EnvbuildError, OSError):
-            call(_remove, paths=given)
+    if not (given := list(paths)):
+        return
+    if os.geteuid() == 0:
+        _remove(paths=[str(path) for path in given])
+        return
+    with contextlib.suppress(EnvbuildError, SetupError, OSError):
+        start_removal(given).result()
 
 
 def start_removal(paths: Iterable[Path]) -> Child:
-    """Start a process that removes folders, and dies with this one."""
-    return spawn(_remove, {"paths": [str(path) for path in paths]}, output=subprocess.DEVNULL)
+    """Start a process that removes folders, and dies with this one.
+
+    Without subordinate ids all files are the user's own, in folders that may be closed to their owner."""
+    return spawn(_remove, {"paths": [str(path) for path in paths]}, output=subprocess.DEVNULL, one_id=True)
 
 
 def _remove(*, paths: Sequence[str]) -> None:

@@ -13,12 +13,15 @@ from pathlib import Path
 from envbuild.core.userns.namespaces import SetupError
 
 FUSE = "/dev/fuse"
+NOT_FATAL = 2  # the exit code of unsquashfs (4.5 and later) where an owner or a device could not be made
 WAIT = 5.0  # seconds until squashfuse must have mounted
 
 
-def mount_image(image: Path, work: Path) -> tuple[Path, str]:
+def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path, str]:
     """Make the content of `image` visible in ``work/image``, in this mount namespace. Returns it and a line that names
     the way.
+
+    one_id: no other id than 0 can own files here, so that all files have it.
 
     Raises SetupError when no way is left, and VerifyError for a damaged file.
     """
@@ -32,7 +35,8 @@ def mount_image(image: Path, work: Path) -> tuple[Path, str]:
         if done.returncode == 0:
             return target, f"{image.name} is mounted by the kernel"
         tried.append(last_line(done.stderr, "mount failed"))
-    why = squashfuse_obstacle() or start_squashfuse(image, target)
+    options = "allow_other,ro,uid=0,gid=0" if one_id else "allow_other,ro"
+    why = squashfuse_obstacle() or start_squashfuse(image, target, options)
     if not why:
         return target, f"{image.name} is mounted by squashfuse"
     tried.append(why)
@@ -41,7 +45,7 @@ def mount_image(image: Path, work: Path) -> tuple[Path, str]:
     else:
         check_names(image)
         done = run_program("unsquashfs", "-quiet", "-no-progress", "-force", "-dest", str(target), str(image))
-        if done.returncode == 0:
+        if done.returncode == 0 or (one_id and done.returncode == NOT_FATAL):
             return target, f"{image.name} was unpacked to {work} ({'; '.join(tried)})"
         tried.append("unsquashfs: " + last_line(done.stderr, "it failed"))
     raise SetupError("mount squashfs", "; ".join(tried))
@@ -78,11 +82,11 @@ def squashfuse_obstacle() -> str:
     return ""
 
 
-def start_squashfuse(image: Path, target: Path) -> str:
+def start_squashfuse(image: Path, target: Path, options: str) -> str:
     """Start squashfuse; it runs in the unit's pid namespace and ends with it. Returns why it did not mount, or ""."""
     before = target.stat().st_dev
     child = subprocess.Popen(
-        ["squashfuse", "-f", "-o", "allow_other,ro", str(image), str(target)],
+        ["squashfuse", "-f", "-o", options, str(image), str(target)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

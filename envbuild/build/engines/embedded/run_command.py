@@ -102,7 +102,12 @@ def make_job(
 def start_job(job: dict[str, Any], capture: bool) -> Child:
     output = subprocess.PIPE if capture else None
     return spawn(
-        unit_process.run_job, {"job": job}, what=unit_process.PROCESS, output=output, interactive=job["interactive"]
+        unit_process.run_job,
+        {"job": job},
+        what=unit_process.PROCESS,
+        output=output,
+        interactive=job["interactive"],
+        one_id=bool(job["image"]),  # trees of layers belong to subordinate ids; files of an image need none
     )
 
 

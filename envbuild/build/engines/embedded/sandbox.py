@@ -135,7 +135,8 @@ def _run_init(
         private_mounts()
         with mount_root(box, notes) as tree, no_services(tree) if box.build else contextlib.nullcontext():
             libc.pivot_root(tree.root)
-            drop_groups()
+            if not box.one_id:
+                drop_groups()
             for number, command in enumerate(commands):
                 code = _run(command, env, interactive, program)
                 left = _kill_rest()

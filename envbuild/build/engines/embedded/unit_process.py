@@ -20,11 +20,13 @@ from envbuild.build.plan.units import Product
 from envbuild.core.store.store import Store
 from envbuild.core.text import counted
 from envbuild.core.userns import libc
+from envbuild.core.userns.namespaces import has_one_id
 
 if TYPE_CHECKING:
     from envbuild.squashfs.pack.store_packs import PackSink
 
 Job = dict[str, Any]
+ONE_ID = "no subordinate ids: all files of the image are this user's in it, as under enroot"
 PROCESS = "the process of a unit"  # in messages
 
 
@@ -129,10 +131,12 @@ def run_job(job: Job) -> Job:
         sys=not evidence,
         image=job["image"],
         binds=tuple((source, target, read_only) for source, target, read_only in job["binds"]),
+        one_id=has_one_id(),
     )
     try:
         outcome = run_in_sandbox(box, [job["argv"]], job["env"], interactive=job["interactive"])
     finally:
         shutil.rmtree(work, ignore_errors=True)
     protection = asdict(outcome.protection) if outcome.protection else {}
-    return {"code": outcome.code, "notes": list(outcome.notes), "protection": protection}
+    notes = [ONE_ID] if box.one_id else []
+    return {"code": outcome.code, "notes": [*notes, *outcome.notes], "protection": protection}

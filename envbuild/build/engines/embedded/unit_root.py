@@ -25,7 +25,8 @@ class RootSpec:
     """The parts of a root. `lowers`: layer trees, bottom first. `inputs`: folders of ``work/inputs`` to show below
     /run/envbuild.
 
-    `image`: a squashfs file instead of lowers. `binds`: (source, target, read-only). `sys`: show /sys.
+    `image`: a squashfs file instead of lowers. `binds`: (source, target, read-only). `sys`: show /sys. `one_id`: the
+    user namespace has the caller's id alone.
     """
 
     work: Path
@@ -37,6 +38,7 @@ class RootSpec:
     sys: bool = False
     image: str = ""
     binds: tuple[tuple[str, str, bool], ...] = ()
+    one_id: bool = False
 
 
 @contextlib.contextmanager
@@ -49,7 +51,7 @@ def mount_root(box: RootSpec, notes: list[str]) -> Iterator[RootedTree]:
     if box.image:
         from envbuild.build.engines.embedded.mount_squashfs import mount_image
 
-        lower, how = mount_image(Path(box.image), box.work)
+        lower, how = mount_image(Path(box.image), box.work, one_id=box.one_id)
         notes.append(how)
         lowers = (str(lower),)
     with RootedTree(mounts.mount_overlay(box.work, lowers)) as tree:

@@ -1,0 +1,149 @@
+"""A user without subordinate ids: commands in a finished squashfs file run with one id, as under enroot."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.core.userns.removal import remove_tree
+from tests.support import tiny_root
+from tests.support.foreign_images import image, made, workspace
+from tests.support.local_registry import Layout, file, folder, symlink, tar
+from tests.support.programs import import_path
+from tests.support.unprivileged_user import user_without_ids
+
+pytestmark = pytest.mark.engine
+
+PACKAGES = Path(pytest.__file__).parents[1]
+FOLDERS = ("etc", "odd", "tmp", "var", "dev", "proc", "sys", "root", "run")
+
+# Arguments: the store, the file, the command, the seconds that it may take.
+RUN = """
+import json, sys
+from pathlib import Path
+from envbuild.build.engines.embedded.run_command import run_in_root
+from envbuild.core.console import SilentReporter
+from envbuild.core.store.store import Store
+store, reporter, box = Store.open(Path(sys.argv[1])), SilentReporter(), {}
+code, output = run_in_root(Path(sys.argv[2]), ["/bin/sh", "-c", sys.argv[3]], env={}, store=store, capture=True,
+                           timeout=float(sys.argv[4]), reporter=reporter, observe=box.update)
+print(json.dumps([code, output.decode(), reporter.lines, box]))
+"""
+PROBE = """
+import sys
+from pathlib import Path
+from envbuild.build.engines.embedded.engine import Embedded
+from envbuild.core.store.store import Store
+probe = Embedded().probe(Store.open(Path(sys.argv[1])))
+print(probe.ok, probe.step)
+"""
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[str]:
+    with user_without_ids("runuser", "unsquashfs") as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def files(scratch: Path) -> Iterator[dict[str, Path]]:
+    """Yield an image as envbuild writes it for enroot, and with the owners of its layers."""
+    place = scratch / "one-id"
+    layout = Layout(place / "layout")
+    programs = dict(tiny_root.host_files())
+    above = sorted({str(parent) for name in programs for parent in Path(name).parents} - {"."})
+    layer = tar(
+        *[folder(name) for name in dict.fromkeys([*above, *FOLDERS])],
+        *[file(name, path.read_bytes(), 0o755) for name, path in programs.items()],
+        *[symlink("bin", "usr/bin"), folder("odd/closed", 0o000), file("odd/owned", b"old\n", 0o600, uid=1000)],
+    )
+    layout.add(image(layout, [layer], config={"Cmd": ["sh"]}))
+    at, found = workspace(place / "store"), {}
+    for name, keep in (("plain", False), ("owners", True)):
+        found[name] = made(f"oci:{layout.path}", at, place / f"{name}.sqsh", keep_owners=keep).artifact.path
+        found[name].chmod(0o644)
+    yield found
+    remove_tree(place)
+
+
+def as_user(user: str, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    home = f"/home/{user}"
+    for python in (sys.executable, "/usr/bin/python3"):
+        words = ["runuser", "-u", user, "--", "env", f"HOME={home}", f"TMPDIR={home}"]
+        words += [f"PYTHONPATH={import_path(str(PACKAGES))}", python, "-c"]
+        check = f"import sys, zstandard; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+        if subprocess.run([*words, check], capture_output=True, check=False, cwd=home).returncode == 0:
+            return subprocess.run(
+                [*words, program, *arguments], capture_output=True, text=True, check=False, cwd=home, umask=0o022
+            )
+    pytest.skip("no python of this version that another user can start")
+
+
+def run(user: str, path: Path, command: str, timeout: int = 60) -> Any:
+    store = Path(f"/home/{user}/store")
+    done = as_user(user, RUN, str(store), str(path), command, str(timeout))
+    assert done.returncode == 0, done.stderr
+    assert list((store / "tmp").iterdir()) == []
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["plain", "owners"])
+def test_a_command_runs_in_a_file_and_may_change_all_of_it(name: str, user: str, files: dict[str, Path]) -> None:
+    command = "id -u; cat /odd/owned; echo new >> /odd/owned; cat /odd/owned; ls /odd/closed; touch /odd/closed/x /y"
+    code, output, lines, box = run(user, files[name], command)
+    assert (code, output) == (0, "0\nold\nold\nnew\n")
+    assert any("no subordinate ids" in line for line in lines)
+    assert set(box) == {"seccomp", "keyring", "cgroup"} and box["keyring"]
+
+
+def test_a_box_with_one_id_is_as_closed_as_another(user: str, files: dict[str, Path]) -> None:
+    """No other id, no capabilities beyond those of a container, no network."""
+    command = "cat /proc/self/uid_map /proc/self/setgroups; ls /sys/class/net; grep CapEff /proc/self/status"
+    code, output, _, _ = run(user, files["plain"], command)
+    mapping, groups, network, (_, capabilities) = (line.split() for line in output.splitlines())
+    assert code == 0 and mapping[0] == "0" and mapping[2] == "1" and groups == ["deny"] and network == ["lo"]
+    assert not int(capabilities, 16) & (1 << 21)  # CAP_SYS_ADMIN
+
+
+def test_what_a_killed_command_left_is_removed(user: str, files: dict[str, Path]) -> None:
+    code, *_ = run(user, files["plain"], "mkdir -p /a/b; touch /a/b/c; chmod 0 /a/b /a; sleep 60", timeout=5)
+    assert code == 124
+
+
+def test_units_still_need_subordinate_ids(user: str) -> None:
+    done = as_user(user, PROBE, f"/home/{user}/store")
+    assert done.stdout.startswith("False "), done.stderr
+    assert done.stdout.split()[1:] in (["newuidmap"], ["subordinate", "ids"])
+
+
+def test_the_audit_of_a_file_needs_no_ids(user: str, files: dict[str, Path]) -> None:
+    """Without a Python in the image it ends with the image's fault, not with one of the machine."""
+    program = (
+        "import sys; from pathlib import Path; from types import SimpleNamespace\n"
+        "from envbuild.core.store.store import Store; from envbuild.core.errors import VerifyError\n"
+        "from envbuild.verify.run_inspector import inspect_image; from envbuild.verify.verify import ImageRunner\n"
+        "at = SimpleNamespace(store=Store.open(Path(sys.argv[1])))\n"
+        "try: inspect_image(ImageRunner(Path(sys.argv[2]), {}, at))\n"
+        "except VerifyError as error: print(error.message.splitlines()[0])\n"
+    )
+    done = as_user(user, program, f"/home/{user}/store", str(files["plain"]))
+    assert done.stdout == "the image could not be inspected: /usr/bin/python3 ended with exit code 127\n", done.stderr
+
+
+def test_root_in_a_namespace_with_one_id_runs_a_file(user: str, files: dict[str, Path]) -> None:
+    """As in ``unshare --user --map-root-user``."""
+    if shutil.which("unshare") is None or os.geteuid():
+        pytest.skip("unshare is not installed")
+    program = (
+        f"import os, sys; os.execvp('unshare', ['unshare', '-U', '-r', sys.executable, '-c', {RUN!r}, *sys.argv[1:]])"
+    )
+    done = as_user(user, program, f"/home/{user}/store", str(files["plain"]), "id -u", "60")
+    assert done.returncode == 0 and json.loads(done.stdout)[:2] == [0, "0\n"], done.stderr
