@@ -26,6 +26,7 @@ from envbuild.build.steps import Step  # noqa: E402
 from envbuild.core.console import SilentReporter  # noqa: E402
 from envbuild.core.errors import EnvbuildError  # noqa: E402
 from envbuild.core.store.store import Store  # noqa: E402
+from envbuild.core.store.use import in_use  # noqa: E402
 from envbuild.oci.config import ImageConfig  # noqa: E402
 
 EPOCH = 1_700_000_000
@@ -207,12 +208,13 @@ def main() -> None:
     reporter = SilentReporter()
     try:
         store = Store.open(Path(folder))
-        built = Embedded(packs=()).build(
-            plans(name, store),
-            store,
-            reporter,
-            BuildOptions(workers=2, shell_on_fail="shell" in options, rebuild="rebuild" in options),
-        )
+        with in_use(store, reporter):
+            built = Embedded(packs=()).build(
+                plans(name, store),
+                store,
+                reporter,
+                BuildOptions(workers=2, shell_on_fail="shell" in options, rebuild="rebuild" in options),
+            )
         probe = Embedded().probe(store)
         answer = {
             "layers": [layer.diff_id for layer in built.layers],

@@ -16,6 +16,8 @@ from envbuild.core.store.json_files import read_json, write_json
 
 DIFF_ID = re.compile("sha256:[0-9a-f]{64}")
 HEX = re.compile("[0-9a-f]{64}")
+# The name of a file that a unit may leave: never a path (PyPA, "Binary distribution format": file name convention).
+WHEEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,200}\.whl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class UnitRecord:
             return None
         names = (found.key, found.unit, *(part for wheel in wheels for part in wheel))
         whole = all(isinstance(name, str) for name in names) and (layer is not None or not value["layer"])
-        return found if whole and all(HEX.fullmatch(sha256) for _, sha256 in wheels) else None
+        return found if whole and all(WHEEL_NAME.fullmatch(n) and HEX.fullmatch(s) for n, s in wheels) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -121,9 +122,13 @@ class Store:
         return self.blob(sha256).is_file()
 
     def add_blob(self, source: Path) -> str:
-        """Move a file (on the store's file system) into the store as a blob. Return its sha256."""
-        sha256 = file_digest(source)
-        source.chmod(0o644)
+        """Move a file (on the store's file system) into the store as a blob. Return its sha256.
+
+        Raises OSError (ELOOP) for a link: what it leads to is not the caller's to change.
+        """
+        with os.fdopen(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fchmod(file.fileno(), 0o644)
         move_into_store(source, self.blob(sha256))
         return sha256
 

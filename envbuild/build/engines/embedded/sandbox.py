@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import resource  # all imports are at the top: after pivot_root there is no interpreter to import from
+import resource
 import signal
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +21,8 @@ from envbuild.build.engines.embedded.unit_root import RootSpec, mount_root, no_s
 from envbuild.build.steps import INPUTS
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
+from envbuild.core.sealed_interpreter import describe_crash, forbid_imports
+from envbuild.core.text import printable
 from envbuild.core.userns import libc
 from envbuild.core.userns.answer import decode, encode, encode_error
 from envbuild.core.userns.namespaces import (
@@ -134,11 +135,13 @@ def _run_init(
     try:
         private_mounts()
         with mount_root(box, notes) as tree, no_services(tree) if box.build else contextlib.nullcontext():
+            forbid_imports()  # the root is that of the image from here on
             libc.pivot_root(tree.root)
             if not box.one_id:
                 drop_groups()
+            _confine(program)
             for number, command in enumerate(commands):
-                code = _run(command, env, interactive, program)
+                code = _run(command, env, interactive)
                 left = _kill_rest()
                 notes += left if box.build else []  # squashfuse is among them
                 answer = encode((number, code, notes, asdict(protection)))
@@ -146,28 +149,35 @@ def _run_init(
                     break
     except (SetupError, EnvbuildError, OSError) as error:
         answer = encode_error(error)
-    except BaseException:
-        answer = encode_error(SetupError("init", traceback.format_exc()))
+    except BaseException as error:
+        answer = encode_error(SetupError("init", describe_crash(error)))
     finally:
         sys.stdout.flush()
         os.write(write, answer)
         os._exit(0)
 
 
-def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool, program: bytes) -> int:
+def _confine(program: bytes) -> None:
+    """Give up what only mounting needs, for good: what init does with files of the root, it does with the rights of a
+    step."""
+    if program:
+        libc.set_filter(program)  # before the capability goes that allows it without no_new_privs
+    libc.drop_capabilities()
+
+
+def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool) -> int:
     """Run one command to its end, reaping every other process that ends; returns its exit status."""
     child = os.fork()
     if child == 0:
         try:
-            _prepare_step(interactive, program)
+            _prepare_step(interactive)
             os.execvpe(command[0], list(command), dict(env))
         except OSError as error:
             os.write(2, f"envbuild: {command[0]}: {os.strerror(error.errno or 0)}\n".encode())
             os._exit(127 if error.errno == errno.ENOENT else 126)
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as error:
+            os.write(2, f"envbuild: {describe_crash(error)}\n".encode())
         finally:
-            sys.stderr.flush()
             os._exit(126)
     while True:
         pid, status = os.wait()
@@ -176,9 +186,8 @@ def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool, prog
             return code if code >= 0 else 128 - code
 
 
-def _prepare_step(interactive: bool, program: bytes) -> None:
-    """Prepare a forked init to become a step: its own session, no input, default signals, a filter of system calls,
-    fewer capabilities."""
+def _prepare_step(interactive: bool) -> None:
+    """Prepare a forked init to become a step: its own session, no input, default signals, limits."""
     if not interactive:
         os.setsid()
         null = os.open("/dev/null", os.O_RDONLY)
@@ -191,20 +200,17 @@ def _prepare_step(interactive: bool, program: bytes) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o022)
-    if program:
-        libc.set_filter(program)  # before the capability goes that allows it without no_new_privs
-    libc.drop_capabilities()
 
 
 def _kill_rest() -> list[str]:
     """Kill what a step left running; returns a line that names it."""
     names = []
     for entry in sorted(path.name for path in Path("/proc").iterdir()):
-        if entry.isdigit() and entry != "1":
+        if entry.isdecimal() and entry != "1":
             with contextlib.suppress(OSError):
-                state = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[0]
-                if state != "Z":
-                    names.append(Path(f"/proc/{entry}/comm").read_text().strip())
+                name, _, rest = Path(f"/proc/{entry}/stat").read_bytes().partition(b"(")[2].rpartition(b")")
+                if not rest.startswith(b" Z"):  # proc_pid_stat(5): the state; a name has any bytes
+                    names.append(printable(name.decode("utf-8", "backslashreplace")))
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):

@@ -6,6 +6,7 @@ Its stdout and stderr are the unit's log.
 from __future__ import annotations
 
 import shutil
+import stat
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,8 +18,10 @@ from envbuild.build.engines.embedded.sandbox import Outcome, run_in_sandbox
 from envbuild.build.engines.embedded.unit_root import RootSpec
 from envbuild.build.engines.error_report import free_bytes
 from envbuild.build.plan.units import Product
+from envbuild.core.errors import BuildError
+from envbuild.core.store.build_records import WHEEL_NAME
 from envbuild.core.store.store import Store
-from envbuild.core.text import counted
+from envbuild.core.text import counted, escaped
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import has_one_id
 
@@ -64,7 +67,7 @@ def build_unit(job: Job) -> Job:
             return describe_failure(job, outcome)
         answer = store_product(job, store, work)
         libc.sync(store.root)  # a record must not outlive its layer in a power cut
-    except OSError:
+    except (OSError, BuildError):
         shutil.rmtree(work, ignore_errors=True)
         raise
     shutil.rmtree(work, ignore_errors=True)
@@ -87,8 +90,7 @@ def describe_failure(job: Job, outcome: Outcome) -> Job:
 def store_product(job: Job, store: Store, work: Path) -> Job:
     """Return the layer or the wheels that the steps left."""
     if job["product"] == Product.WHEEL:
-        wheels = sorted((work / "out").glob("*.whl"))
-        return {"wheels": [[path.name, store.add_blob(path)] for path in wheels]}
+        return {"wheels": [[path.name, store.add_blob(path)] for path in find_wheels(work / "out", job["unit"])]}
     from envbuild.oci.layers.layer import make_layer
 
     layer = work / "layer"
@@ -104,6 +106,24 @@ def store_product(job: Job, store: Store, work: Path) -> Job:
         sinks=pack_sinks(job["packs"]) if job["packs"] else (),
     )
     return {"layer": asdict(record)}
+
+
+def find_wheels(out: Path, unit: str) -> list[Path]:
+    """Return the wheels in a folder that a step wrote, sorted. Raises BuildError for other things with such a name:
+    a link leads to a file of this machine."""
+    wheels = sorted(path for path in out.iterdir() if path.name.endswith(".whl"))
+    for path in wheels:
+        if not WHEEL_NAME.fullmatch(path.name):
+            raise BuildError(
+                f"unit {unit} made a wheel with the name {escaped(path.name)}",
+                hint="letters, digits, and . _ - + ! are the characters of a wheel's name",
+            )
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise BuildError(
+                f"unit {unit} made {path.name}, which is not a regular file",
+                hint="the build of the package must write the wheel itself, not a link to it",
+            )
+    return wheels
 
 
 def pack_sinks(formats: Sequence[Sequence[Any]]) -> list[PackSink]:
