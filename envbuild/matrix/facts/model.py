@@ -33,8 +33,9 @@ class Component:
     `values` are canonical, newest first (names: in the order of the file). `aliases`: other spelling, folded → value.
     `rank` orders the picks (low first), `cost` the fixes (cheap first). `complete`: between the oldest and the newest
     of `values` there is no other version; `labels`: beginnings of the local labels (``cu``) of which every
-    build is listed. `between`: versions between the oldest and the newest known are like them; `newer`: why newer ones
-    than all known are, too. `precision`: digits that count (python 2: 3.11.9 is 3.11); 0: all of them.
+    build is listed, up to the release `labelled`. `between`: versions between the oldest and the newest known are like
+    them; `newer`: why newer ones than all known are, too. `precision`: digits that count (python 2: 3.11.9 is 3.11); 0:
+    all of them.
     `exact`: a version that the user writes is that version, not all that begin with it. `hidden`: it is never requested
     by name; it follows from others. `shown` is its text in messages (also the key in fact files), `packages` are its
     Python distributions (none: the one of its own name)."""
@@ -46,6 +47,7 @@ class Component:
     cost: int = 5
     complete: bool = False
     labels: tuple[str, ...] = ()
+    labelled: str = ""
     between: bool = False
     newer: str = ""
     precision: int = 0

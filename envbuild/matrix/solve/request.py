@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from envbuild.core.errors import Finding, SpecError
 from envbuild.core.text import human_list
 from envbuild.core.yaml_reader import short
-from envbuild.matrix.facts import values
+from envbuild.matrix.facts import values, version
 from envbuild.matrix.facts.constraint_masks import have_common_value
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Component, Constraint, Term
@@ -127,6 +127,8 @@ def _check_existed(matrix: FactTable, component: Component, constraint: Constrai
 
 def _check_built(matrix: FactTable, component: Component, public: str, label: str) -> None:
     """Raise SpecError for a build with a local label that the builds of its release lack (``2.4.1+cu126``)."""
+    if component.labelled and version.public_key(public) > version.public_key(component.labelled):
+        return
     known = matrix.values[matrix.number[component.name]]
     builds = [value for value in known if value.startswith(f"{public}+")]
     if not builds or f"{public}+{label}" in builds or not label.startswith(component.labels or ("+",)):
