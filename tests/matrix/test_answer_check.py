@@ -150,6 +150,26 @@ def test_a_fix_does_not_add_components_that_were_not_requested(small: FactTable)
     assert ask(small, "cuda=11.8 driver=470.10").conflicts[0].fixes == ("driver>=525",)
 
 
+def test_a_component_that_nothing_requires_explains_no_conflict(tmp_path: Path) -> None:
+    """The package compat, which one base contains, would not help; that is an answer for users who have that base."""
+    base = {"kind": "name", "values": ["plain", "full"], "rank": 5, "cost": 5}
+    facts = [
+        *FACTS,
+        fact("base.compat", "provides", {"base": "full"}, {"compat": "12.1"}),
+        fact("compat.driver", "limits", {"compat": "*"}, {"driver": ">=480"}),
+        fact("cuda.base", "requires", {"cuda": "12", "ucx": "*"}, {"base": "*"}),
+    ]
+    given = matrix(tmp_path, {**COMPONENTS, "base": base}, facts, QUESTIONS)
+
+    def cited(words: str) -> set[str]:
+        (conflict,) = ask(given, words).conflicts
+        return {one.fact for one in conflict.reasons}
+
+    assert cited("cuda=12.1 driver=470.10") == cited("cuda=12.1 driver=470.10 base=plain") == {"cuda.driver"}
+    assert cited("base=full driver=470.10") == {"base.compat", "compat.driver"}
+    assert ask(given, "cuda=12.1 driver=470.10").conflicts[0].fixes == ("driver>=525",)
+
+
 def test_a_default_is_set_aside_when_it_is_named(small: FactTable) -> None:
     assert ask(small, "cuda=12.1").chosen["arch"] == "amd64"
     given = ask(small, "cuda=12.1 arch=arm64")

@@ -11,7 +11,7 @@ from envbuild.matrix.facts.claims import condition_components, row_components
 from envbuild.matrix.facts.fact_table import HARD, HARD_AND_WARN, FactTable
 from envbuild.matrix.facts.value_order import ascending_bits
 from envbuild.matrix.sat.minimal_core import Deadline, find_minimal_core
-from envbuild.matrix.solve.encoding import SECONDS, Core, Owner, Picks, Problem, Request
+from envbuild.matrix.solve.encoding import ALWAYS, SECONDS, Core, Owner, Picks, Problem, Request
 
 ORDERS = 8  # enough to find the smallest set in every instance that was measured
 ROW_ORDERS = 2
@@ -24,17 +24,17 @@ def find_core(whole: Problem, clock: Deadline) -> Core | None:
     when not even that can be decided."""
     matrix, whole = whole.matrix, whole.relevant()
 
-    def fact(owner: Owner) -> Hashable:
-        """Return the request, the fact, or the facts that dispute one thing."""
-        return owner if isinstance(owner, int) else tuple(sorted({matrix.fact(row).id for row in owner}))
+    def fact(owner: Owner) -> Hashable | None:
+        """Return the request, the fact, or the facts that dispute one thing; None for a clause that always holds."""
+        return owner if isinstance(owner, int) else tuple(sorted({matrix.fact(row).id for row in owner})) or None
 
     members, ask = whole.contradict(fact)
     found = find_minimal_core(ask, members, clock, ORDERS)
     if found is None:
         return None
-    chosen = [number for number, owner in enumerate(whole.owners) if fact(owner) in found[0]]
+    chosen = [number for number, owner in enumerate(whole.owners) if owner == ALWAYS or fact(owner) in found[0]]
     inner = whole.part(chosen)
-    members, ask = inner.contradict(lambda owner: owner)
+    members, ask = inner.contradict(lambda owner: None if owner == ALWAYS else owner)
     least = find_minimal_core(ask, members, clock, ROW_ORDERS)
     assert least is not None
     return _build_core(whole, least[0], found[1] and least[1])

@@ -71,7 +71,7 @@ class Trial:
         gone = {*free, left_out}.union(*(task.rules.ties.get(name, ()) for name in (*free, left_out)))
         kept = [request for request in task.requests if request.component not in gone]
         numbers = {self._matrix.number[name] for name in free}
-        problem = Problem.of(self._matrix, kept, task.waived, HARD, task.ignored)
+        problem = Problem.of(self._matrix, kept, task.waived, HARD, task.ignored, numbers)
         self._search: Search = problem.search(numbers)
         self._asked = {name: self._mask(name) for name in free}
         self._alike = {at: interchangeable_values(self._matrix, at) for at in numbers}

@@ -15,6 +15,7 @@ from envbuild.matrix.facts.atoms import ABSENT, Atom
 from envbuild.matrix.facts.model import Component, Constraint, Fact, Question
 from envbuild.matrix.facts.precedence import Box, Claim
 from envbuild.matrix.sat.program import Program, SoftProgram
+from envbuild.matrix.sat.solver import Clause
 
 HARDWARE = 9  # Component.cost of what no user changes for a version
 HARD = ("hard",)
@@ -60,6 +61,7 @@ class Caches:
     guarded: Mapping[int, Sequence[tuple[int, int]]] | None = None
     candidates: dict[tuple[int, int], Sequence[int]] = field(default_factory=dict)
     calls: set[tuple[frozenset[int], frozenset[int]]] | None = None
+    backing: Mapping[int, Clause] | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ class FactTable:
     """Compiled facts. `facts` have no rows of their own here, `rows` are those of all of them; a row is known by its
     number. `narrowed`: (row, component) → where a row that yields to a better source still binds; `groups`: rows that
     dispute one thing, with where they do; `arising`: question → numbers of the atoms that must be true for it to
-    arise; `closed`: the components that remain absent; `added`: component → the values that only a request names."""
+    arise; `closed`: the components that remain absent; `added`: component → the values that only a request names;
+    `backing`: component → the clause that it meets unless it is requested."""
 
     components: tuple[Component, ...]
     values: tuple[tuple[str, ...], ...]
@@ -81,12 +84,14 @@ class FactTable:
     arising: Mapping[str, Sequence[int]] = field(default_factory=dict)
     closed: frozenset[int] = frozenset()
     added: Mapping[int, int] = field(default_factory=dict)
+    backing: Mapping[int, Clause] = field(default_factory=dict)
     caches: Caches = field(default_factory=Caches, compare=False, repr=False)
 
-    def closing(self, closed: Iterable[int]) -> FactTable:
-        """Return this table with nothing in the components `closed`."""
+    def closing(self, closed: Iterable[int], backing: Mapping[int, Clause]) -> FactTable:
+        """Return this table with nothing in the components `closed`, and with the clauses `backing`."""
         twin = copy(self)  # with what was computed of it once, of which nothing depends on this
         object.__setattr__(twin, "closed", frozenset(closed))
+        object.__setattr__(twin, "backing", backing)
         return twin
 
     # --- components and values

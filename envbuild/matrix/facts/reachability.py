@@ -1,18 +1,18 @@
-"""The components that facts may add to a request, so that all others can be left out of a search."""
+"""The components that facts may add to a request, and the condition of each: nothing is added that no fact requires."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from envbuild.matrix.facts.atoms import ABSENT, PRESENT_KINDS
 from envbuild.matrix.facts.fact_table import HARDWARE, CompiledRow, FactTable
+from envbuild.matrix.sat.solver import Clause
 
-Call = tuple[frozenset[int], frozenset[int]]  # (components that must be present, components that may then be)
+Call = tuple[frozenset[int], frozenset[int]]  # (components that must be present, components that must then be)
 
 
 def reachable_components(matrix: FactTable, names: Iterable[str]) -> set[int]:
-    """Return the numbers of `names` and of all that facts may add when these are present with any values: rows
-    that require a component, or that hold only while a package is absent."""
+    """Return the numbers of `names` and of all that facts may call for when these are present with any values."""
     found = {matrix.number[name] for name in names}
     calls = find_calls(matrix)
     size = -1
@@ -25,20 +25,51 @@ def reachable_components(matrix: FactTable, names: Iterable[str]) -> set[int]:
 
 
 def find_calls(matrix: FactTable) -> set[Call]:
-    """Return the components that the rows add, and the condition of each."""
+    """Return the components that the rows call for, and the condition of each."""
     if matrix.caches.calls is None:
-        matrix.caches.calls = {call for line in matrix.rows if (call := _call(matrix, line))[1]}
+        lines = [line for line in matrix.rows if matrix.facts[line.fact].kind in PRESENT_KINDS]
+        matrix.caches.calls = {_call(matrix, line) for line in lines}
     return matrix.caches.calls
 
 
 def _call(matrix: FactTable, line: CompiledRow) -> Call:
-    """Return the components that one row adds; none for most."""
-    fact = matrix.facts[line.fact]
-    added = {matrix.atoms[at].component for at in line.then} if fact.kind in PRESENT_KINDS else set()
-    if not fact.default:
-        absent = {atom.component for atom in (matrix.atoms[at] for at in line.when) if atom.sure & ABSENT}
-        added |= {at for at in absent if matrix.components[at].cost < HARDWARE}
-    if not added:
-        return frozenset(), frozenset()
+    """Return the components that one row calls for."""
     present = (atom.component for atom in (matrix.atoms[at] for at in line.when) if not atom.sure & ABSENT)
-    return frozenset(present), frozenset(added)
+    return frozenset(present), frozenset(matrix.atoms[at].component for at in line.then)
+
+
+def backing_clauses(matrix: FactTable) -> Mapping[int, Clause]:
+    """Return component → a clause that it must meet unless it is requested: it is absent, or one of the rows that call
+    for it may hold. Without it a search would add a component to get around a fact (a cuda-compat package under an old
+    driver), and a conflict would explain why that does not help.
+
+    Components have one whose absence a row names as its condition."""
+    if matrix.caches.backing is None:
+        matrix.caches.backing = _find_backing(matrix)
+    return matrix.caches.backing
+
+
+def _find_backing(matrix: FactTable) -> dict[int, Clause]:
+    atoms = matrix.atoms
+    absent = {atoms[at].component for line in matrix.rows for at in line.when if atoms[at].sure & ABSENT}
+    calls: dict[int, list[dict[int, int]]] = {at: [] for at in absent if matrix.components[at].cost < HARDWARE}
+    for line in matrix.rows:
+        if matrix.facts[line.fact].kind in PRESENT_KINDS:
+            conditions = {atoms[at].component: atoms[at].sure for at in line.when if not atoms[at].sure & ABSENT}
+            for number in {atoms[at].component for at in line.then} & calls.keys():
+                calls[number].append(conditions)
+    return {number: _backing(number, rows) for number, rows in calls.items() if all(rows)}
+
+
+def _backing(number: int, rows: list[dict[int, int]]) -> Clause:
+    """Return the clause that a component is absent, or one condition of one of the `rows` that call for it is met. Of
+    each row the condition counts that most of them have."""
+    often: dict[int, int] = {}
+    for conditions in rows:
+        for component in conditions:
+            often[component] = often.get(component, 0) + 1
+    masks: dict[int, int] = {}
+    for conditions in rows:
+        component = max(conditions, key=lambda component: (often[component], component))
+        masks[component] = masks.get(component, 0) | conditions[component]
+    return ((number, ABSENT), *masks.items())

@@ -52,7 +52,9 @@ class Core:
         return tuple(dict.fromkeys(request.component for request in self.requests))
 
 
-Owner = int | tuple[int, ...]  # of a clause: the number of a request, or the rows that it comes from
+# Of a clause: the number of a request, or the rows that it comes from; no row if it always holds.
+Owner = int | tuple[int, ...]
+ALWAYS: Owner = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +77,21 @@ class Problem:
         waived: Collection[str] = (),
         strengths: tuple[str, ...] = HARD,
         ignored: Collection[int] = frozenset(),
+        free: Collection[int] = (),
     ) -> Problem:
         """Return the clauses of `requests` and of facts of these `strengths`, less the facts `waived` and the rows
-        `ignored`."""
+        `ignored`. The components `free` may be there although nothing calls for them."""
         program = program_of(matrix, waived, strengths)
+        backing = [clause for number, clause in matrix.backing.items() if number not in free]
         asked = [((matrix.number[request.component], request.mask),) for request in requests]
-        clauses = (*program.clauses, *asked)
-        owners = (*program.owners, *range(len(requests)))
+        clauses = (*program.clauses, *backing, *asked)
+        owners = (*program.owners, *(ALWAYS for _ in backing), *range(len(requests)))
         whole = cls(matrix, tuple(requests), clauses, owners, matrix.domains, program.index)
         if not ignored:
             return whole
-        return whole.part(at for at, owner in enumerate(owners) if isinstance(owner, int) or owner[0] not in ignored)
+        return whole.part(
+            at for at, owner in enumerate(owners) if isinstance(owner, int) or not owner or owner[0] not in ignored
+        )
 
     def search(self, free: Iterable[int] = ()) -> Search:
         """Return the search for plans; assumptions will be about `free` components."""
@@ -109,7 +115,7 @@ class Problem:
             domains[self.matrix.number[request.component]] &= request.mask
         if not all(domains):  # requests contradict each other
             return self.part(number for number, owner in enumerate(self.owners) if isinstance(owner, int))
-        kept = {self.owners[number] for number in relevant_clauses(domains, self.clauses, self.index)}
+        kept = {self.owners[number] for number in relevant_clauses(domains, self.clauses, self.index)} | {ALWAYS}
         return self.part(number for number, owner in enumerate(self.owners) if isinstance(owner, int) or owner in kept)
 
     def part(self, numbers: Iterable[int]) -> Problem:
@@ -142,7 +148,7 @@ def pick_newest(matrix: FactTable, requests: Sequence[Request], waived: Collecti
     sources first. None when the hard facts are not satisfiable. Raises UndecidedError."""
     hard = Problem.of(matrix, requests, waived)
     soft = soft_program_of(matrix, frozenset(waived))
-    asked = hard.clauses[len(hard.clauses) - len(requests) :]
+    asked = hard.clauses[len(hard.clauses) - len(requests) - len(matrix.backing) :]
     first = len(hard.domains)
     search = Search((*hard.domains, *(0b11 for _ in soft.rows)), [*soft.clauses, *asked], index=soft.index)
     search.arrange([*range(first, first + len(soft.rows)), *hard.order(search)])

@@ -14,7 +14,7 @@ from envbuild.matrix.facts.constraint_masks import requested_mask, unknown_versi
 from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.extension import extend_table
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.reachability import reachable_components
+from envbuild.matrix.facts.reachability import backing_clauses, reachable_components
 from envbuild.matrix.facts.value_order import interchangeable_values
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.sat.solver import UndecidedError
@@ -55,7 +55,9 @@ class Query:
         matrix = extend_table(matrix, unlisted_versions(matrix, asks))
         wanted = ask_requests(matrix, asks, waived)
         there = reachable_components(matrix, (ask.component for ask in asks))
-        matrix = matrix.closing(set(range(len(matrix.components))) - there)
+        asked = {matrix.number[ask.component] for ask in asks}
+        backing = {at: clause for at, clause in backing_clauses(matrix).items() if at in there - asked}
+        matrix = matrix.closing(set(range(len(matrix.components))) - there, backing)
         with undecided_as_unknown():
             while (plan := pick_newest(matrix, wanted, waived)) is not None:
                 extra = unrequested_components(matrix, plan.assignment, {ask.component for ask in asks}, waived)
