@@ -14,6 +14,7 @@ from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.net.apt_options import is_address, read_apt_options
 from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
 from envbuild.net.site import Site, store_folder, user_file
+from envbuild.net.urls import has_raw_login, redact
 
 RESERVED = ("registry", "images", "partition", "mounts")  # for publish and launch: accepted, and nothing reads them yet
 KEYS = (
@@ -24,6 +25,7 @@ PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
 PREFIX_ADVICE = (
     "a prefix is a kind of origin, or the beginning of one: debian, python, apt:nvidia-cuda, github:openucx/"
 )
+RAW_LOGIN_ADVICE = "write / as %2F, : as %3A, @ as %40, # as %23, ? as %3F in the user name and the password"
 SCHEMES = ("https", "http", "file")
 
 
@@ -47,8 +49,9 @@ def read_site(path: Path) -> Site:
         if file and not Path(file).exists():
             reader.wrong(entries[name].where, f"'{name}': there is no {file}")
     proxy = text("proxy")
-    if proxy and not is_address(proxy):
-        reader.wrong(entries["proxy"].where, f"'proxy': '{short(proxy)}' is not an address", "write http://HOST:PORT")
+    if proxy and (has_raw_login(proxy) or not is_address(proxy)):
+        hint = RAW_LOGIN_ADVICE if has_raw_login(proxy) else "write http://HOST:PORT"
+        reader.wrong(entries["proxy"].where, f"'proxy': '{short(redact(proxy))}' is not an address", hint)
     site = Site(
         store=store_folder(folder(text("store")) or None),
         engine=engine or "auto",
@@ -148,7 +151,11 @@ def _read_places(reader: Reader, node: Node, prefix: str) -> list[str]:
         known_scheme = (place or "").startswith(tuple(f"{known}://" for known in SCHEMES))
         if (scheme or "://" in (place or "")) and not known_scheme:
             hint = f"write {', '.join(f'{known}://…' for known in SCHEMES)} or a folder"
-            reader.wrong(item.where, f"'{prefix}': '{short(place or '')}' is not an address that can be read", hint)
+            address = short(redact(place or ""))
+            reader.wrong(item.where, f"'{prefix}': '{address}' is not an address that can be read", hint)
+        elif place and has_raw_login(place):
+            what = f"'{prefix}': the login in the address of {redact(place)} cannot be read"
+            reader.wrong(item.where, what, RAW_LOGIN_ADVICE)
         elif place:
             found.append(place)
     return found

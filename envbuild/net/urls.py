@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
+
+PARTS = re.compile(r"([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 
 
 def local_path(place: str) -> Path | None:
@@ -21,7 +24,27 @@ def join(place: str, path: str) -> str:
 
 def redact(place: str) -> str:
     """Return an address as messages show it: without user name, password and query."""
-    if "://" not in place:
+    scheme, mark, rest = place.partition("://")
+    if not mark:
         return place
-    parts = urlsplit(place)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    if has_raw_login(place):
+        rest = rest.rpartition("@")[2]
+    host, path, _ = _split(rest)
+    return f"{scheme}://{host.rpartition('@')[2]}{path}"
+
+
+def has_raw_login(place: str) -> bool:
+    """Return whether an address has a login with signs that must be written as ``%2F``, and the like: what is read as
+    its port is not a number, and an ``@`` follows."""
+    host, path, query = _split(place.partition("://")[2])
+    if "@" in host:
+        return False
+    name, colon, port = host.rpartition(":")
+    return bool(colon) and not name.startswith("[") and not port.isdigit() and "@" in f"{path}{query}"
+
+
+def _split(rest: str) -> tuple[str, str, str]:
+    """Return host (with login and port), path, and query with fragment of an address without its scheme."""
+    found = PARTS.fullmatch(rest)
+    assert found  # every text is one
+    return found[1], found[2], found[3]

@@ -7,12 +7,14 @@ import errno
 import fcntl
 import hashlib
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from envbuild.core.errors import EngineError, InputError
+from envbuild.core.store.json_files import write_private
 from envbuild.core.store.store import (
     CLOSED,
     FOLDERS,
@@ -203,6 +205,20 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     write_atomic(path, lambda file: file.write(b'{"cut'), 0o755, durable=False)
     assert (read_json(path), path.stat().st_mode & 0o777, read_json(tmp_path / "none")) == (None, 0o755, None)
     assert stamp(path) == [5, path.stat().st_mtime_ns]
+
+
+def test_a_private_file_is_at_no_moment_readable_for_others(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    modes: list[int] = []
+    path.touch(mode=0o644)
+    umask = os.umask(0)
+    try:
+        write_atomic(path, lambda file: modes.append(os.fstat(file.fileno()).st_mode & 0o777), 0o600)
+        write_private(path, "secret")
+    finally:
+        os.umask(umask)
+    assert [*modes, path.stat().st_mode & 0o777] == [0o600, 0o600]
+    assert path.read_text() == "secret"
 
 
 def test_names_in_the_store(tmp_path: Path) -> None:

@@ -115,10 +115,12 @@ def test_pages_of_links_with_a_password_are_one_variable(tmp_path: Path) -> None
 
 def test_uv_reads_pages_of_links_from_that_variable(tmp_path: Path) -> None:
     demo = wheel(tmp_path / "w", "demo", "1.0")
-    with private_index(demo) as url, pytest.MonkeyPatch.context() as patch:
+    with private_index(demo) as url, seen_arguments() as seen, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIP_NO_INDEX", "1")
         patch.setenv("PIP_FIND_LINKS", f"{url}/links")
         site = Site(tmp_path / "store")
         work = work_at(site, tmp_path, "3.13", (2, 41))
         lock = work.lock({"base": UnitRequest(), "venv": UnitRequest(python=("demo",))})
     assert versions(lock, "venv") == ["demo 1.0"]
+    assert any(b"compile" in arguments for arguments in seen)
+    assert not any(LOGIN.encode() in arguments for arguments in seen)

@@ -102,6 +102,29 @@ def certify(folder: Path) -> tuple[Path, Path]:
     return key, certificate
 
 
+def git_backend(root: Path, request: Handler, version: str) -> tuple[int, dict[str, str], bytes]:
+    """Return git's own answer to a request for a repository below `root`: status, headers, content. `version`: the
+    protocol that the server admits to know."""
+    parts = urlsplit(request.path)
+    variables = {
+        "GIT_PROJECT_ROOT": str(root),
+        "GIT_HTTP_EXPORT_ALL": "1",
+        "PATH_INFO": parts.path,
+        "QUERY_STRING": parts.query,
+        "REQUEST_METHOD": request.command,
+        "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+        "HTTP_CONTENT_ENCODING": request.headers.get("Content-Encoding", ""),
+        "GIT_PROTOCOL": version,
+    }
+    body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+    done = subprocess.run(
+        ["git", "http-backend"], input=body, env={**QUIET, **variables}, capture_output=True, check=False
+    )
+    head, _, content = done.stdout.partition(b"\r\n\r\n")
+    headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
+    return int(headers.pop("Status", "200").split()[0]), headers, content
+
+
 @contextmanager
 def serve_git(root: Path, key: Path | None = None, certificate: Path | None = None) -> Iterator[Served]:
     """Serve the repositories below `root` on the loopback interface by ``git http-backend``; over TLS with a key."""
@@ -121,23 +144,10 @@ def serve_git(root: Path, key: Path | None = None, certificate: Path | None = No
                 file = root / parts.path.lstrip("/")
                 self.answer(200 if file.is_file() else 404, {}, file.read_bytes() if file.is_file() else b"")
                 return
-            variables = {
-                "GIT_PROJECT_ROOT": str(root),
-                "GIT_HTTP_EXPORT_ALL": "1",
-                "PATH_INFO": parts.path,
-                "QUERY_STRING": parts.query,
-                "REQUEST_METHOD": self.command,
-                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-                "GIT_PROTOCOL": "" if served.old else self.headers.get("Git-Protocol", ""),
-            }
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            done = subprocess.run(
-                ["git", "http-backend"], input=body, env={**QUIET, **variables}, capture_output=True, check=False
+            status, headers, content = git_backend(
+                root, self, "" if served.old else self.headers.get("Git-Protocol", "")
             )
-            head, _, content = done.stdout.partition(b"\r\n\r\n")
-            headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
-            self.answer(int(headers.pop("Status", "200").split()[0]), headers, content)
+            self.answer(status, headers, content)
 
         do_POST = do_GET
 

@@ -20,7 +20,8 @@ BASE = (stanza("dash", essential=True), stanza("apt"), stanza("ca-certificates")
 class LockProject:
     """A project with the image ``k``, its archive and its index in folders beside it.
 
-    `layers` of the image; `mirrors` that are added to its site, or replace those of it; `site` has further lines.
+    `layers` of the image; `mirrors` that are added to its site, or replace those of it; `site` has further lines;
+    `recipes`: name → text.
     """
 
     folder: Path
@@ -28,6 +29,7 @@ class LockProject:
     layers: Mapping[str, object] = field(default_factory=dict)
     mirrors: dict[str, Sequence[str]] = field(default_factory=dict)
     site: Mapping[str, object] = field(default_factory=dict)
+    recipes: Mapping[str, str] = field(default_factory=dict)
 
     def publish(self, packages: Iterable[str] = (), released: int = RELEASED) -> None:
         """Write the archive of Debian with `packages` beside those that every image has."""
@@ -54,6 +56,10 @@ class LockProject:
             **self.site,
         }
         (project / "site.yaml").write_text(json.dumps(site))
+        (project / "site.yaml").chmod(0o600)  # it may have passwords
+        (project / "recipes").mkdir(exist_ok=True)
+        for name, text in self.recipes.items():
+            (project / f"recipes/{name}.py").write_text(text)
         # The apt configuration of the machine that runs the tests has no effect.
         (self.folder / "apt.conf.d").mkdir(exist_ok=True)
         (self.folder / "apt.conf").write_text(f'Dir::Etc::parts "{self.folder}/apt.conf.d";\n')

@@ -23,10 +23,13 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0o644, *, durable: bool = True) -> None:
-    """Write a file beside `path` and rename it into place. `durable`: flush it to disk, against a power cut."""
+    """Write a file beside `path` and rename it into place. `durable`: flush it to disk, against a power cut.
+
+    Until it is complete only its owner can read it.
+    """
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        with temporary.open("wb") as file:
+        with open(temporary, "wb", opener=_open_private) as file:
             write(file)
             file.flush()
             if durable:
@@ -36,6 +39,15 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that at no moment another user can read: it may contain passwords."""
+    write_atomic(path, lambda file: file.write(text.encode()), 0o600, durable=False)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_EXCL, 0o600)
 
 
 def stamp(path: Path) -> list[int]:

@@ -60,19 +60,19 @@ class AptSource:
 
     @property
     def address(self) -> str:
-        """The place in the form that apt requires."""
+        """The place in the form that apt requires, without its login (`envbuild.lock.debian.logins`)."""
         if "://" in self.place:
-            return self.place.replace(" ", "%20").rstrip("/")
+            scheme, _, rest = self.place.partition("://")
+            host, slash, path = rest.partition("/")
+            return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".replace(" ", "%20").rstrip("/")
         # Decoded twice: by the reader of sources.list and by the method for files.
         return f"file://{quote(self.place.replace('%', '%25'))}".rstrip("/")
 
     @property
     def printed_address(self) -> str:
-        """The place as apt's messages print it: plain text, without user name and password."""
-        scheme, _, rest = self.address.partition("://")
-        host, slash, path = rest.partition("/")
-        place = f"{scheme}:/{path}" if scheme == "file" else f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
-        return unquote(place)
+        """The place as apt's messages print it: plain text."""
+        scheme, _, path = self.address.partition("://")
+        return unquote(f"{scheme}:{path}" if scheme == "file" else self.address)
 
     def line(self, arch: str) -> str:
         """Return the line of the source for sources.list(5)."""

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from envbuild.core.console import Reporter
 from envbuild.core.distributions import Distribution
 from envbuild.core.errors import FREE_SOME, EngineError, Finding, InputError
+from envbuild.core.store.json_files import write_private
 from envbuild.core.store.store import Store
 from envbuild.lock.debian.apt import (
     NOT_IN_VALUES,
@@ -28,6 +29,7 @@ from envbuild.lock.debian.apt import (
     configuration,
     host_options,
 )
+from envbuild.lock.debian.logins import auth_text, check_logins
 from envbuild.lock.debian.signing_keys import copy_keys, is_recent, keyring_line, repository_key
 from envbuild.net.apt_options import merge_options, weaker_checks
 from envbuild.net.site import Site, mirror_line, mirrors_setting
@@ -143,6 +145,7 @@ class AptSetup:
                 hint = f"sudo apt install {distribution.keyring_package}, or in site.yaml:  {keyring_line(archive)}"
                 findings.setdefault("keys", Finding(message, hint=hint))
             elif places:
+                check_logins(archive, places)
                 found.append(PackageRepository(archive, places, suite, (component,), keyring))
         if findings:
             raise InputError.of(findings.values())
@@ -181,6 +184,7 @@ class AptSetup:
                 hint=f"write into site.yaml:  {mirrors_setting(line)}",
                 mirror_lines=(line,),
             )
+        check_logins(repository.origin, places)
         keyring = self.site_keyring(repository.origin) or repository_key(
             repository, places, self.transport, self.key_folder(), refresh=self.refresh
         )
@@ -239,10 +243,13 @@ class AptSetup:
             ):
                 (root / folder).mkdir(parents=True, exist_ok=True)
             (root / "status").touch()
-            for name, content in (("sources.list", lines), ("plain.list", lines[:own])):
-                (root / name).write_text("".join(content))
-                (root / name).chmod(0o600)  # an address may hold a password
-            (root / "apt.conf").write_text(configuration(root, self.arch, options))
+            for name, content in (
+                ("sources.list", "".join(lines)),
+                ("plain.list", "".join(lines[:own])),
+                ("etc/auth.conf", auth_text(source.place for source in sources)),
+                ("apt.conf", configuration(root, self.arch, options)),  # the address of a proxy may have a login
+            ):
+                write_private(root / name, content)
             apt, stamp = Apt(root, sources, own), root / "updated"
             if self.refresh or not is_recent(stamp):
                 archives = ", ".join(dict.fromkeys(source.archive for source in sources))

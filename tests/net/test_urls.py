@@ -1,0 +1,57 @@
+"""Addresses in messages: without logins, even those that are written wrongly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.errors import SpecError
+from envbuild.net.site_file import read_site
+from envbuild.net.urls import has_raw_login, redact
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("place", "printed"),
+    [
+        ("https://user:hush@host.example/simple", "https://host.example/simple"),
+        ("https://user:hush@host.example:8443/a@b?token=hush#hush", "https://host.example:8443/a@b"),
+        ("https://user@host.example", "https://host.example"),
+        ("http://[::1]:80/a@b", "http://[::1]:80/a@b"),
+        ("https://host.example:443/github@v1", "https://host.example:443/github@v1"),
+        ("https://host.example/a@b", "https://host.example/a@b"),
+        ("https://user:[hush@host.example/a", "https://host.example/a"),
+        # not written as %2F, %3F, %23
+        ("https://user:hu/sh@host.example/a", "https://host.example/a"),
+        ("https://user:hu?sh@host.example/a", "https://host.example/a"),
+        ("https://user:hu#sh@host.example/a", "https://host.example/a"),
+        ("/a folder/with@sign", "/a folder/with@sign"),
+    ],
+)
+def test_the_address_in_a_message_has_no_login(place: str, printed: str) -> None:
+    assert redact(place) == printed
+    assert has_raw_login(place) == (place.startswith("https://user:hu") and place[15] in "/?#")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mirrors: {python: ['https://user:hush/1@host.example/simple']}",
+        "mirrors: {python: ['ftp://user:hush@host.example/simple']}",
+        "mirrors: {debian: ['https://user:hush#1@host.example/debian']}",
+        "proxy: 'ftp://user:hush@host.example'",
+        "proxy: 'http://user:hush/1@host.example:3128'",
+        "apt: {'Acquire::http::Proxy': 'ftp://user:hush@host.example'}",
+        "apt: {'Acquire::http::Proxy::a.example': 'http://user:hush word@host.example'}",
+        "apt: {'Acquire::https::Proxy': 'http://user:hush/1@host.example'}",
+    ],
+)
+def test_a_mistake_in_an_address_is_reported_without_its_login(line: str, tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(f"schema: 1\n{line}\n")
+    with pytest.raises(SpecError) as caught:
+        read_site(tmp_path / "site.yaml")
+    (finding,) = caught.value.findings
+    assert finding.where.startswith(f"{tmp_path}/site.yaml:2:") and "host.example" in finding.message
+    assert "hush" not in f"{finding}"
