@@ -187,9 +187,9 @@ def _pip_files(environ: Mapping[str, str]) -> list[Path]:
 def default_index() -> str:
     """Return the index that uv uses when none is configured, as uv itself prints it (no network); empty when it prints
     none."""
-    import subprocess
     import tempfile
 
+    from envbuild.core.programs import run_program
     from envbuild.net.uv_program import clean_environment, uv_binary
 
     with tempfile.TemporaryDirectory() as folder:
@@ -197,6 +197,6 @@ def default_index() -> str:
         empty.touch()
         command = [uv_binary(), "pip", "compile", "--quiet", "--offline", "--no-config", "--no-cache", "--no-header"]
         command += ["--emit-index-url", "--python", sys.executable, str(empty)]
-        done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
+        done = run_program(command, text=True, env=clean_environment())
     found = re.search(r"^--(?:default-index|index-url) (\S+)", done.stdout, re.MULTILINE)
     return found[1] if found else ""

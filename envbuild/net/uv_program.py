@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 
 from envbuild.core.errors import InputError
+from envbuild.core.programs import run_program
 
 PRESERVED_VARIABLES = (
     "UV_CACHE_DIR",
@@ -34,7 +34,7 @@ def uv_binary() -> str:
 
 def uv_version() -> str:
     """Return the version of `uv_binary`."""
-    text = subprocess.run([uv_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    text: str = run_program([uv_binary(), "--version"], text=True).stdout
     return text.split()[1]
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from envbuild.core.errors import InputError
+from envbuild.core.programs import run_program
 from envbuild.net.limits import LIMITS
 
 EXCLUDED_OPTIONS = tuple(
@@ -99,12 +99,11 @@ class Apt:
             command += ["-o", f"Dir::Etc::preferences={preferences}"]
         if plain:
             command += ["-o", f"Dir::Etc::sourcelist={self.root / 'plain.list'}"]
-        done = subprocess.run(
-            [*command, *arguments], env=environment(self.root / "apt.conf"), capture_output=True, text=True, check=False
-        )
+        done = run_program([*command, *arguments], env=environment(self.root / "apt.conf"), text=True)
         if done.returncode:
             raise AptError(_error_text(done.stderr, done.stdout))
-        return done.stdout
+        output: str = done.stdout
+        return output
 
     def lists(self) -> list[tuple[str, Path]]:
         """Return (archive, package list) in the order of the sources."""
@@ -178,7 +177,7 @@ def configuration(root: Path, arch: str, options: dict[str, str]) -> str:
 
 def host_options() -> dict[str, str]:
     """Return ``Acquire::*`` of the host's apt configuration, without those that would accept unsigned archives."""
-    done = subprocess.run(["apt-config", "dump", "--no-empty", "Acquire"], capture_output=True, text=True, check=False)
+    done = run_program(["apt-config", "dump", "--no-empty", "Acquire"], text=True)
     found = dict(re.findall(r'^(Acquire::\S+) "([^"\n]*)";$', done.stdout, re.MULTILINE))
     return {
         key: value

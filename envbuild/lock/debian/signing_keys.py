@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from envbuild.core.errors import InputError
+from envbuild.core.programs import run_program
 from envbuild.core.store.store import write_atomic
 from envbuild.lock.missing_inputs import describe_misses
 from envbuild.net.failures import NotFoundError, UnreachableError
@@ -111,4 +111,5 @@ def _run_gpg(home: str, *arguments: str) -> bytes:
     """Run gpg with a folder of its own and return its standard output; an invalid key is missing in its list."""
     command = ["gpg", "--homedir", home, "--batch", "--quiet", "--no-autostart", "--trust-model", "always"]
     command += ["--no-default-keyring", "--keyring", f"{home}/keys.gpg"]
-    return subprocess.run([*command, *arguments], capture_output=True, check=False).stdout
+    output: bytes = run_program([*command, *arguments]).stdout
+    return output

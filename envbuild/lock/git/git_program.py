@@ -12,13 +12,13 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from envbuild.core.errors import InputError
+from envbuild.core.programs import PIPE, CompletedProcess, memory_file, run_program, start_program
 from envbuild.net.failures import NotFoundError, RefusedError, describe_error
 
 CHUNK = 1 << 18
@@ -78,13 +78,11 @@ def run_git(
     content: bytes = b"",
     extra: Mapping[str, str] = {},
     settings: Iterable[str] = (),
-) -> subprocess.CompletedProcess[bytes]:
-    """Run git to its end; the caller checks the exit code. Raises InputError (no git), subprocess.TimeoutExpired."""
-    return subprocess.run(
+) -> CompletedProcess[bytes]:
+    """Run git to its end; the caller checks the exit code. Raises InputError (no git), TimeoutExpired."""
+    return run_program(
         git_command(folder, *arguments, settings=settings),
-        input=content,
-        capture_output=True,
-        check=False,
+        content=content,
         env=git_environment(extra),
         cwd="/",  # a repository around the current folder must have no effect
         timeout=LIMIT,
@@ -112,11 +110,12 @@ class ObjectReader:
     """A reader of the objects of one git directory (``git cat-file --batch``), each checked against its hash."""
 
     def __init__(self, folder: Path) -> None:
-        self.process = subprocess.Popen(
+        self.errors = memory_file()
+        self.process = start_program(
             git_command(folder, "cat-file", "--batch"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=self.errors.fileno(),
             env=git_environment(),
             cwd="/",
         )
@@ -127,8 +126,8 @@ class ObjectReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.process.kill()
-        self.process.communicate()
+        self.process.__exit__(kind, error, trace)
+        self.errors.close()
 
     def read(self, sha: str, kind: str) -> bytes:
         """Return a whole object of `kind` (commit, tree, blob). Raises NotFoundError, RefusedError."""
@@ -170,8 +169,9 @@ class ObjectReader:
 
     def _failure(self) -> RefusedError:
         self.process.kill()
-        _, errors = self.process.communicate()
-        return RefusedError(f"git cannot read it: {error_summary(errors)}")
+        self.process.wait()
+        self.errors.seek(0)
+        return RefusedError(f"git cannot read it: {error_summary(self.errors.read())}")
 
 
 def blob_sizes(folder: Path, hashes: Iterable[str]) -> dict[str, int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from envbuild.core.errors import FREE_SOME, EngineError
+from envbuild.core.programs import CompletedProcess, TimeoutExpired
 from envbuild.core.store.permissions import own_folder
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import error_summary, run_git
@@ -157,7 +157,7 @@ class RemoteRepository:
             raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
         return (done.stderr or b"fatal: git failed") if done.returncode else b""
 
-    def _git(self, address: str, folder: Path | None, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    def _git(self, address: str, folder: Path | None, *arguments: str) -> CompletedProcess[bytes]:
         """Run git with the site's certificates, proxy and password. Raises UnreachableError, and RefusedError for an
         address that git would pass to another program."""
         parts = urlsplit(address if "://" in address else f"ssh://{address}")
@@ -183,7 +183,7 @@ class RemoteRepository:
                 settings.append(f"credential.{host}.helper={helper}")  # not for a host that it redirects to
         try:
             return run_git(folder, *arguments, extra=extra, settings=settings)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             raise UnreachableError("no answer before the time limit") from None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import FREE_SOME, ConflictError, EngineError, EnvbuildError, InputError, SpecError
+from envbuild.core.programs import TimeoutExpired, run_program
 from envbuild.lock.missing_inputs import InvalidInputError
 from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.python.pins import Pin, parse_pins
@@ -119,16 +119,14 @@ class Uv:
             (folder / "uv.toml").write_text(no_dependencies_config(omit))
             command[command.index("--no-config") : command.index("--no-config") + 1] = ["--config-file", "uv.toml"]
         try:
-            done = subprocess.run(
+            done = run_program(
                 [*command, source.name],
                 cwd=folder,
                 env=site_environment(self.site) | logins.environment,
-                capture_output=True,
                 text=True,
-                check=False,
                 timeout=LIMITS.program,
             )
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             raise _resolution_error(what, f"uv did not end within {LIMITS.program:.0f} seconds") from None
         # uv 0.13 uses a preferred version from the first index that has it, maybe for other platforms only.
         if done.returncode and UNFIT in done.stderr and not turned and len(self.site.python().indexes) > 1:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import InputError
+from envbuild.core.programs import TimeoutExpired, run_program
 from envbuild.matrix.collect.fact_writer import Context, Derived, DerivedFact, DerivedRow, FlowNode
 from envbuild.matrix.collect.release_rows import digest_note
 from envbuild.matrix.facts.index_releases import list_releases
@@ -91,13 +91,15 @@ def help_of(program: bytes, name: str) -> str:
         path.write_bytes(program)
         path.chmod(0o755)
         try:
-            run = subprocess.run(
-                [path, "--help"], env={}, cwd=folder, capture_output=True, timeout=TIMEOUT, check=True, text=True
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            hint = "run the collector on an x86_64 machine whose temporary folder is not mounted noexec"
-            raise InputError(f"ptxas of {name} does not run here: {error}", hint) from None
-    return run.stdout
+            run = run_program([path, "--help"], env={}, cwd=folder, timeout=TIMEOUT, text=True)
+            error = (run.stderr.strip() or f"exit code {run.returncode}") if run.returncode else ""
+        except (OSError, TimeoutExpired) as raised:
+            error = str(raised)
+    if error:
+        hint = "run the collector on an x86_64 machine whose temporary folder is not mounted noexec"
+        raise InputError(f"ptxas of {name} does not run here: {error}", hint)
+    output: str = run.stdout
+    return output
 
 
 def targets_of(text: str) -> tuple[str, ...]:

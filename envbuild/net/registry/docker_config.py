@@ -15,11 +15,12 @@ import binascii
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from envbuild.core.programs import TimeoutExpired, run_of_user
 
 TOKEN_USER = "<token>"  # a helper's user name for an identity token
 WAIT = 60  # seconds for a helper, which may prompt the user
@@ -121,8 +122,8 @@ def _query_helper(helper: str, server: str, path: Path) -> Credential | None:
     if program is None:
         raise CredentialError(f"{path} names {name}, and PATH has no such program")
     try:
-        done = subprocess.run([program, "get"], input=server, capture_output=True, text=True, check=False, timeout=WAIT)
-    except (OSError, subprocess.TimeoutExpired):
+        done = run_of_user([program, "get"], server, timeout=WAIT)
+    except (OSError, TimeoutExpired):
         raise CredentialError(f"{name}, which {path} names, does not answer") from None
     if done.returncode:
         if "credentials not found" in done.stdout + done.stderr:  # the message that the protocol specifies

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,10 @@ from envbuild.build.engines import resources
 from envbuild.build.engines.base import BuildOptions, Probe
 from envbuild.build.engines.buildah import error_report
 from envbuild.build.plan.units import Plan
+from envbuild.core import signals
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
+from envbuild.core.programs import PIPE, STDOUT, CompletedProcess, run_program, start_program
 from envbuild.core.store.store import Store
 from envbuild.core.userns import namespaces
 from envbuild.core.userns.diagnose import fix_for
@@ -65,7 +66,7 @@ class Runner:
 
     def command(self, *arguments: str) -> list[str]:
         """Return the whole command line of ``buildah arguments``."""
-        words = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        words: list[str] = []
         storage = ["--root", str(self.root), "--runroot", str(self.work / "run"), "--storage-driver", self.driver]
         if os.geteuid() != 0:
             words += ["buildah", *storage, "unshare", "--"]
@@ -80,18 +81,9 @@ class Runner:
             "TMPDIR": str(self.work / "tmp"),
         }
 
-    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def call(self, *arguments: str) -> CompletedProcess[str]:
         """Run buildah to its end, output as text."""
-        return subprocess.run(
-            self.command(*arguments),
-            env=self.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            umask=0o022,
-        )
+        return run_program(self.command(*arguments), env=self.environment(), text=True, umask=0o022)
 
     def attempt(self) -> str:
         """Make an empty container and run a program of the host in it; what is wrong, or ""."""
@@ -119,26 +111,15 @@ class Runner:
         arguments += ["--no-cache"] if options.rebuild else []
         arguments += ["-f", str(context / "Containerfile"), str(context)]
         with log.open("wb", buffering=0) as file:
-            process = subprocess.Popen(
-                self.command(*arguments),
-                env=self.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                umask=0o022,
-                start_new_session=True,
+            process = start_program(
+                self.command(*arguments), env=self.environment(), stdout=PIPE, stderr=STDOUT, umask=0o022
             )
-            assert process.stdout is not None
-            try:
+            with process, signals.at_stop(process.kill):
+                assert process.stdout is not None
                 for line in process.stdout:
                     file.write(line)
                     reporter.note("buildah", line.decode(errors="replace").strip())
                 code = process.wait()
-            finally:
-                if process.poll() is None:
-                    process.kill()  # --kill-child: everything in the namespaces goes with it
-                    process.wait()
-                process.stdout.close()
         if code:
             raise error_report.build_error(plan, code, log, self.store)
         return iid.read_text().strip()
@@ -157,7 +138,7 @@ def probe(store: Store) -> Probe:
     for program, package in (("buildah", INSTALL), ("unshare", "sudo apt-get install util-linux")):
         if shutil.which(program) is None:
             return Probe("buildah", False, "find the program", f"{program} is not on PATH", package)
-    output = subprocess.run(["buildah", "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    output = run_program(["buildah", "--version"], text=True).stdout.strip()
     found = re.search(r"(\d+)\.(\d+)[.\d]*", output)
     version = found[0] if found else output or "an unknown version"
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
@@ -172,7 +153,7 @@ def probe(store: Store) -> Probe:
     return Probe("buildah", True, detail=f"{version}, storage driver {runner.driver}, {who}")
 
 
-def last_line(done: subprocess.CompletedProcess[str]) -> str:
+def last_line(done: CompletedProcess[str]) -> str:
     """Return the last line of a command's output."""
     lines: Sequence[str] = (done.stderr or done.stdout).strip().splitlines()
     return lines[-1] if lines else f"exit code {done.returncode}"

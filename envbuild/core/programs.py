@@ -1,0 +1,215 @@
+"""Programs that envbuild starts: each ends with envbuild, however that ends, and with all that it started itself.
+
+A process of their own, the guard (`envbuild.core.guard`), starts and ends them; it is started with the first program.
+This is the one way to start a program outside of a box. Functions of envbuild run in processes of
+`envbuild.core.userns.process`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import PIPE, STDOUT, CompletedProcess, TimeoutExpired
+from types import TracebackType
+from typing import IO, Any, Self
+
+from envbuild.core import signals
+from envbuild.core.interpreter import MODE
+from envbuild.core.paths import PACKAGE
+
+__all__ = [
+    "PIPE",
+    "STDOUT",
+    "CompletedProcess",
+    "Program",
+    "TimeoutExpired",
+    "memory_file",
+    "run_of_user",
+    "run_program",
+    "start_program",
+]
+
+_guards: dict[int, socket.socket] = {}  # by process: a fork has a guard of its own
+_starting = threading.Lock()
+GUARD = PACKAGE / "core" / "guard.py"
+KILLED = -9
+
+
+@dataclass
+class Program:
+    """A running program; as a context it is ended when the context ends."""
+
+    command: tuple[str, ...]
+    status: socket.socket
+    stdin: IO[bytes] | None = None
+    stdout: IO[bytes] | None = None
+    returncode: int | None = None
+    waiting: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.returncode is None:
+            self.kill()
+            self.wait()
+        for stream in (self.stdin, self.stdout):
+            with contextlib.suppress(OSError):  # what was not yet written
+                if stream:
+                    stream.close()
+        self.status.close()
+
+    def kill(self) -> None:
+        """End the program and what it started, by SIGTERM and GRACE seconds later by SIGKILL; returns at once."""
+        with contextlib.suppress(OSError):  # it has ended
+            self.status.send(b"x")
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Return the exit code; the negative number of the signal that ended it.
+
+        Raises TimeoutExpired, and OSError for a program that could not be started.
+        """
+        with self.waiting:
+            if self.returncode is None:
+                self.status.settimeout(timeout)
+                try:
+                    answer = self.status.recv(64)
+                except TimeoutError:
+                    raise TimeoutExpired(self.command, timeout or 0) from None
+                except OSError:
+                    answer = b""
+                kind, _, number = answer.decode().partition(" ")
+                self.returncode = int(number) if kind == "code" else KILLED  # "": with the guard
+                if kind == "error":
+                    raise OSError(int(number), os.strerror(int(number)), self.command[0])
+            return self.returncode
+
+
+def start_program(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | str | None = None,
+    umask: int = -1,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+) -> Program:
+    """Start a program in a session of its own. Raises FileNotFoundError.
+
+    stdin, stdout, stderr: a descriptor, PIPE (not for stderr), or STDOUT for stderr; by default, no input and no
+    output.
+    """
+    words = tuple(os.fspath(word) for word in command)
+    environment = dict(os.environ if env is None else env)
+    if not shutil.which(words[0], path=environment.get("PATH", os.defpath)):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0])
+    job = {"command": words, "environment": environment, "folder": str(Path(cwd or ".").absolute()), "umask": umask}
+    with contextlib.ExitStack() as stack, contextlib.ExitStack() as pipes:
+
+        def opened(descriptor: int) -> int:
+            stack.callback(os.close, descriptor)
+            return descriptor
+
+        def stream(given: int | None, flags: int) -> tuple[int, IO[bytes] | None]:
+            if given is None:
+                return opened(os.open(os.devnull, flags)), None
+            if given != PIPE:
+                return given, None
+            read, write = os.pipe()
+            theirs, own = (write, read) if flags == os.O_WRONLY else (read, write)
+            return opened(theirs), pipes.enter_context(os.fdopen(own, "rb" if own == read else "wb"))
+
+        ends = [stream(stdin, os.O_RDONLY), stream(stdout, os.O_WRONLY)]
+        ends.append(ends[1] if stderr == STDOUT else stream(stderr, os.O_WRONLY))
+        status, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pipes.enter_context(status)
+        with far, memory_file(json.dumps(job).encode()) as file:
+            send_to_guard([file.fileno(), far.fileno(), *(descriptor for descriptor, _ in ends)])
+        pipes.pop_all()
+    return Program(words, status, ends[0][1], ends[1][1])
+
+
+def run_program(
+    command: Sequence[str | Path],
+    *,
+    content: bytes = b"",
+    text: bool = False,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | str | None = None,
+    umask: int = -1,
+) -> CompletedProcess[Any]:
+    """Run a program to its end. Return its exit code, stdout and stderr: as bytes, or as `text`.
+
+    content: its input. timeout: in seconds.
+
+    Raises TimeoutExpired, FileNotFoundError. A signal that ends envbuild ends the program at once.
+    """
+    with memory_file(content) as given, memory_file() as output, memory_file() as errors:
+        streams = {"stdin": given.fileno(), "stdout": output.fileno(), "stderr": errors.fileno()}
+        with start_program(command, env=env, cwd=cwd, umask=umask, **streams) as program, signals.at_stop(program.kill):
+            code = program.wait(timeout)
+        found = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in (output, errors)]
+    texts = [content.decode(errors="replace") for content in found] if text else found
+    return CompletedProcess(program.command, code, *texts)
+
+
+def run_of_user(command: Sequence[str], content: str, *, timeout: float) -> CompletedProcess[str]:
+    """Run a program of the user's that may start an agent for later programs, which is not ended with envbuild.
+
+    Raises TimeoutExpired, OSError.
+    """
+    return subprocess.run(command, input=content, capture_output=True, text=True, check=False, timeout=timeout)
+
+
+def memory_file(content: bytes = b"") -> IO[bytes]:
+    """Return a file in memory that is read from its begin."""
+    file = os.fdopen(os.memfd_create("envbuild"), "r+b", buffering=0)
+    file.write(content)
+    file.seek(0)
+    return file
+
+
+def send_to_guard(descriptors: list[int]) -> None:
+    """Send a request to the guard, which is started if there is none."""
+    with _starting:
+        for attempt in (1, 2):
+            if os.getpid() not in _guards:
+                _guards[os.getpid()] = start_guard()
+            try:
+                socket.send_fds(_guards[os.getpid()], [b"p"], descriptors)
+                return
+            except OSError:  # it was killed
+                _guards.pop(os.getpid()).close()
+                if attempt == 2:
+                    raise
+
+
+def start_guard() -> socket.socket:
+    """Start the guard; return the socket for requests, whose end shows the guard the end of this process."""
+    own, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with far:
+        process = subprocess.Popen(
+            [sys.executable, *MODE, "-I", "-S", "-B", str(GUARD), str(far.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(far.fileno(),),
+            start_new_session=True,
+            cwd="/",
+        )
+    process.returncode = 0  # it outlives this process, which never waits for it
+    return own

@@ -1,0 +1,178 @@
+"""Programs that envbuild starts: their streams and exit codes, and their end with envbuild, however it ends."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.core.paths import PACKAGE
+from envbuild.core.programs import PIPE, STDOUT, TimeoutExpired, memory_file, run_program, start_program
+from tests.support.processes import alive, descendants, end, with_variable
+
+pytestmark = pytest.mark.unit
+
+# One that ignores SIGTERM and has a session of its own, and an ordinary one.
+CHILDREN = "(trap '' TERM; setsid sleep 1000 & wait) & sleep 1001 & wait"
+# The same, and their parents have ended.
+FAMILY = (
+    "(trap '' TERM; setsid sleep 1000 & exec sleep 0) & (sleep 1001 & exec sleep 0) & echo > $READY; wait; sleep 1002"
+)
+KILLED = f"""
+import os, sys
+from envbuild.core import signals
+from envbuild.core.programs import run_program, start_program
+with signals.listening():
+    start_program(["sleep", "1003"])
+    run_program(["sh", "-c", {FAMILY!r}])
+"""
+# module → why it starts processes itself
+OTHERS = {
+    "core/guard.py": "it is the one that starts them",
+    "core/programs.py": "it starts the guard, and programs of the user that may stay",
+    "core/userns/process.py": "envbuild's own functions; the kernel ends them with their parent",
+    "core/userns/namespaces.py": "processes of a namespace, which end with its parent; newuidmap, from outside of it",
+    "build/engines/embedded/sandbox.py": "in the process namespace of a unit, which ends with it",
+    "build/engines/embedded/mount_squashfs.py": "in the process namespace of a unit, which ends with it",
+    "inspector/report.py": "in the process namespace of an image, which ends with it; it has no other module",
+    "cli/start.py": "it is the same process",
+}
+
+
+def test_streams_and_exit_codes(tmp_path: Path) -> None:
+    done = run_program(["sh", "-c", "cat; pwd >&2; exit 3"], content=b"in\xff", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (3, b"in\xff", f"{tmp_path.resolve()}\n")
+    done = run_program(["sh", "-c", "echo $A; umask; kill -INT $$"], env={"A": "ä\udcff"}, umask=0o077, text=True)
+    assert (done.returncode, done.stdout) == (-signal.SIGINT, "ä\ufffd\n0077\n")
+    assert run_program(["sh", "-c", "cat; test -t 0"]).returncode == 1  # no input, no terminal
+
+
+def test_a_signal_that_envbuild_ignores_is_ignored_and_no_other_is() -> None:
+    code = "import signal; print([int(signal.getsignal(n) == signal.SIG_IGN) for n in (1, 2, 3, 13, 15, 17)])"
+    outer = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from envbuild.core.programs import run_program;"
+        f"import sys; print(run_program([sys.executable, '-c', {code!r}], text=True).stdout)"
+    )
+    done = subprocess.run([sys.executable, "-c", outer], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    assert done.stdout.strip() == "[1, 0, 0, 1, 0, 0]"  # Python itself ignores SIGPIPE
+
+
+def test_a_program_that_is_missing_or_cannot_be_started(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        run_program(["no-such-program"])
+    (tmp_path / "odd").write_text("\x7fELF")
+    (tmp_path / "odd").chmod(0o755)
+    assert run_program([tmp_path / "odd"]).returncode == 126
+
+
+def test_pipes() -> None:
+    with memory_file() as errors, start_program(["cat"], stdin=PIPE, stdout=PIPE, stderr=errors.fileno()) as program:
+        assert program.stdin and program.stdout
+        program.stdin.write(b"one\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == b"one\n"
+        program.stdin.close()
+        assert program.stdout.read() == b"" and program.wait() == 0
+    with start_program(["sh", "-c", "echo one; echo two >&2"], stdout=PIPE, stderr=STDOUT) as program:
+        assert program.stdout and program.stdout.read() == b"one\ntwo\n"
+
+
+@pytest.mark.slow_unit
+def test_a_program_ends_at_its_time_limit_with_what_it_started(tmp_path: Path) -> None:
+    mark = f"MARK={tmp_path}"
+    with pytest.raises(TimeoutExpired):
+        run_program(["sh", "-c", CHILDREN], env={**os.environ, "MARK": str(tmp_path)}, timeout=0.3)
+    assert end(lambda: with_variable(mark)) == []
+
+
+def test_a_context_ends_its_program() -> None:
+    with start_program(["sleep", "1000"]) as program:
+        pass
+    assert program.returncode == -signal.SIGTERM
+
+
+def test_programs_of_many_threads(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        codes = pool.map(lambda number: run_program(["sh", "-c", f"exit {number}"]).returncode, range(40))
+    assert list(codes) == list(range(40))
+
+
+def test_another_guard_is_started_after_one_was_killed() -> None:
+    program = start_program(["sleep", "1000"])
+    (guard,) = [pid for pid in descendants(os.getpid()) if "guard.py" in Path(f"/proc/{pid[0]}/cmdline").read_text()]
+    os.kill(guard[0], signal.SIGKILL)
+    assert program.wait() == -signal.SIGKILL and end(lambda: alive([guard])) == []
+    assert run_program(["true"]).returncode == 0
+
+
+@pytest.mark.slow_unit
+@pytest.mark.parametrize("user", [None, 65534], ids=["own", "nobody"])
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_programs_end_with_envbuild_and_with_all_that_they_started(name: str, user: int | None, tmp_path: Path) -> None:
+    """Also for a user without privileges and without namespaces."""
+    ready, mark = tmp_path / "ready", f"READY={tmp_path / 'ready'}"
+    if user:
+        os.mkfifo(ready, 0o666)
+        ready.chmod(0o666)
+        for folder in (tmp_path, *tmp_path.parents[:2]):
+            folder.chmod(0o755)
+        options = {"user": user, "group": user, "extra_groups": []} if os.geteuid() == 0 else {}
+        pythons = [python for python in (sys.executable, "/usr/bin/python3") if options and can_run(python, options)]
+    else:
+        options, pythons = {}, [sys.executable]
+        os.mkfifo(ready)
+    if not pythons:
+        pytest.skip("another user cannot run this checkout")
+    process = subprocess.Popen(
+        [pythons[0], "-c", KILLED],
+        cwd=PACKAGE.parent,
+        env={**os.environ, "READY": str(ready), "PYTHONPATH": str(PACKAGE.parent)},
+        stderr=subprocess.DEVNULL,
+        **options,
+    )
+    ready.read_text()
+    family = descendants(process.pid)
+    assert len(family) >= 4
+    process.send_signal(signal.Signals[name])
+    process.wait()
+    assert end(lambda: with_variable(mark)) == []
+
+
+def can_run(python: str, options: dict[str, Any]) -> bool:
+    """Return whether a user can start this checkout with an interpreter."""
+    code = "import sys; open(sys.argv[1]); sys.exit(sys.version_info < (3, 11))"
+    try:
+        return not subprocess.run([python, "-c", code, PACKAGE / "core/guard.py"], check=False, **options).returncode
+    except OSError:
+        return False
+
+
+def test_programs_are_started_in_one_way() -> None:
+    """A process that is started otherwise may outlive envbuild."""
+    calls = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "fork", "forkpty", "posix_spawn"}
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text()
+        for node in (
+            ast.walk(ast.parse(text)) if re.search(r"\bsubprocess\.|\bos\.(fork|exec|posix_spawn)", text) else ()
+        ):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in calls:
+                owner = node.func.value
+                if isinstance(owner, ast.Name) and owner.id in ("subprocess", "os"):
+                    found.add(str(path.relative_to(PACKAGE)))
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr.startswith("exec")
+                and getattr(node.value, "id", "") == "os"
+            ):
+                found.add(str(path.relative_to(PACKAGE)))
+    assert found == set(OTHERS)
