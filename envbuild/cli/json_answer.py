@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,8 +82,6 @@ def print_failure(text: str) -> None:
 
 
 def print_interruption() -> None:
-    """Print the answer of a command that a signal ends. A reader that does not read delays the end by seconds only."""
-    text = encode_failure(INTERRUPTED, signals.exit_code(), [Finding(signals.reason(), hint="run the command again")])
-    printer = threading.Thread(target=print_failure, args=(text,), daemon=True)
-    printer.start()
-    printer.join(signals.PATIENCE)
+    """Print the answer of a command that a signal ends, for `signals.leftover`."""
+    finding = Finding(signals.reason(), hint="run the command again")
+    print_failure(encode_failure(INTERRUPTED, signals.exit_code(), [finding]))

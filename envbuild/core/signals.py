@@ -3,7 +3,8 @@
 The main thread gets `Interrupted`, and the work in progress cleans up while the exception is raised through it. A
 thread that waits for a silent server, a lock or a pipe would delay that: `at_stop` wakes it where possible. If the main
 thread has not ended after PATIENCE seconds, a thread of this module removes what would be left (`leftover`) and ends
-the process. A second Ctrl-C ends it at once.
+the process, CLEANING seconds later at most: large trees may need longer, and the next command removes their rest. A
+second Ctrl-C ends it at once.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 
-PATIENCE = 5.0  # seconds: less than the ten that `docker stop` waits before it kills
+# Five seconds together: less than the ten that `docker stop` waits before it kills.
+PATIENCE = 4.0
+CLEANING = 0.9
 SLICE = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Call = Callable[[], object]
@@ -27,6 +30,7 @@ _wakers: dict[object, Call] = {}
 _leftovers: dict[object, Call] = {}
 _leaving = threading.Lock()
 _number = 0  # of the first signal that came
+_limit = 0.0  # when the process ends at the latest
 _taken: list[int] = []  # by the main thread: its cleaning up is not disturbed by a second one
 _inside = False
 _finished = False  # the command is complete: only its output is still written
@@ -121,43 +125,66 @@ def listening() -> Iterator[None]:
 
 
 def _interrupt(came: int, _: object) -> None:
-    global _number
     if _taken or _finished:
         return
     _taken.append(came)
-    _number = _number or came
+    _note(came)
     if _inside:
         raise Interrupted
     leave()
 
 
+def _note(came: int) -> None:
+    global _number, _limit
+    _number = _number or came
+    _limit = _limit or time.monotonic() + PATIENCE + CLEANING
+
+
 def _watch(read: int) -> None:
-    global _number
+    global _limit
     while (came := os.read(read, 1)[0]) not in SIGNALS:
         pass
-    _number = _number or came
+    _note(came)
+    end = _limit - CLEANING
     for call in list(_wakers.values()):
         with contextlib.suppress(Exception):
             call()
-    end = time.monotonic() + PATIENCE
     while (left := end - time.monotonic()) > 0:
         if select.select([read], [], [], left)[0] and os.read(read, 1)[0] == signal.SIGINT:
+            _limit = time.monotonic() + CLEANING
             break
     leave()
 
 
 def leave() -> NoReturn:
-    """End the process after a signal: run the leftover calls, latest first, and exit as shells do with 128 + signal.
+    """End the process after a signal: run the leftover calls, and exit as shells do with 128 + signal.
 
-    Threads are not joined.
+    Other threads are not joined.
     """
     with _leaving:
-        for call in reversed(list(_leftovers.values())):
-            with contextlib.suppress(Exception):
-                call()
+        _run_beside(reversed(list(_leftovers.values())))
         cursor = "\x1b[?25h" if os.isatty(2) else ""  # a live block hides it
-        with contextlib.suppress(OSError, ValueError):  # after SIGHUP the terminal may be gone
-            sys.stdout.flush()
+        _run_beside([sys.stdout.flush])  # after SIGHUP the terminal may be gone, or stdout is not read
         with contextlib.suppress(OSError):
             os.write(2, f"{cursor}{reason()}; the next run resumes here\n".encode())
         os._exit(exit_code())
+
+
+def _run_beside(calls: Iterable[Call]) -> None:
+    """Make calls beside each other, so that a slow one does not delay the others. Return at the limit."""
+    threads = []
+    for call in calls:
+        thread = threading.Thread(target=_run_quietly, args=(call,), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the limit of threads is reached
+            _run_quietly(call)
+        else:
+            threads.append(thread)
+    for thread in threads:
+        thread.join(max(0.0, _limit - time.monotonic()))
+
+
+def _run_quietly(call: Call) -> None:
+    with contextlib.suppress(Exception):
+        call()

@@ -59,6 +59,17 @@ with signals.listening(), signals.leftover(lambda: left.unlink()):
         time.sleep(20)
 """
 
+SLOW = """
+signals.PATIENCE = signals.CLEANING = float(sys.argv[3])
+with signals.listening(), signals.leftover(lambda: left.unlink()), signals.leftover(lambda: time.sleep(1000)):
+    left.touch()
+    try:
+        ready()
+        time.sleep(1000)
+    except signals.Interrupted:
+        time.sleep(1000)
+"""
+
 
 def run(tmp_path: Path, program: str, number: int, patience: float = 0.2, again: bool = False) -> tuple[int, str, str]:
     """Send a signal to a program once it is ready; its exit code, stdout and stderr."""
@@ -91,6 +102,15 @@ def test_a_signal_ends_waits(number: int, word: str, tmp_path: Path) -> None:
 def test_a_command_that_does_not_end_is_ended_and_leaves_nothing(tmp_path: Path) -> None:
     code, output, _ = run(tmp_path, STUCK, signal.SIGTERM)
     assert (code, output, (tmp_path / "left").exists()) == (143, "ready stuck", False)
+
+
+def test_what_takes_long_to_remove_does_not_keep_a_command_nor_the_rest(tmp_path: Path) -> None:
+    code, _, _ = run(tmp_path, SLOW, signal.SIGTERM)
+    assert (code, (tmp_path / "left").exists()) == (143, False)
+
+
+def test_a_signal_ends_a_command_in_five_seconds() -> None:
+    assert signals.PATIENCE + signals.CLEANING < 5
 
 
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:

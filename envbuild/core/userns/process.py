@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
@@ -25,6 +27,7 @@ BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     f"from {entry.__name__} import main; main(*map(int, sys.argv[2:]))"
 )
+ENDING = 1.0  # seconds until the kernel has ended all processes of a namespace
 PROCESS = "a process in a user namespace"
 
 
@@ -57,11 +60,22 @@ class Child:
         return decode(text, self.what)
 
     def kill(self) -> None:
-        """End it at once; its init and all its processes go with it."""
+        """End it at once; its init and all its processes go with it, and have ended when they have closed its
+        output."""
         if self.process.poll() is None:
             self.process.kill()
+            if self.process.stdout:
+                wait_for_end(self.process.stdout.fileno())
         self.process.wait()
         self.answer.close()
+
+
+def wait_for_end(output: int) -> None:
+    """Wait until no process has the other end of a pipe open, ENDING seconds at most; what comes is lost."""
+    poll, end = select.poll(), time.monotonic() + ENDING
+    poll.register(output, select.POLLIN)
+    while (left := end - time.monotonic()) > 0 and poll.poll(1000 * left) and os.read(output, 1 << 16):
+        pass
 
 
 def spawn(
