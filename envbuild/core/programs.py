@@ -14,7 +14,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +23,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from envbuild.core import signals
-from envbuild.core.interpreter import MODE
-from envbuild.core.paths import PACKAGE
+from envbuild.core.guard_process import send_to_guard
 
 __all__ = [
     "PIPE",
@@ -39,9 +37,6 @@ __all__ = [
     "start_program",
 ]
 
-_guards: dict[int, socket.socket] = {}  # by process: a fork has a guard of its own
-_starting = threading.Lock()
-GUARD = PACKAGE / "core" / "guard.py"
 KILLED = -9
 
 
@@ -181,35 +176,3 @@ def memory_file(content: bytes = b"") -> IO[bytes]:
     file.write(content)
     file.seek(0)
     return file
-
-
-def send_to_guard(descriptors: list[int]) -> None:
-    """Send a request to the guard, which is started if there is none."""
-    with _starting:
-        for attempt in (1, 2):
-            if os.getpid() not in _guards:
-                _guards[os.getpid()] = start_guard()
-            try:
-                socket.send_fds(_guards[os.getpid()], [b"p"], descriptors)
-                return
-            except OSError:  # it was killed
-                _guards.pop(os.getpid()).close()
-                if attempt == 2:
-                    raise
-
-
-def start_guard() -> socket.socket:
-    """Start the guard; return the socket for requests, whose end shows the guard the end of this process."""
-    own, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with far:
-        process = subprocess.Popen(
-            [sys.executable, *MODE, "-I", "-S", "-B", str(GUARD), str(far.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(far.fileno(),),
-            start_new_session=True,
-            cwd="/",
-        )
-    process.returncode = 0  # it outlives this process, which never waits for it
-    return own

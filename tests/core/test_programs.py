@@ -36,7 +36,8 @@ with signals.listening():
 # module → why it starts processes itself
 OTHERS = {
     "core/guard.py": "it is the one that starts them",
-    "core/programs.py": "it starts the guard, and programs of the user that may stay",
+    "core/guard_process.py": "it starts the guard",
+    "core/programs.py": "programs of the user, which may stay",
     "core/userns/process.py": "envbuild's own functions; the kernel ends them with their parent",
     "core/userns/namespaces.py": "processes of a namespace, which end with its parent; newuidmap, from outside of it",
     "build/engines/embedded/sandbox.py": "in the process namespace of a unit, which ends with it",
