@@ -104,11 +104,11 @@ def other_architecture_error(name: str, arch: str, found: list[str]) -> Conflict
 
 
 def read_manifest(
-    value: Mapping[str, Any], name: str, has_blob: Callable[[str], bool] = lambda _: False
+    value: Mapping[str, Any], name: str, has_blob: Callable[[BlobDescriptor], bool] = lambda _: False
 ) -> ImageManifest:
     """Return the parts of an image's manifest. Raises InputError with every layer that cannot be read or unpacked.
 
-    has_blob: whether the blob of a digest (hex) is stored with the image. A foreign layer is then like any other.
+    has_blob: whether the blob of a foreign layer is stored with the image. A foreign layer is then like any other.
     """
     try:
         config, layers = parse_descriptor(value["config"]), tuple(parse_descriptor(item) for item in value["layers"])
@@ -118,10 +118,8 @@ def read_manifest(
     findings = []
     for number, (layer, urls) in enumerate(zip(layers, addresses, strict=True), 1):
         hint = "choose another image"
-        if (urls or FOREIGN.search(layer.kind)) and not has_blob(layer.digest):
-            why = (
-                f"is a foreign layer: its publisher alone distributes it, and sha256:{layer.digest} is not stored here"
-            )
+        if (urls or FOREIGN.search(layer.kind)) and not has_blob(layer):
+            why = f"is a foreign layer: only its publisher has sha256:{layer.digest}"
             if urls:
                 hint = f"{urls[0]} has it; an OCI layout with that file as blobs/sha256/{layer.digest} can be exported"
         elif layer.kind.endswith("+encrypted"):

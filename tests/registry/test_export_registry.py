@@ -289,6 +289,22 @@ def test_all_unavailable_layers_are_reported(tmp_path: Path) -> None:
     )
 
 
+def test_a_foreign_layer_is_exported_if_the_registry_has_it(tmp_path: Path) -> None:
+    """A registry may have been given one all the same; `enroot import` takes it, too."""
+    own = Layout(tmp_path / "mirror/some/app")
+    plain = kit.image(own, kit.layers())
+    manifest = manifest_of(own, plain["digest"])
+    part = manifest["layers"][1]
+    part |= {"mediaType": "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip", "urls": ["https://x.example/1"]}
+    own.add({**plain, **own.blob(json.dumps(manifest).encode(), local_registry.MANIFEST)}, "1")
+    done = made("docker://some/app:1", workspace(tmp_path / "store", docker=str(tmp_path / "mirror")))
+    assert len(done.layers) == 3
+    (own.path / "blobs/sha256" / part["digest"][7:]).unlink()
+    with pytest.raises(InputError, match="is a foreign layer") as caught:
+        made("docker://some/app:1", workspace(tmp_path / "other", docker=str(tmp_path / "mirror")))
+    assert "https://x.example/1" in caught.value.hint
+
+
 def test_by_digest_without_a_network(layout: Layout, registry: Server, tmp_path: Path) -> None:
     """A packed image named by digest needs no request."""
     push_image(layout, registry)

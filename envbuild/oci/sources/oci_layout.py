@@ -88,7 +88,7 @@ def read_layout_image(files: LayoutFiles, tag: str, reference: str, stem: str, p
         if not m.is_index(value):
             break
         listed = value["manifests"]
-    image = m.read_manifest(value, reference, lambda digest: has_file(files, blob_path(digest)))
+    image = m.read_manifest(value, reference, lambda part: has_file(files, blob_path(part.digest)))
     digest_of_config = f"sha256:{image.config.digest}"
     content = image_documents.check_digest(files.read(blob_path(digest_of_config)), digest_of_config, reference)
     found = image_documents.read_configuration(content, reference, platform)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
-from envbuild.core.errors import SpecError
+from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.net.registry.client import Repository
 from envbuild.net.registry.reference import DOCKER, Reference, parse_reference
@@ -41,7 +41,7 @@ def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
         if not m.is_index(value):
             break
         digest, value = place.document(f"sha256:{pick_manifest(value['manifests'], name, platform).digest}", name)
-    image = m.read_manifest(value, name)
+    image = m.read_manifest(value, name, place.has_blob)
     found = image_documents.read_configuration(place.blob(image.config, name), name, platform)
     yield image_documents.make_source_image(
         image,
@@ -103,6 +103,16 @@ class _RepositoryReader:
             while len(content) <= image_documents.MAX_DOCUMENT and (chunk := stream.read(1 << 20)):
                 content += chunk
         return self.keep(image_documents.check_digest(content, digest, name))
+
+    def has_blob(self, part: m.BlobDescriptor) -> bool:
+        """Return whether the store, or a place of the repository, has a blob: its first byte can be read."""
+        if self.store.has_blob(part.digest):
+            return True
+        try:
+            with RegistryBlob(self.repository, part) as stream:
+                return bool(stream.read(1))
+        except InputError:
+            return False
 
     def read_cached(self, wanted: str) -> bytes | None:
         """Return what the store has under that digest; None if nothing, or if `wanted` is a tag."""
