@@ -144,6 +144,23 @@ def test_a_group_reuses_what_a_member_built_and_gets_the_same_image(
     assert group.build(group.two, shared, "above", "rebuild")["sha256"] == want["sha256"]
 
 
+@pytest.mark.skipif(shutil.which("buildah") is None, reason="buildah is not installed")
+def test_a_group_reuses_what_a_member_built_with_buildah(shared: Path, group: Group) -> None:
+    """Each member has storage of their own, which buildah keeps with mode 0700; the layers are the group's."""
+    shared.chmod(0o2770)
+    first = group.build(group.one, shared, "buildah", umask=0o077)
+    assert {"base", "kept"} <= set(first["built"])  # the last unit's own, as the Containerfile has them
+    second = group.build(group.two, shared, "buildah")
+    assert (second["built"], second["sha256"]) == ([], first["sha256"])
+    third = group.build(group.two, shared, "buildah", "above", umask=0o077)
+    assert "above" in third["built"] and "base" in third["reused"]  # its layers are unpacked, to compare with
+    fourth = group.build(group.one, shared, "buildah", "above")
+    assert (fourth["built"], fourth["sha256"]) == ([], third["sha256"])
+    assert {path.name for path in (shared / "buildah").iterdir()} == {uid(group.one), uid(group.two)}
+    for user, other in ((group.one, group.two), (group.two, group.one)):
+        assert group.run(user, "ls", str(shared / "buildah" / uid(other))).returncode
+
+
 def test_no_member_of_a_group_runs_a_program_of_another_ones_trees(shared: Path, group: Group) -> None:
     group.build(group.one, shared)
     secret = Path(f"/home/{group.one}/secret")
@@ -197,6 +214,27 @@ def test_a_damaged_pack_of_another_user_is_removed(shared: Path, group: Group) -
     done = group.run(group.two, group.python, group_store.__file__, str(shared), f"/home/{group.two}/x", "above")
     assert "error" in json.loads(done.stdout) and not pack.exists()
     assert "base" in group.build(group.two, shared, "above")["built"]
+
+
+def test_a_member_repairs_what_another_one_built(shared: Path, group: Group) -> None:
+    """``store check --repair`` removes the pack and the input of another user; the next build makes what it needs."""
+    want = group.build(group.one, shared, "above", umask=0o077)
+    packs = [path for path in (shared / "packs").glob("*.v2") if path.stat().st_size > 1_000_000]
+    broken = [*packs, shared / "blobs/sha256" / hashlib.sha256(b"input").hexdigest()]
+    for path in broken:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    check = ("env", f"ENVBUILD_STORE={shared}", group.python, "-m", "envbuild", "store", "check")
+    found = group.run(group.two, *check)
+    assert found.returncode == 1 and all(path.name in found.stdout for path in broken), found.stderr
+    assert group.run(group.two, *check, "--repair", umask=0o077).returncode == 0
+    assert not any(path.exists() for path in broken)
+    assert group.run(group.two, *check).returncode == 0
+    again = group.build(group.two, shared, "above", umask=0o077)
+    assert "base" in again["built"] and again["sha256"] == want["sha256"]
+    assert group.build(group.one, shared, "above")["sha256"] == want["sha256"]
+    assert group.run(group.one, *check).returncode == 0
 
 
 def test_a_member_removes_what_is_his_own(shared: Path, group: Group) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.build.engines.base import BuildOptions
-from envbuild.build.engines.embedded.engine import Embedded
+from envbuild.build.engines.select import load_engine
 from envbuild.build.plan.units import Blob, Input, Plan
 from envbuild.core.console import SilentReporter
-from envbuild.core.errors import EnvbuildError
+from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.store import Store
 from envbuild.export.options import ExportOptions
 from envbuild.export.project_image import write_from_packs
@@ -51,12 +51,17 @@ def make_plan(store: Store, *, above: bool = False) -> Plan:
     return kit.plan(store, *units)
 
 
-def build_image(folder: Path, out: Path, *, above: bool = False, **options: Any) -> dict[str, Any]:
+def build_image(
+    folder: Path, out: Path, *, engine: str = "embedded", above: bool = False, **options: Any
+) -> dict[str, Any]:
     """Build the plan, and write its image to `out`. Return what was built and reused, and the image's sha256."""
     reported: list[str] = []
     store = Store.open(folder, reported.append)
     plan = make_plan(store, above=above)
-    built = Embedded().build(plan, store, SilentReporter(), BuildOptions(**options))
+    chosen = load_engine(engine)
+    if not (probe := chosen.probe(store)).ok:
+        raise EngineError(f"{probe.step}: {probe.reason}")
+    built = chosen.build(plan, store, SilentReporter(), BuildOptions(**options))
     packs = [pack_layer(store, layer, PackFormat()) for layer in built.layers]
     written = write_from_packs(
         packs, plan.config, out, ExportOptions(sha256=True, keep_owners=True), epoch=plan.epoch, evidence={}
@@ -77,11 +82,13 @@ def add_missing(store: Store, name: str, content: bytes, add: Callable[..., Blob
 
 
 def main() -> None:
-    """Run ``group_store.py STORE FILE [above]``: build, print the result as JSON."""
+    """Run ``group_store.py STORE FILE [above] [rebuild] [buildah]``: build, print the result as JSON."""
     store, out, *options = sys.argv[1:]
     kit.add = add_missing
+    engine = "buildah" if "buildah" in options else "embedded"
+    flags = {name: name in options for name in ("above", "rebuild")}
     try:
-        answer = build_image(Path(store), Path(out), above="above" in options, rebuild="rebuild" in options)
+        answer = build_image(Path(store), Path(out), engine=engine, **flags)
     except EnvbuildError as error:
         answer = {"error": str(error)}
     print(json.dumps(answer))
