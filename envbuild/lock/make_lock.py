@@ -67,7 +67,14 @@ def make_lock(
             return previous
     previous = None if EVERYTHING in upgrade else previous
     parts = LockParts(request, site, store, reporter, previous, upgrade, refresh, find_conflicts, commit_hints or {})
-    lock = replace(LockMaker(parts).run(), waivers=waiver_rows)
+    try:
+        lock = replace(LockMaker(parts).run(), waivers=waiver_rows)
+    finally:
+        if unchecked := parts.transport.unchecked:
+            reporter.warn(
+                f"the certificates of {', '.join(sorted(unchecked))} were not checked (insecure_hosts of site.yaml, or "
+                "trusted-host of pip): this lock holds what the network answered"
+            )
     pending_archives.remove_pending(store, lock.sources)
     check_upgrades(lock, upgrade, components)
     check_versions(request, lock)

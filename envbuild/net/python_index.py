@@ -96,16 +96,23 @@ class PackageIndex:
         return self._check_places(parse_html(answer.content.decode("utf-8", "replace"), answer.url), answer.url)
 
     def _check_places(self, files: Iterable[IndexFile], page: str) -> list[IndexFile]:
-        """Return `files`, which `page` lists. Raise InputError if a page of another machine names files of this one."""
+        """Return `files`, which `page` lists. Raise InputError if a page of another machine names files of this one.
+
+        The same if a page over https names a file over http without its digest: any machine on the way could change it.
+        """
         found = list(files)
         if local_path(page) is not None:
             return found
         for file in found:
-            if urlsplit(file.url).scheme not in ("https", "http"):
+            fault, scheme = "", urlsplit(file.url).scheme
+            if scheme not in ("https", "http"):
+                fault = "only an index on this machine may name its files"
+            elif scheme == "http" and page.startswith("https://") and not file.sha256:
+                fault = "an index with https may name a file without https only with its sha256"
+            if fault:
                 line = mirror_line(self.origin, "ADDRESS, …")
                 raise InputError(
-                    f"the package index {redact(page)} names {redact(file.url)} for {file.name}: only an index on this "
-                    "machine may name its files",
+                    f"the package index {redact(page)} names {redact(file.url)} for {file.name}: {fault}",
                     hint=f"ask who runs that index; for another one write into site.yaml:  {mirrors_setting(line)}",
                     mirror_lines=(line,),
                 )

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import SystemTimeWarning
+from urllib3.exceptions import InsecureRequestWarning, SystemTimeWarning
 
 from envbuild import __version__
 from envbuild.net.body import discard_body
 from envbuild.net.failures import RefusedError
 from envbuild.net.limits import DownloadLimits
 
-# A certificate that is refused because of the clock is an error of its own; the warning would name a file of urllib3.
-warnings.simplefilter("ignore", SystemTimeWarning)
+# A certificate that is refused because of the clock is an error of its own, and `lock` reports the hosts that are not
+# checked (`Transport.unchecked`); the warnings would name a file of urllib3.
+for category in (SystemTimeWarning, InsecureRequestWarning):
+    warnings.simplefilter("ignore", category)
 
 
 class LimitedSession(requests.Session):
-    """Session with the limits of a site."""
+    """Session with the limits of a site. `check`: address → what `requests` calls ``verify``."""
 
-    def __init__(self, limits: DownloadLimits) -> None:
+    def __init__(self, limits: DownloadLimits, check: Callable[[str], bool | str]) -> None:
         super().__init__()
+        self.check = check
         self.limits, self.max_redirects = limits, limits.redirects
         self.headers["User-Agent"] = f"envbuild/{__version__}"
         self.headers["Accept-Encoding"] = "identity"  # a .tar.gz must arrive as its own bytes
         for scheme in ("http://", "https://"):
             self.mount(scheme, HTTPAdapter(pool_maxsize=4))
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send one request of a chain of redirects; the certificate of each host is checked as the site requires it for
+        that host."""
+        options["verify"] = self.check(request.url or "")
+        return super().send(request, **options)
 
     def get_redirect_target(self, response: requests.Response) -> str | None:
         """Return the address that an answer redirects to; None for any other answer.

@@ -41,12 +41,15 @@ class Page:
 
 @dataclass(slots=True)
 class Transport:
-    """A reader for one site. Safe to use from several threads."""
+    """A reader for one site. Safe to use from several threads.
+
+    `unchecked`: the hosts that got a request without a check of their certificate."""
 
     settings: NetworkSettings
     local: threading.local = field(default_factory=threading.local)
     limits: DownloadLimits = LIMITS
     failures: HostFailures = field(default_factory=HostFailures)
+    unchecked: set[str] = field(default_factory=set)
 
     def session(self) -> requests.Session:
         """Return this thread's session."""
@@ -56,13 +59,18 @@ class Transport:
 
             # requests would prefer its own reading of CA variables to `verify`; `Site.certificates` has read them
             # already.
-            session = LimitedSession(self.limits)
+            session = LimitedSession(self.limits, self.verify)
             self.local.session = session
         return session
 
     def verify(self, url: str) -> bool | str:
         """Return the CA bundle with which `requests` checks the certificate of `url`; False: not at all."""
-        return urlsplit(url).hostname not in self.settings.insecure and (self.settings.certificates or True)
+        parts = urlsplit(url)
+        if parts.hostname not in self.settings.insecure:
+            return self.settings.certificates or True
+        if parts.scheme == "https" and parts.hostname:
+            self.unchecked.add(parts.hostname)
+        return False
 
     def read(self, place: str, accept: str = "*/*", limit: int = 0) -> Page:
         """Return a small file; `limit`: the bytes that it may have (0: those of a page).
@@ -111,7 +119,6 @@ class Transport:
                 headers=headers,
                 stream=True,
                 timeout=(self.limits.connect, self.limits.silence),
-                verify=self.verify(url),
                 # not the session's: those of the environment would take precedence
                 proxies={"http": proxy, "https": proxy} if proxy else None,
                 allow_redirects=True,

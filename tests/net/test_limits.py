@@ -231,6 +231,17 @@ def test_a_redirect_from_https_to_http_is_refused(certificate: Path, store: Stor
         assert reader.read(f"{plain.url}/away", limit=len(CONTENT)).content == CONTENT
 
 
+def test_a_redirect_is_checked_as_its_own_host_requires(certificate: Path) -> None:
+    with trap(context(certificate)) as server:
+        server.target = server.url.replace("127.0.0.1", "localhost") + "/file"
+        reader = Transport(NetworkSettings(insecure=frozenset({"127.0.0.1"})))
+        with pytest.raises(RefusedError, match="certificate is not trusted"):
+            reader.read(f"{server.url}/away")
+        assert reader.unchecked == {"127.0.0.1"} and server.asked == ["/away"]
+        with pytest.raises(RefusedError, match="certificate is not trusted"):
+            transport(certificates="").read(f"{server.url}/file")
+
+
 CLOCK = """
 import sys, datetime
 import urllib3.connection

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from ssl import SSLContext
 from urllib.parse import quote, unquote, urlsplit
 
 from tests.support.git_server import git_backend
@@ -38,7 +39,9 @@ class PrivateServer:
 
 
 @contextmanager
-def serve_private(root: Path, user: str = "", password: str = "") -> Iterator[PrivateServer]:
+def serve_private(
+    root: Path, user: str = "", password: str = "", tls: SSLContext | None = None
+) -> Iterator[PrivateServer]:
     """Yield a server on the loopback interface; without a user it answers everybody. Repositories are below ``git``."""
     state = PrivateServer(user, password)
 
@@ -78,5 +81,5 @@ def serve_private(root: Path, user: str = "", password: str = "") -> Iterator[Pr
             if self.command != "HEAD":
                 self.wfile.write(content)
 
-    with serving(Answering) as state.url:
+    with serving(Answering, tls) as state.url:
         yield state

@@ -95,7 +95,6 @@ class Login:
         limits = self.transport.limits
         options: dict[str, Any] = {
             "timeout": (limits.connect, limits.silence),
-            "verify": self.transport.verify(realm),
             "stream": True,
         }
         try:

@@ -121,7 +121,7 @@ class Repository:
         plain = self.plain
         login = Login(plain, self.reference.registry)
         self.transport = RegistryTransport(
-            self.site.network(), limits=plain.limits, failures=plain.failures, login=login
+            self.site.network(), limits=plain.limits, failures=plain.failures, unchecked=plain.unchecked, login=login
         )
 
     @cached_property
