@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from envbuild.cli.options import Json, Name, show
+from envbuild.cli.options import Json, Name, show, show_data
 
 
 def compile_command(
@@ -50,4 +50,4 @@ def compile_command(
     if as_json:
         show({"image": lock.image, "containerfile": text, "context": str(context or "")}, True, "")
     else:
-        typer.echo(text, nl=False)
+        show_data(text)

@@ -82,6 +82,12 @@ def show(value: Mapping[str, Any], as_json: bool, text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing complains at the end, either
 
 
+def show_data(text: str) -> None:
+    """Print a text that is data (a Containerfile): as it is, but on a terminal as `show` does."""
+    sys.stdout.write(printable_lines(text) if sys.stdout.isatty() else text)  # typer.echo removes escape sequences
+    sys.stdout.flush()
+
+
 def one_of(*names: str) -> Callable[[str], list[str]]:
     """Return the completion of an option that takes one of `names`."""
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]

@@ -49,6 +49,18 @@ def test_texts_of_servers_and_images_are_printed_with_escapes(capsys: pytest.Cap
     assert printed.err == "error: a\\u200bb: registry: HTTP 500: \\x1b]0;title\\x07\nhint: \\u2066x\n"
 
 
+@pytest.mark.parametrize(("terminal", "printed"), [(True, "ENV A=\\x1b[2J\n"), (False, "ENV A=\x1b[2J\n")])
+def test_data_is_escaped_on_a_terminal_alone(
+    terminal: bool, printed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables of a base image are part of a Containerfile."""
+    from envbuild.cli.options import show_data
+
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    show_data("ENV A=\x1b[2J\n")
+    assert capsys.readouterr().out == printed
+
+
 @pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("words", "answers"),
