@@ -78,6 +78,7 @@ def test_an_sdist_makes_tags_a_matter_of_compiling(tmp_path: Path) -> None:
                 "torch==2.8.0",
                 'xformers==0.0.32.post1; platform_system == "Linux" and platform_machine == "x86_64"',
                 "protobuf!=6.30.*,!=6.31.*,>=5.29.6",
+                "numpy",
                 'flashinfer-python==0.3.1; extra == "flashinfer"',
             ),
         ),
@@ -92,6 +93,7 @@ def test_an_sdist_makes_tags_a_matter_of_compiling(tmp_path: Path) -> None:
     assert row_pairs(made["xformers-pin"]) == [({"arch": "amd64"}, {"xformers": "==0.0.32.post1"})]
     assert row_pairs(made["protobuf-pin"]) == [({}, {"protobuf": [">=5.29.6,<6.30", ">=6.32"]})]
     assert made["protobuf-pin"].kind == "limits"
+    assert "numpy-pin" not in made  # any version: it limits nothing
     assert "flash-attn-pin" not in made
 
 

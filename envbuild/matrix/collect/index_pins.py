@@ -21,6 +21,8 @@ Releases = Mapping[str, Mapping[str, Release]]  # package → version → releas
 
 PROJECTS = (
     Project("torchvision", ("torchvision",), "0.11", ("torchvision-torch", "torchvision-python")),
+    Project("torchaudio", ("torchaudio",), "0.10", ("torchaudio-torch", "torchaudio-python")),
+    Project("numpy", ("numpy",), "1.19", ("numpy-python",)),
     Project("xformers", ("xformers",), "0.0.16", ("xformers-torch", "xformers-python")),
     Project("vllm", ("vllm",), "0.2", ("vllm-torch", "vllm-python")),
     Project("triton", ("triton",), "2.0"),

@@ -21,7 +21,7 @@ from envbuild.matrix.collect.pin_rows import (
 from envbuild.matrix.facts.version import newest_first
 
 COLLECTOR = "collector pins 1"
-LIMITED = ("protobuf",)  # so common that a requirement on it does not add it to an answer
+LIMITED = ("numpy", "protobuf")  # so common that a requirement on it does not add it to an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,10 @@ class Rule:
     question: str = ""
     condition: str = ""
 
+    def demands(self, row: DerivedRow) -> bool:
+        """Return whether a row limits anything: a requirement on any version adds a component at most."""
+        return self.kind != "limits" or any(value != "*" for value in row.then.values())
+
     def fact(self, project: Project, releases: Iterable[ReleaseMetadata]) -> DerivedFact:
         """Return the fact with its rows for all releases."""
         name = project.component
@@ -56,7 +60,7 @@ class Rule:
             how=f"{COLLECTOR}; {self.how}",
             because=self.because.replace("{release}", f"{name} {{{name}}}"),
             condition=self.condition,
-            rows=tuple(row for release in releases for row in self.rows(project, release)),
+            rows=tuple(row for release in releases for row in self.rows(project, release) if self.demands(row)),
         )
 
 

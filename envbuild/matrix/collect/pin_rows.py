@@ -25,6 +25,8 @@ from envbuild.matrix.facts.version import oldest_first
 PACKAGES = {  # of which component a requirement is
     "torch": "torch",
     "torchvision": "torchvision",
+    "torchaudio": "torchaudio",
+    "numpy": "numpy",
     "triton": "triton",
     "xformers": "xformers",
     "protobuf": "protobuf",
