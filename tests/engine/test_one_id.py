@@ -18,7 +18,7 @@ from tests.support import tiny_root
 from tests.support.foreign_images import image, made, workspace
 from tests.support.local_registry import Layout, file, folder, symlink, tar
 from tests.support.programs import import_path
-from tests.support.unprivileged_user import user_without_ids
+from tests.support.unprivileged_user import SUBORDINATE, user_without_ids
 
 pytestmark = pytest.mark.engine
 
@@ -37,13 +37,18 @@ code, output = run_in_root(Path(sys.argv[2]), ["/bin/sh", "-c", sys.argv[3]], en
                            timeout=float(sys.argv[4]), reporter=reporter, observe=box.update)
 print(json.dumps([code, output.decode(), reporter.lines, box]))
 """
-PROBE = """
+# Arguments: the store, the engine. Each finding's place, message and hint on a line of its own.
+CHOOSE = """
 import sys
 from pathlib import Path
-from envbuild.build.engines.embedded.engine import Embedded
+from envbuild.build.engines.select import choose_engine
+from envbuild.core.console import SilentReporter
+from envbuild.core.errors import EngineError
 from envbuild.core.store.store import Store
-probe = Embedded().probe(Store.open(Path(sys.argv[1])))
-print(probe.ok, probe.step)
+try:
+    choose_engine(sys.argv[2], Store.open(Path(sys.argv[1])), SilentReporter())
+except EngineError as error:
+    print(*(f"{finding.message}|{finding.hint}" for finding in error.findings), sep="\\n")
 """
 
 
@@ -118,10 +123,19 @@ def test_what_a_killed_command_left_is_removed(user: str, files: dict[str, Path]
     assert code == 124
 
 
-def test_units_still_need_subordinate_ids(user: str) -> None:
-    done = as_user(user, PROBE, f"/home/{user}/store")
-    assert done.stdout.startswith("False "), done.stderr
-    assert done.stdout.split()[1:] in (["newuidmap"], ["subordinate", "ids"])
+@pytest.mark.parametrize("engine", ["auto", "embedded", "buildah"])
+def test_builds_need_subordinate_ids_and_no_hint_names_an_engine_that_refused(engine: str, user: str) -> None:
+    if shutil.which("buildah") is None or shutil.which("newuidmap") is None:
+        pytest.skip("buildah or newuidmap is not installed")
+    done = as_user(user, CHOOSE, f"/home/{user}/store", engine)
+    lines = done.stdout.splitlines()
+    assert len(lines) == (2 if engine == "auto" else 1), done.stderr
+    files = [Path(path) for path in SUBORDINATE if Path(path).exists()]
+    taken = [line.split(":")[1] for file in files for line in file.read_text().splitlines()]
+    for line in lines:
+        message, _, hint = line.partition("|")
+        assert "subordinate ids" in message and hint.startswith("sudo usermod --add-subuids") and "--engine" not in hint
+        assert hint.split()[3].split("-")[0] not in taken
 
 
 def test_the_audit_of_a_file_needs_no_ids(user: str, files: dict[str, Path]) -> None:

@@ -60,9 +60,10 @@ class Runner:
                 (runner.root / "works").touch()
                 return runner
             reasons.append(f"{driver}: {reason}")
-        lacks_ids = os.geteuid() != 0 and not namespaces.has_subordinate_ids()
-        hint = fix_for("subordinate ids") if lacks_ids else ""
-        raise EngineError(f"buildah cannot build in the store: {'; '.join(reasons)}", hint=hint)
+        why, hint = "; ".join(reasons), ""
+        if os.geteuid() != 0 and not namespaces.has_subordinate_ids():  # buildah's last line is "exit status 1" then
+            why, hint = f"this user has fewer than {namespaces.NEEDED_IDS} subordinate ids", fix_for("subordinate ids")
+        raise EngineError(f"buildah cannot build in the store: {why}", hint=hint)
 
     def command(self, *arguments: str) -> list[str]:
         """Return the whole command line of ``buildah arguments``."""
