@@ -139,6 +139,18 @@ def test_requirements_of_the_host_are_reported_unless_it_is_named(small: FactTab
     assert "needs on the host: driver>=525 [cuda.driver]" in answer_text(given, small, "cuda=12.1")
 
 
+def test_of_the_requirements_of_the_host_the_strictest_of_all_scopes_is_reported(tmp_path: Path) -> None:
+    facts = [
+        *FACTS,
+        fact("gpu.driver", "limits", {"gpu": "H100"}, {"driver": ">=530"}),
+        fact("gpu.driver-old", "limits", {"gpu": "V100"}, {"driver": ">=470"}),
+    ]
+    given = matrix(tmp_path, COMPONENTS, facts, QUESTIONS)
+    assert [(one.fact, one.text) for one in ask(given, "cuda=12.1 gpu=H100").needs] == [("gpu.driver", "driver>=530")]
+    assert [(one.fact, one.text) for one in ask(given, "cuda=12.1 gpu=V100").needs] == [("cuda.driver", "driver>=525")]
+    assert ask(given, "gpu=H100").needs == ()  # nothing of the question starts on the host
+
+
 def test_nothing_is_added_to_get_around_a_fact(small: FactTable) -> None:
     """With the package compat the driver would be sufficient; only the user can decide that."""
     assert ask(small, "cuda=12.1 driver=470.10").verdict == "conflict"

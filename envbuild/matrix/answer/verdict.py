@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from envbuild.matrix.answer.host_needs import host_needs
 from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.domain import newer_note
 from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
 from envbuild.matrix.facts.waiver import Waiver
-from envbuild.matrix.solve.phrasing import Reason, join_and, row_reason, value_phrase
+from envbuild.matrix.solve.phrasing import Reason, row_reason
 from envbuild.matrix.solve.request import Ask
 from envbuild.matrix.solve.unknowns import Unknown, find_unknowns
 
@@ -84,12 +85,10 @@ class Answer:
 
 @dataclass(slots=True)
 class SortedRows:
-    """The rows that apply to an assignment. `failing`: strength → those that it does not meet; `needs` are about what
-    was not requested; `superseded`: those that it breaks and that a better source contradicts; `reasons`: the others.
-    """
+    """The rows that apply to an assignment. `failing`: strength → those that it does not meet; `superseded`: those
+    that it breaks and that a better source contradicts; `reasons`: the others."""
 
     failing: dict[str, list[Reason]] = field(default_factory=lambda: {"conditional": [], "disputed": [], "warn": []})
-    needs: list[Reason] = field(default_factory=list)
     reasons: list[int] = field(default_factory=list)
     superseded: list[int] = field(default_factory=list)
 
@@ -124,7 +123,7 @@ def judge_plan(
         conditions=tuple(cited.failing["conditional"]),
         disputes=tuple(disputes),
         warnings=tuple(cited.failing["warn"]),
-        needs=tuple(cited.needs),
+        needs=tuple(host_needs(matrix, assignment, applicable, chosen)),
         cited_rows=CitedRows(matrix, chosen, tuple(cited.reasons)),
         yielding=CitedRows(matrix, chosen, tuple(cited.superseded)),
         waived=waivers,
@@ -152,10 +151,6 @@ def sort_rows(
             found.failing[fact.strength].append(row_reason(matrix, one.row, chosen))
         elif all(assignment[number] != ABSENT for number in then):
             found.reasons.append(one.row)
-        elif fact.scope == "container-start" and fact.strength == "hard":
-            need = row_reason(matrix, one.row, chosen)
-            texts = [value_phrase(matrix, name, wanted, {}) for name, wanted in need.then.items() if name not in chosen]
-            found.needs.append(replace(need, text=join_and(texts)))
     return found
 
 
