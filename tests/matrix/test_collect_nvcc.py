@@ -80,6 +80,9 @@ def test_targets_and_limits_of_the_newest_patches(tmp_path: Path, monkeypatch: p
     assert list(targets) == ["13.0", "12.8", "12.3"]
     assert targets["12.8"] == {"cubins": ["50", "90", "90a", "100", "100a", "100f"]}
     assert targets["13.0"] == {"cubins": ["90", "90a", "100", "100a", "100f"]}
+    code = {row.when["cuda"]: row.then["code"] for row in facts["cuda.code-targets"].rows}
+    assert code["12.8"] == ["sm_50", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f"]
+    assert derived.components["code"]["values"][:3] == ["sm_50", "sm_90", "sm_90a"]
     # 12.3 is disputed: facts/gcc.yaml has the bound of torch beside that of the header
     gcc = {row.when["cuda"]: row.then["gcc"] for row in facts["cuda.gcc-max"].rows}
     assert gcc == {"13.0": "<=15", "12.8": "<=14"}

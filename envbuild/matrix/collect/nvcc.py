@@ -126,9 +126,14 @@ def make_facts(targets: Mapping[str, ReadValue], limits: Mapping[str, ReadValue]
         return DerivedRow({"cuda": minor}, then, f"{read.file}, {digest_note([read.sha256])}")
 
     sm: list[DerivedRow] = []
+    code: list[DerivedRow] = []
+    names: dict[str, None] = {}
     for minor, read in targets.items():
         if isinstance(read.value, tuple) and read.value:
+            own = [f"sm_{target}" for target in read.value]
             sm.append(row(minor, read, {"sm": {"cubins": list(read.value)}}))
+            code.append(row(minor, read, {"code": own}))
+            names |= dict.fromkeys(own)
     hosts = [(minor, read, read.value) for minor, read in limits.items() if isinstance(read.value, CompilerLimits)]
     header = "crt/host_config.h of nvidia-cuda-nvcc-cu11, nvidia-cuda-nvcc-cu12, nvidia-cuda-crt (x86_64 wheels)"
     how = f"{COLLECTOR}; the #error lines of the header; the sha256 is of the header"
@@ -143,6 +148,17 @@ def make_facts(targets: Mapping[str, ReadValue], limits: Mapping[str, ReadValue]
             how=f"{COLLECTOR}; targets in the output of ptxas --help; the sha256 is of ptxas",
             because="CUDA {cuda} compiles no code that runs on {sm}",
             rows=tuple(sm),
+        ),
+        DerivedFact(
+            id="cuda.code-targets",
+            question="cuda-code",
+            kind="limits",
+            scope="build",
+            type="measured",
+            where="bin/ptxas of nvidia-cuda-nvcc-cu11, nvidia-cuda-nvcc-cu12, nvidia-cuda-nvcc (x86_64 wheels)",
+            how=f"{COLLECTOR}; targets in the output of ptxas --help; the sha256 is of ptxas",
+            because="nvcc of CUDA {cuda} has no target {code}",
+            rows=tuple(code),
         ),
         DerivedFact(
             id="cuda.gcc-max",
@@ -169,8 +185,17 @@ def make_facts(targets: Mapping[str, ReadValue], limits: Mapping[str, ReadValue]
             rows=tuple(row(minor, read, {"clang": f"<{value.clang}"}) for minor, read, value in hosts),
         ),
     )
-    values = {"cuda": {"values": newest_first([*targets, *limits])}}
+    values: dict[str, Mapping[str, FlowNode]] = {"cuda": {"values": newest_first([*targets, *limits])}}
+    if names:
+        ordered: list[str] = sorted(names, key=_target_key)
+        values["code"] = {"values": ordered}
     return Derived(values, {}, tuple(fact for fact in found if fact.rows))
+
+
+def _target_key(name: str) -> tuple[int, str]:
+    """Return a key that sorts the targets of nvcc by number: sm_90, sm_90a, sm_100."""
+    match = re.fullmatch(r"sm_(\d+)([af]?)", name)
+    return (int(match[1]), match[2]) if match else (0, name)
 
 
 def _member(context: Context, file: IndexFile, pattern: str) -> bytes:
