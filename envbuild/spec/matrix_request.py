@@ -21,6 +21,8 @@ from envbuild.spec.target import Target
 # The release of NVIDIA's image in the version of its own torch: 2.9.0a0+….nv25.10.
 NVIDIA = re.compile(r"\.nv\d\d\.\d\d\Z")
 
+OWN_IMAGE = "own image"  # a base image that the facts do not know, of which the spec states what it is
+
 Line = tuple[str, str, str, str]  # (component, constraint, place in the spec, origin)
 
 
@@ -53,12 +55,14 @@ def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[A
 
 
 def _base_lines(spec: ImageSpec, matrix: FactTable) -> list[Line]:
-    """Return what the base requests. The facts do not list a user's own image."""
+    """Return what the base requests."""
     line = key_place(spec, "base")
     requested: list[Line] = []
     base = spec.base.partition("@")[0]
     if not is_image(spec.base) or is_known_value(matrix, "base", base):
         requested.append(("base", base, line, ""))
+    elif is_known_value(matrix, "base", OWN_IMAGE):
+        requested.append(("base", OWN_IMAGE, line, f"base {spec.base}"))
     requested.append(("python", spec.python, line, f"base {spec.base}"))  # a base has one Python
     if is_image(spec.base):
         system = spec.distribution.replace(":", "")
