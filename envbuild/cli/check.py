@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from envbuild.cli.json_answer import keep_on_error
-from envbuild.cli.options import Json, complete_image, complete_word, show
+from envbuild.cli.options import Json, complete_fact, complete_image, complete_word, show
 from envbuild.core.errors import SpecError
 
 
@@ -30,6 +30,15 @@ def check_command(
     why: Annotated[
         str, typer.Option("--why", metavar="COMPONENT", help="Also explain why this component is not newer.")
     ] = "",
+    waive: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--waive",
+            metavar="FACT",
+            help="Answer as if this fact did not exist; for components. Repeatable.",
+            autocompletion=complete_fact,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check that versions work together on their hardware: valid, conflict, conditional, disputed or unknown, with the
@@ -41,7 +50,7 @@ def check_command(
     """
     from envbuild.cli.check_answer import check_requested, exit_code, overview
 
-    results, wrong = check_requested(what or [], everything, why)
+    results, wrong = check_requested(what or [], everything, why, waive or [])
     if as_json:
         data = [result.data for result in results]
         keep_on_error("answers", data)

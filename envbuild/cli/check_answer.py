@@ -85,11 +85,14 @@ class CheckResult:
         return "  ".join([head, *found]).rstrip()
 
 
-def check_requested(words: Sequence[str], everything: bool, why: str) -> tuple[list[CheckResult], list[Finding]]:
+def check_requested(
+    words: Sequence[str], everything: bool, why: str, waived: Sequence[str] = ()
+) -> tuple[list[CheckResult], list[Finding]]:
     """Return the answers for all images with `everything`, for the images among `words`, or for words such as
     ``torch=2.0.1``; and the findings of images that cannot be read.
 
     why: a component; the answers then explain why it is not newer.
+    waived: facts that the answer about words leaves out.
     Raises SpecError.
     """
     if everything and words:
@@ -97,11 +100,12 @@ def check_requested(words: Sequence[str], everything: bool, why: str) -> tuple[l
     if not everything and not words:
         raise SpecError("nothing to check", hint="envbuild check h100-nccl, or: envbuild check gpu=H100 torch=2.8")
     project = Project.find()
-    if everything:
-        return check_images(list(project.images()), why)
-    if name_images(words, project):
-        return check_images(words, why)
-    return [check_words(words, project, why)], []
+    if everything or name_images(words, project):
+        if waived:
+            hint = f"write under waivers of the spec: - {{fact: {waived[0]}, reason: …}}"
+            raise SpecError("--waive is for components: an image has its waivers, with reasons, in its spec", hint)
+        return check_images(list(project.images()) if everything else words, why)
+    return [check_words(words, project, why, waived)], []
 
 
 def name_images(words: Sequence[str], project: Project) -> bool:
@@ -120,10 +124,11 @@ def name_images(words: Sequence[str], project: Project) -> bool:
     return bool(images)
 
 
-def check_words(words: Sequence[str], project: Project, why: str = "") -> CheckResult:
+def check_words(words: Sequence[str], project: Project, why: str = "", waived: Sequence[str] = ()) -> CheckResult:
     """Return the answer to words such as ``torch=2.0.1 gpu=H100``.
 
     why: a component; the answer then explains why it is not newer.
+    waived: facts that the answer leaves out.
     Raises SpecError.
     """
     matrix = load_fact_table(project.facts())
@@ -135,8 +140,9 @@ def check_words(words: Sequence[str], project: Project, why: str = "") -> CheckR
             for word in strange
         )
     asks = parse_request(words, matrix)
-    answer = check(matrix, asks)
-    because = why_not_newer(matrix, asks, why) if why else ()
+    waivers = tuple(Waiver(fact, "of --waive", "--waive") for fact in dict.fromkeys(waived))
+    answer = check(matrix, asks, waivers)
+    because = why_not_newer(matrix, asks, why, waivers) if why else ()
     return CheckResult(matrix, answer, " ".join(words), why=why, because=because)
 
 

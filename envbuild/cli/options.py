@@ -46,6 +46,14 @@ def complete_component(incomplete: str) -> list[str]:
     return [item.name for item in components if not item.hidden and item.name.startswith(incomplete)]
 
 
+def complete_fact(incomplete: str) -> list[str]:
+    """Complete the ids of facts."""
+    from envbuild.matrix.facts.compile import load_fact_table
+
+    facts = load_fact_table(_project().facts()).facts
+    return [fact.id for fact in facts if fact.id.startswith(incomplete)]
+
+
 def _project() -> Project:
     """Return the project for a completion; none if it is not trusted."""
     from envbuild.core.errors import SpecError

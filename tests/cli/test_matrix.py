@@ -37,6 +37,32 @@ def test_json_has_verdict_reasons_sources_and_nearest() -> None:
         assert reason["source"]["seen"]
 
 
+def test_a_fact_can_be_waived_in_a_question() -> None:
+    done = envbuild("check", "cuda=11.8", "code=sm_90a", "--waive", "cuda.code-targets", "--json")
+    (answer,) = json.loads(done.stdout)["answers"]
+    assert [one["fact"] for one in answer["waived"]] == ["cuda.code-targets"]
+    assert (answer["verdict"], done.returncode) == ("unknown", 9)
+    assert [one["question"] for one in answer["unknown"]] == ["cuda-code", "unrelated"]
+
+
+@pytest.mark.parametrize("layers", ["{ucx: {}}", "{torch: {version: 2.8.0}}"])
+def test_a_base_image_of_one_s_own_is_what_the_spec_states(layers: str, tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    spec = f"""schema: 1
+description: x
+target: cpu
+base: example.com/myapp:1
+python: "3.13"
+distribution: debian:13
+layers: {layers}
+"""
+    (tmp_path / "images/mine.yaml").write_text(spec)
+    done = envbuild("check", "mine", "--json", cwd=tmp_path)
+    (answer,) = json.loads(done.stdout)["answers"]
+    assert (answer["verdict"], done.returncode) == ("conditional", 0), done.stdout
+    assert "base.own" in [one["fact"] for one in answer["conditions"]]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "verdict"),
     [
@@ -64,6 +90,8 @@ def test_verdicts_and_exit_codes(words: list[str], code: int, verdict: str) -> N
         ([], "nothing to check"),
         (["h100-nccl", "torch=2.8"], "images are checked separately from words"),
         (["--all", "h100-nccl"], "--all takes every image"),
+        (["--waive", "torch.wheel-arch", "h100-nccl"], "--waive is for components"),
+        (["--waive", "torch.weel-arch", "torch=2.8"], "no fact is called 'torch.weel-arch'"),
         (["cuda=banana", "gpu=H1000", "trch=1"], "no component is called 'trch'"),
     ],
 )
