@@ -100,7 +100,7 @@ def read_layer_entries(diff_id: str, store: Store) -> dict[str, tuple[object, ..
 
     ensure_trees(store, [diff_id])
     found: dict[str, tuple[object, ...]] = {}
-    with tempfile.TemporaryFile(dir=store.root / "tmp") as file:
+    with tempfile.TemporaryFile(dir=store.tmp) as file:
         write_layer_tar(store, store.layer(diff_id), file)
         file.seek(0)
         with tarfile.open(fileobj=file) as archive:

@@ -68,7 +68,7 @@ def own_groups() -> frozenset[int]:
     if os.geteuid():
         return frozenset((os.getegid(), *os.getgroups()))
     # The root of a user namespace (buildah unshare) is a user, whose group has the number 0 there.
-    return frozenset((*_sudo("SUDO_GID"), *((os.getegid(),) if _in_user_namespace() else ())))
+    return frozenset((*_sudo("SUDO_GID"), *((os.getegid(),) if in_user_namespace() else ())))
 
 
 def user_name(uid: int) -> str:
@@ -96,7 +96,8 @@ def _sudo(variable: str) -> tuple[int, ...]:
     return (int(value),) if value.isascii() and value.isdigit() else ()
 
 
-def _in_user_namespace() -> bool:
+def in_user_namespace() -> bool:
+    """Return whether the users of this process are not those of the machine (user_namespaces(7))."""
     try:
         return UID_MAP.read_text().split() != ["0", "0", "4294967295"]
     except OSError:

@@ -19,7 +19,7 @@ from io import BufferedRandom
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
-from envbuild.core.store.permissions import make_shared_folder, move_into_store, share_file
+from envbuild.core.store.permissions import move_into_store
 from envbuild.core.store.store import Store
 from envbuild.net.body import CHUNK, read_body
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
@@ -65,11 +65,10 @@ class Transfer:
         """
         part = self.store.part(sha256 or secrets.token_hex(8))
         try:
-            make_shared_folder(part.parent)
+            part.parent.mkdir(exist_ok=True)
             try:
                 while True:
                     with self.store.filled(), part.open("a+b") as file:
-                        share_file(part)
                         # Another process may be fetching the same file: wait for it, then check what it left.
                         fcntl.flock(file, fcntl.LOCK_EX)
                         if sha256 and self.store.has_blob(sha256):

@@ -81,7 +81,7 @@ def check_store(store: Store, reporter: Reporter, *, repair: bool) -> StoreCheck
 def remove_damaged(damage: Damage, store: Store) -> None:
     """Remove a damaged entry."""
     if damage.kind == "layers":
-        damage.path.rename(store.root / "tmp" / f"damaged-{damage.path.name}-{os.urandom(4).hex()}")
+        damage.path.rename(store.tmp / f"damaged-{damage.path.name}-{os.urandom(4).hex()}")
     else:
         damage.path.unlink(missing_ok=True)
 

@@ -29,7 +29,7 @@ def narrow() -> Iterator[None]:
 def shared(tmp_path: Path) -> Path:
     folder = tmp_path / "shared"
     folder.mkdir()
-    folder.chmod(0o2770)
+    folder.chmod(0o3770)
     return folder
 
 
@@ -96,52 +96,64 @@ def test_what_only_its_owner_may_change_is_used_as_it_is(shared: Path, monkeypat
         raise PermissionError
 
     monkeypatch.setattr(os, "utime", refuse)
-    monkeypatch.setattr(Path, "chmod", refuse)
+    monkeypatch.setattr(os, "fchmod", refuse)
     permissions.record_use(file)
     permissions.share_file(file)
 
 
 def test_layers_and_work_folders_are_closed_to_others(tmp_path: Path) -> None:
     os.umask(0o022)
-    for own, closed in ((0o755, 0o700), (0o2775, 0o2770), (0o2770, 0o2770), (0o700, 0o700)):
+    for own in (0o755, 0o3775, 0o3770, 0o700):
         root = tmp_path / f"{own:o}"
         root.mkdir()
         root.chmod(own)
         lines: list[str] = []
-        with Store.open(root, lines.append).workdir() as work:
+        store = Store.open(root, lines.append)
+        with store.workdir() as work:
             assert mode(work) == 0o700  # even in a setgid folder: entries of a tree get their builder's group
-        assert {mode(root / name) for name in CLOSED} == {closed} and lines == []
+        assert {mode(store.own / name) for name in CLOSED} == {0o700} and lines == []
+        assert mode(store.own) == (0o700 if own & 0o020 else own)
         for name in CLOSED:
-            (root / name).chmod(0o2777)
+            (store.own / name).chmod(0o777)
         Store.open(root, lines.append)
-        assert {mode(root / name) & ~0o2000 for name in CLOSED} == {closed & 0o770} and len(lines) == 1
+        assert {mode(store.own / name) for name in CLOSED} == {0o700} and len(lines) == 1
         Store.open(root, lines.append)
         assert len(lines) == 1
 
 
-def test_each_user_of_a_shared_folder_has_a_part_of_it(shared: Path, tmp_path: Path) -> None:
+def test_each_user_of_a_shared_store_has_a_folder_in_it(shared: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()
-    assert permissions.make_own_folder(alone / "layers") == alone / "layers"
-    own = permissions.make_own_folder(shared / "layers")
-    assert own == shared / "layers" / str(os.geteuid()) == permissions.own_folder(shared / "layers")
-    assert (mode(shared / "layers"), mode(own)) == (0o2770, 0o700)
-    own.rename(shared / "layers" / "77")  # as a user namespace shows it: the name is not the user's number
-    assert permissions.make_own_folder(shared / "layers") == shared / "layers" / "77"
-    (shared / "layers" / ("a" * 64)).mkdir()
-    assert permissions.move_to_own_folder(shared / "layers")
-    assert [path.name for path in (shared / "layers").rglob("*")] == ["77", "a" * 64]
-    assert not permissions.move_to_own_folder(shared / "layers")
+    assert permissions.make_own_place(alone) == alone
+    own = permissions.make_own_place(shared)
+    assert own == shared / f"user-{os.geteuid()}" == permissions.own_place(shared)
+    assert mode(own) == 0o700
+    own.rename(shared / "user-77")  # as a user namespace shows it: the name is not the user's number
+    assert permissions.make_own_place(shared) == shared / "user-77" == permissions.own_place(shared)
 
 
 def test_a_folder_of_this_users_name_that_is_another_ones_is_not_used(shared: Path) -> None:
-    layers = shared / "layers"
-    permissions.make_shared_folder(layers)
     (shared / "elsewhere").mkdir()
-    (layers / str(os.geteuid())).symlink_to(shared / "elsewhere")
-    own = permissions.make_own_folder(layers)
-    assert own.parent == layers and not own.is_symlink() and own.is_dir()
-    assert permissions.make_own_folder(layers) == own
+    (shared / f"user-{os.geteuid()}").symlink_to(shared / "elsewhere")
+    own = permissions.make_own_place(shared)
+    assert own.parent == shared and not own.is_symlink() and own.is_dir()
+    assert permissions.make_own_place(shared) == own
+
+
+def test_links_and_files_with_two_names_are_not_shared(shared: Path, tmp_path: Path) -> None:
+    """They may be another user's files, which a member of the group put there."""
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    secret.chmod(0o600)
+    (shared / "link").symlink_to(secret)
+    (shared / "name").hardlink_to(secret)
+    os.mkfifo(shared / "pipe", 0o600)
+    for name in ("link", "name", "pipe"):
+        permissions.share_file(shared / name)
+        permissions.record_use(shared / name)
+    assert mode(secret) == 0o600 == mode(shared / "pipe")
+    with pytest.raises(OSError, match="symbolic links"):
+        permissions.open_lock_file(shared / "link")
 
 
 @pytest.mark.slow_unit
@@ -155,7 +167,8 @@ def test_many_users_open_a_new_shared_store_at_the_same_moment() -> None:
             root = folder / str(number)
             root.mkdir()
             shutil.chown(root, group=group)
-            root.chmod(0o2775)
+            root.chmod(0o3775)
+            Store.open(root)  # as its owner
 
             def use(root: Path = root) -> None:
                 with Store.open(root).lock("shared", shared=True):

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.unit
 
 
 def add(store: Store, text: str) -> str:
-    path = store.root / "tmp" / "new"
+    path = store.tmp / "new"
     path.write_text(text)
     path.chmod(0o600)
     return store.add_blob(path)
@@ -42,7 +42,7 @@ def add(store: Store, text: str) -> str:
 def test_opening_makes_every_folder_and_leaves_nothing_else(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "a/b")
     assert all((store.root / name).is_dir() for name in (*FOLDERS, *CLOSED))
-    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.tmp).iterdir()) == []
     Store.open(store.root)
 
 
@@ -78,7 +78,7 @@ def test_a_corrupt_blob_is_moved_aside(store: Store) -> None:
         store.check_blob(sha256)
     assert caught.value.where == str(store.blob(sha256))
     assert not store.has_blob(sha256)
-    assert [path.read_text() for path in (store.root / "tmp").iterdir()] == ["tixt"]
+    assert [path.read_text() for path in (store.tmp).iterdir()] == ["tixt"]
 
 
 def test_a_unit_is_found_while_its_product_is_there(store: Store) -> None:
@@ -182,13 +182,13 @@ def test_a_file_that_another_user_hides_may_be_locked(tmp_path: Path, monkeypatc
 
 
 def test_a_work_folder_is_removed_and_only_one_without_its_process_is_abandoned(store: Store) -> None:
-    dead = store.root / "tmp" / "1-dead"
+    dead = store.tmp / "1-dead"
     dead.mkdir()
     (dead / "alive").touch()
-    (store.root / "tmp" / "file").touch()
+    (store.tmp / "file").touch()
     with store.workdir() as path, store.workdir() as other:
         (path / "deep").mkdir()
-        assert path != other and path.parent == store.root / "tmp"
+        assert path != other and path.parent == store.tmp
         assert list(store.abandoned()) == [dead]
     assert not path.exists()
 

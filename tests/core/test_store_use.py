@@ -19,7 +19,7 @@ pytestmark = pytest.mark.unit
 
 
 def abandoned(store: Store, name: str = "1-dead") -> Path:
-    folder = store.root / "tmp" / name
+    folder = store.tmp / name
     (folder / "deep").mkdir(parents=True)
     (folder / "alive").touch()
     return folder
@@ -71,7 +71,7 @@ def test_folders_of_killed_commands_are_removed_beside_the_work(store: Store, al
     with store.workdir() as work:
         with in_use(store, SilentReporter(), alone=alone):
             assert work.exists()
-        assert list((store.root / "tmp").iterdir()) == [work] and not dead.exists()
+        assert list((store.tmp).iterdir()) == [work] and not dead.exists()
 
 
 def test_a_command_that_counts_what_it_removes_finds_it(store: Store) -> None:

@@ -190,7 +190,7 @@ def test_a_failing_step_is_named_and_leaves_no_processes(buildah_store: Store) -
     while mark.encode() in b"".join(command_lines()):
         assert time.monotonic() < end, "a process remains"
         time.sleep(0.1)
-    assert list((buildah_store.root / "tmp").iterdir()) == []
+    assert list((buildah_store.tmp).iterdir()) == []
 
 
 def command_lines() -> Iterator[bytes]:

@@ -291,5 +291,5 @@ def test_packs_are_made_while_the_layer_is_read(store: Store) -> None:
 def nothing_left(store: Store) -> Iterator[None]:
     """Check that every test leaves an empty tmp/ and no mount below the store."""
     yield
-    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.tmp).iterdir()) == []
     assert str(store.root) not in Path("/proc/self/mounts").read_text()

@@ -51,7 +51,7 @@ def test_a_failing_step_reports_command_exit_code_output_and_log(store: Store) -
     log = Path(caught.value.where)
     assert log.parent == store.root / "logs" and str(log) in text and "line 5" in log.read_text()
     assert store.unit(kit.plan(store, unit).keys()["bad"]) is None
-    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.tmp).iterdir()) == []
 
 
 def test_signals_and_missing_programs(store: Store) -> None:
@@ -224,7 +224,7 @@ def test_killed_at_any_moment(store: Store) -> None:
         assert str(store.root) not in Path("/proc/self/mounts").read_text()
     after = answer(driver("slow", store.root, "rebuild"))
     assert after["layers"] == expected
-    assert [path for path in (store.root / "tmp").iterdir() if path.is_dir()] == []
+    assert [path for path in (store.tmp).iterdir() if path.is_dir()] == []
 
 
 def test_interrupt_ends_everything(store: Store) -> None:
@@ -235,7 +235,7 @@ def test_interrupt_ends_everything(store: Store) -> None:
     process.communicate(timeout=60)
     assert process.returncode != 0
     assert left_of(below) == []
-    assert [path for path in (store.root / "tmp").iterdir() if path.is_dir()] == []
+    assert [path for path in (store.tmp).iterdir() if path.is_dir()] == []
 
 
 def left_of(below: dict[int, str]) -> list[int]:

@@ -85,7 +85,7 @@ def test_files_that_are_mounted(
         else:
             text = run(built, links, f"cat {outside}/made/it", tmp_path, network=True)
             assert text == Path("/", place).read_text()
-    assert list((built[0].root / "tmp").iterdir()) == []
+    assert list((built[0].tmp).iterdir()) == []
 
 
 @pytest.mark.parametrize("place", ["proc", "dev", "run", "tmp", "sys"])
@@ -187,7 +187,7 @@ def test_a_build_on_a_chain_is_refused(store: Store, outside: Path, place: str, 
     with unchanged(outside), pytest.raises(InputError, match=TOO_MANY) as caught:
         build(store, links)
     assert caught.value.hint
-    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.tmp).iterdir()) == []
 
 
 @pytest.mark.parametrize("room", [False, True], ids=["nowhere", "inside"])

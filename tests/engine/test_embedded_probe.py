@@ -27,4 +27,4 @@ def test_the_probe_passes_where_overlays_can_be_mounted(scratch: Path) -> None:
     store = Store.open(scratch / "probed")
     probe = Embedded().probe(store)
     assert (probe.ok, probe.step, probe.reason) == (True, "", "")
-    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.tmp).iterdir()) == []

@@ -45,14 +45,14 @@ def test_layers(trees: list[Path], store: Store) -> None:
     )
     assert code == 5 and text.startswith("from-a\nhard\none\nsub\n1 /root\n")
     assert sorted(path.name for path in trees[1].rglob("*")) == before, "what the command writes is thrown away"
-    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.tmp).iterdir()) == []
 
 
 def test_exit_codes(trees: list[Path], store: Store) -> None:
     assert run(trees, store, "kill -15 $$")[0] == 143
     assert run_in_root(trees, ["/no/such"], env={}, store=store, capture=True)[0] == 127
     assert run(trees, store, "sleep 60", timeout=1.0)[0] == 124
-    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.tmp).iterdir()) == []
 
 
 def test_binds(trees: list[Path], store: Store, scratch: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_bind_that_fails_is_named(trees: list[Path], store: Store, scratch: Pa
         with pytest.raises(SpecError, match=f"--bind {source}:{target}") as caught:
             run(trees, store, "true", binds=[(source, target)])
         assert "/proc" not in str(caught.value)
-    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.tmp).iterdir()) == []
 
 
 def test_a_bind_target_behind_a_link_is_inside_the_root(trees: list[Path], store: Store, scratch: Path) -> None:
@@ -151,7 +151,7 @@ def test_squashfs(image: Path, store: Store, way: str, monkeypatch: pytest.Monke
         way
     ]
     assert any(expected in line for line in reporter.lines), reporter.lines
-    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.tmp).iterdir()) == []
     assert str(image) not in Path("/proc/self/mounts").read_text()
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.gc import collect
+from envbuild.core.store.store import Store
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import pack_path
 from tests.support import foreign_images
@@ -77,7 +78,8 @@ def test_users_of_one_group_share_a_store(
     store, group = scratch / f"group-store-{umask:o}", 50_000
     store.mkdir()
     os.chown(store, -1, group)
-    store.chmod(0o2775)
+    store.chmod(0o3775)
+    Store.open(store)
 
     def export(user: int, *options: str) -> dict[str, Any]:
         out = scratch / f"out-{user}"

@@ -73,4 +73,4 @@ def test_only_files_are_wheels(store: Store, tmp_path: Path, command: str, why: 
         kit.build(store, kit.unit("wheels", step, product=Product.WHEEL))
     assert why in str(caught.value) and caught.value.hint
     assert secret.stat().st_mode & 0o777 == 0o600
-    assert [path for path in (store.root / "tmp").iterdir() if path.is_dir()] == []
+    assert [path for path in (store.tmp).iterdir() if path.is_dir()] == []

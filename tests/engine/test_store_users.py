@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from envbuild.core.console import SilentReporter
+from envbuild.core.errors import EngineError
 from envbuild.core.store.gc import collect
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
@@ -83,18 +84,19 @@ def root_build(scratch: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 @pytest.fixture
 def shared(scratch: Path, group: Group) -> Iterator[Path]:
-    """Yield a store as docs/sites.md makes it: ``chgrp GROUP``, ``chmod 2775``."""
+    """Yield a store as docs/sites.md makes it: ``chgrp GROUP``, ``chmod 3775``, ``envbuild store check``."""
     path = scratch / "store-of-a-group"
     path.mkdir()
     shutil.chown(path, group=group.name)
-    path.chmod(0o2775)
+    path.chmod(0o3775)
+    Store.open(path)
     yield path
     remove_tree(path)
 
 
 def programs(store: Path) -> list[Path]:
     """Return the setuid program and the one with capabilities in all trees of a store."""
-    found = [path for name in (SETUID, CAPABLE) for path in (store / "layers").rglob(f"tree/{name}")]
+    found = [path for name in (SETUID, CAPABLE) for path in store.rglob(f"layers/*/tree/{name}")]
     assert len({path.name for path in found}) == 2
     assert found[0].stat().st_mode & 0o4000 and os.listxattr(found[-1]) == ["security.capability"]
     return found
@@ -130,10 +132,10 @@ def test_a_group_reuses_what_a_member_built_and_gets_the_same_image(
     assert set(first["built"]) == ALL
     second = group.build(group.two, shared)
     assert (second["built"], second["sha256"]) == ([], first["sha256"])
-    assert not list(shared.glob(f"layers/{uid(group.two)}/*"))  # a finished unit needs no tree
+    assert not list(shared.glob(f"user-{uid(group.two)}/layers/*"))  # a finished unit needs no tree
     third = group.build(group.two, shared, "above")
     assert third["built"] == ["above"] and third["layers"] == want["layers"] and third["sha256"] == want["sha256"]
-    theirs, mine = shared / f"layers/{uid(group.one)}", shared / f"layers/{uid(group.two)}"
+    theirs, mine = shared / f"user-{uid(group.one)}/layers", shared / f"user-{uid(group.two)}/layers"
     for tree in mine.glob("*/tree"):
         assert not (theirs / tree.parent.name).exists() or describe(tree) == describe(
             theirs / tree.parent.name / "tree"
@@ -147,7 +149,7 @@ def test_a_group_reuses_what_a_member_built_and_gets_the_same_image(
 @pytest.mark.skipif(shutil.which("buildah") is None, reason="buildah is not installed")
 def test_a_group_reuses_what_a_member_built_with_buildah(shared: Path, group: Group) -> None:
     """Each member has storage of their own, which buildah keeps with mode 0700; the layers are the group's."""
-    shared.chmod(0o2770)
+    shared.chmod(0o3770)
     first = group.build(group.one, shared, "buildah", umask=0o077)
     assert {"base", "kept"} <= set(first["built"])  # the last unit's own, as the Containerfile has them
     second = group.build(group.two, shared, "buildah")
@@ -156,9 +158,11 @@ def test_a_group_reuses_what_a_member_built_with_buildah(shared: Path, group: Gr
     assert "above" in third["built"] and "base" in third["reused"]  # its layers are unpacked, to compare with
     fourth = group.build(group.one, shared, "buildah", "above")
     assert (fourth["built"], fourth["sha256"]) == ([], third["sha256"])
-    assert {path.name for path in (shared / "buildah").iterdir()} == {uid(group.one), uid(group.two)}
+    assert {path.parent.name for path in shared.glob("*/buildah")} == {
+        f"user-{uid(user)}" for user in (group.one, group.two)
+    }
     for user, other in ((group.one, group.two), (group.two, group.one)):
-        assert group.run(user, "ls", str(shared / "buildah" / uid(other))).returncode
+        assert group.run(user, "ls", str(shared / f"user-{uid(other)}/buildah")).returncode
 
 
 def test_no_member_of_a_group_runs_a_program_of_another_ones_trees(shared: Path, group: Group) -> None:
@@ -171,26 +175,70 @@ def test_no_member_of_a_group_runs_a_program_of_another_ones_trees(shared: Path,
         for path in programs(shared):
             done = group.run(user, str(path), str(secret))
             assert done.returncode == 126 and "ermission denied" in done.stderr and not done.stdout
-        assert group.run(user, "ls", str(shared / "layers" / uid(group.one))).returncode
-    assert group.run(group.outside, "ls", str(shared / "layers")).returncode
-    assert group.run(group.outside, "ls", str(shared / "tmp")).returncode
-    assert group.run(group.outside, "ls", str(shared / "packs")).returncode == 0  # the folder has mode 2775
+        assert group.run(user, "ls", str(shared / f"user-{uid(group.one)}")).returncode
+    assert group.run(group.outside, "ls", str(shared / "packs")).returncode == 0  # the folder has mode 3775
     assert group.run(group.one, str(programs(shared)[0]), str(secret)).stdout == "secret\n"
 
 
-def test_trees_of_an_older_group_store_become_their_owners(shared: Path, group: Group) -> None:
-    first = group.build(group.one, shared)
-    layers, own = shared / "layers", shared / f"layers/{uid(group.one)}"
-    for path in own.iterdir():  # as it was: layers/HEX, mode 0755
-        path.chmod(0o755)
-        path.rename(layers / path.name)
-    own.rmdir()
-    layers.chmod(0o2775)
-    again = group.build(group.one, shared)
-    assert len(again["reported"]) == 1 and "layers/" in again["reported"][0]
-    assert (again["built"], again["sha256"]) == ([], first["sha256"])
-    assert [path.name for path in layers.iterdir()] == [uid(group.one)]
-    assert group.build(group.one, shared)["reported"] == []
+def test_a_store_whose_folders_members_can_replace_is_refused(shared: Path, group: Group) -> None:
+    """A link in the place of a folder would make the commands of another member change what it leads to."""
+    home = Path(f"/home/{group.two}")
+    before = sorted((path.name, path.stat().st_mode) for path in home.iterdir())
+    tries = (
+        (lambda: shared.chmod(0o2775), "chmod +t", lambda: shared.chmod(0o3775)),
+        (lambda: shutil.chown(shared / "packs", group.one), "chown root", lambda: shutil.chown(shared / "packs", 0)),
+        (lambda: (shared / "control").rmdir(), "envbuild store check", lambda: Store.open(shared)),
+    )
+    for damage, hint, repair in tries:
+        damage()
+        found = group.run(group.two, "env", f"ENVBUILD_STORE={shared}", group.python, "-m", "envbuild", "store", "gc")
+        assert found.returncode == 5 and hint in found.stderr, found.stderr
+        repair()
+    (shared / "control").rmdir()
+    (shared / "control").symlink_to(home)
+    found = group.run(group.two, "env", f"ENVBUILD_STORE={shared}", group.python, "-m", "envbuild", "store", "gc")
+    assert found.returncode == 5 and "control is not a folder" in found.stderr, found.stderr
+    with pytest.raises(EngineError, match="control is not a folder"):  # root, too
+        Store.open(shared)
+    assert before == sorted((path.name, path.stat().st_mode) for path in home.iterdir())
+    (shared / "control").unlink()
+
+
+def test_root_and_the_owner_repair_a_store(shared: Path, group: Group) -> None:
+    shared.chmod(0o2775)
+    shutil.chown(shared / "packs", group.one)
+    Store.open(shared)
+    assert shared.stat().st_mode & 0o7777 == 0o3775 and (shared / "packs").owner() == "root"
+    shutil.chown(shared, group.one)
+    with pytest.raises(EngineError, match=f"belongs to {group.one}"):  # root's commands obey root alone
+        Store.open(shared)
+
+
+def test_a_member_cannot_replace_a_folder_of_another_one(shared: Path, group: Group) -> None:
+    group.build(group.one, shared)
+    own = shared / f"user-{uid(group.one)}"
+    for path in (own, shared / "packs"):
+        moved = group.run(group.two, "mv", str(path), f"{path}.away")
+        assert moved.returncode and "not permitted" in moved.stderr
+    assert group.run(group.two, "ls", str(own)).returncode and own.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("folder", ["packs", "blobs/sha256", "units", "locks"])
+def test_links_that_a_member_planted_change_no_file_of_another_one(folder: str, shared: Path, group: Group) -> None:
+    secret = Path(f"/home/{group.two}/key")
+    secret.write_text("secret\n")
+    shutil.chown(secret, group.two, group.two)
+    secret.chmod(0o600)
+    group.build(group.one, shared)
+    for path in list((shared / folder).iterdir()):
+        path.with_suffix(".planted").symlink_to(secret)  # an own file of a layer, as far as its name goes
+        if path.suffix != ".json" or folder == "units":
+            path.unlink()
+            path.symlink_to(secret)
+    build = (group.python, group_store.__file__, str(shared), f"/home/{group.two}/x")
+    group.run(group.two, *build)  # it may end with an error
+    assert secret.read_text() == "secret\n" and secret.stat().st_mode & 0o777 == 0o600
+    assert secret.group() == group.two and secret.owner() == group.two
 
 
 def test_root_and_members_use_a_store_beside_each_other(shared: Path, group: Group, scratch: Path) -> None:
@@ -201,8 +249,8 @@ def test_root_and_members_use_a_store_beside_each_other(shared: Path, group: Gro
     assert group.build(group.one, shared, "above")["built"] == ["above"]
     assert build_image(shared, scratch / "shared.sqsh", above=True)["built"] == ()
     removed, _ = collect(Store(shared), SilentReporter(), dry_run=False, everything=True)
-    assert any(name.startswith(f"layers/{uid(group.one)}/") for name in removed)
-    assert not list(shared.glob("layers/*/*"))
+    assert any(name.startswith("user-0/layers/") for name in removed)
+    assert not list(shared.glob("user-0/layers/*")) and list(shared.glob(f"user-{uid(group.one)}/layers/*"))
 
 
 def test_a_damaged_pack_of_another_user_is_removed(shared: Path, group: Group) -> None:
@@ -243,7 +291,8 @@ def test_a_member_removes_what_is_his_own(shared: Path, group: Group) -> None:
     command = (group.python, "-m", "envbuild", "store", "gc", "--all")
     done = group.run(group.two, "env", f"ENVBUILD_STORE={shared}", *command)
     assert done.returncode == 0, done.stderr
-    assert list(shared.glob(f"layers/{uid(group.one)}/*")) and not list(shared.glob(f"layers/{uid(group.two)}/*"))
+    left = [path.parts[-3] for path in shared.glob("user-*/layers/*")]
+    assert set(left) == {f"user-{uid(group.one)}"}
 
 
 def run_as(user: str, *command: str) -> subprocess.CompletedProcess[str]:

@@ -73,7 +73,7 @@ def test_part_of_an_earlier_run_is_used(server: Answers, store: Store) -> None:
 def test_a_part_with_other_content_is_not_used(server: Answers, store: Store, part: bytes) -> None:
     """Foreign bytes, more bytes than there are, all of them already."""
     server.files[f"/{PATH}"] = DATA
-    (store.root / "partial").mkdir()
+    (store.root / "partial").mkdir(exist_ok=True)
     (store.root / "partial" / f"{sha256(DATA)}.part").write_bytes(part)
     run(lock(deb(DATA)), store, site(store, server.url))
     assert store.blob(sha256(DATA)).read_bytes() == DATA

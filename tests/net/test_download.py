@@ -73,7 +73,7 @@ def transfer(store: Store, received: list[int] | None = None) -> Transfer:
 
 def left(store: Store, content: bytes) -> None:
     """Write the part of an earlier run."""
-    store.part(DIGEST).parent.mkdir()
+    store.part(DIGEST).parent.mkdir(exist_ok=True)
     store.part(DIGEST).write_bytes(content)
 
 

@@ -67,7 +67,7 @@ def test_an_interrupted_run_resumes_at_the_first_missing_byte(store: Store, size
 
 @pytest.mark.parametrize("part", [b"x" * 100, b"x" * (len(CONTENT) + 1), b""])
 def test_a_part_of_other_content_is_discarded(store: Store, part: bytes) -> None:
-    store.part(DIGEST).parent.mkdir()
+    store.part(DIGEST).parent.mkdir(exist_ok=True)
     store.part(DIGEST).write_bytes(part)
     blob, remote = opened(store)
     found = content(blob)

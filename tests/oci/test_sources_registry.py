@@ -59,7 +59,7 @@ def test_a_document_is_requested_once_and_a_tag_each_time(store: Store) -> None:
     assert requests == ["1.0", "1.0"]
     part = BlobDescriptor(DIGEST, len(DOCUMENT), "")
     assert place.blob(part, "app") == DOCUMENT
-    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.tmp).iterdir()) == []
 
 
 def test_a_corrupt_document_of_the_store_is_reported(store: Store) -> None:

@@ -72,7 +72,7 @@ def test_another_form_pulls_nothing(layers: list[str], registry: Server, tmp_pat
 def test_without_the_option_nothing_is_cached(layers: list[str], registry: Server, tmp_path: Path) -> None:
     at = workspace(tmp_path / "store", docker=registry.url)
     made(NAME, at)
-    assert not cached_layers(at, layers) and not (at.store.root / "partial").exists()
+    assert not cached_layers(at, layers) and not any((at.store.root / "partial").iterdir())
 
 
 def test_a_pull_resumes_within_a_layer(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:

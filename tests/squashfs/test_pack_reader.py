@@ -60,7 +60,7 @@ def members() -> list[tuple[Member, bytes]]:
 def write(store: Store, form: PackFormat, *, path: bytes = b"", link: bytes = b"") -> SharedLayer:
     """Write the pack of the layer, with another `path` or `link` in its index than a writer takes."""
     tar = TarSink()
-    temporary = store.root / "tmp" / "pack"
+    temporary = store.tmp / "pack"
     with PackWriter(temporary, codec=form.codec, level=form.level, block=form.block) as writer:
         for member, data in members():
             for sink in (tar, writer):
@@ -100,7 +100,7 @@ def test_a_tree_from_a_pack_reads_as_the_same_layer(store: Store, tmp_path: Path
     assert (status.st_mode & 0o7777, int(status.st_mtime), os.getxattr(tree / "opt", "user.b")) == (0o2710, 11, b"1")
     assert (tree / "opt/app/other").samefile(tree / "opt/app/c")
     assert store.layer_path(shared.record.diff_id).stat().st_mode & 0o777 == 0o700
-    assert not list((store.root / "tmp").iterdir())
+    assert not list((store.tmp).iterdir())
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def tiny_deb() -> bytes:
 
 def add(store: Store, name: str, content: bytes) -> Blob:
     """Put content into the store."""
-    with tempfile.NamedTemporaryFile(dir=store.root / "tmp", delete=False) as file:
+    with tempfile.NamedTemporaryFile(dir=store.tmp, delete=False) as file:
         file.write(content)
     return Blob(name, store.add_blob(Path(file.name)), len(content))
 

@@ -8,7 +8,6 @@ build may use it; `everything` ignores that week. Nothing is removed while anoth
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import secrets
 import shutil
@@ -20,7 +19,6 @@ from typing import Any
 
 from envbuild.core.console import Reporter
 from envbuild.core.engines import CACHES as ENGINE_CACHES
-from envbuild.core.store.permissions import OWN, own_folder
 from envbuild.core.store.records import parse_record
 from envbuild.core.store.store import Store, read_json
 
@@ -33,7 +31,7 @@ KINDS = (
 
 def usage(store: Store) -> dict[str, int]:
     """Return kind of content → bytes on disk, without what a user namespace owns and hides from this user."""
-    return {kind: size_of(store.root / kind) for kind in KINDS}
+    return {kind: sum(size_of(place / kind) for place in {store.root, store.own}) for kind in KINDS}
 
 
 def size_of(path: Path) -> int:
@@ -165,7 +163,7 @@ def unneeded_entries(store: Store, *, everything: bool) -> Iterator[Path]:
 def unneeded_temporary_files(store: Store, before: float) -> Iterator[Path]:
     """Yield what no process will complete or remove any more."""
     abandoned = set(store.abandoned())
-    for path in list_folder(store.root / "tmp"):
+    for path in list_folder(store.tmp):
         left = path.name.startswith(("damaged-", "removed-")) or path in abandoned
         if left or (not path.is_dir() and change_time(path) <= before):
             yield path
@@ -174,27 +172,19 @@ def unneeded_temporary_files(store: Store, before: float) -> Iterator[Path]:
 def unneeded_content(store: Store, holds: RequiredEntries, before: float) -> Iterator[Path]:
     """Yield the units, layers and blobs that no artifact requires, and that are not new."""
     places = [(store.root / "units", holds.units), (store.root / "blobs/sha256", holds.blobs)]
-    places += [(folder, holds.layers) for folder in layer_folders(store)]
+    places += [(store.own / "layers", holds.layers)]
     for folder, names in places:
         for path in list_folder(folder):
             if path.name not in names and change_time(path) <= before:
                 yield path
 
 
-def layer_folders(store: Store) -> list[Path]:
-    """Return the folders with layers that this user may remove: its own, and those of all users for root."""
-    folder = store.root / "layers"
-    own = own_folder(folder)
-    others = [path for path in list_folder(folder) if OWN.fullmatch(path.name) and path.is_dir()]
-    return list(dict.fromkeys([own, *others])) if os.geteuid() == 0 else [own]
-
-
 def old_files_and_caches(store: Store, before: float) -> Iterator[Path]:
     """Yield the logs, partial downloads and caches that were not changed since `before`."""
     for place in ("logs", "partial"):
-        yield from (path for path in list_folder(store.root / place) if change_time(path) <= before)
-    caches = [path for place in ("apt", *ENGINE_CACHES, "git") for path in list_folder(store.root / place)]
-    for path in (*caches, store.root / "uv"):
+        yield from (path for path in list_folder(store.own / place) if change_time(path) <= before)
+    caches = [path for place in ("apt", *ENGINE_CACHES, "git") for path in list_folder(store.own / place)]
+    for path in (*caches, store.own / "uv"):
         if path.exists() and last_change(path) <= before:
             yield path
 
@@ -224,7 +214,7 @@ def remove_folder(path: Path, store: Store) -> None:
     """Remove a folder, renamed first: a build must not find a layer that is half removed."""
     from envbuild.core.userns.removal import remove_tree
 
-    if path.parent != store.root / "tmp":
-        path = path.rename(store.root / "tmp" / f"removed-{path.name}-{secrets.token_hex(4)}")
+    if path.parent != store.tmp:
+        path = path.rename(store.tmp / f"removed-{path.name}-{secrets.token_hex(4)}")
     remove_tree(path)
     shutil.rmtree(path, ignore_errors=True)

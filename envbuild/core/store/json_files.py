@@ -29,12 +29,13 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
+        # By the descriptor: where a group may write the folder, the name may be another file by now.
         with open(temporary, "wb", opener=_open_private) as file:
             write(file)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        temporary.chmod(mode)
+            os.fchmod(file.fileno(), mode)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

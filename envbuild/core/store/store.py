@@ -18,8 +18,8 @@ Everything is written under tmp/ and renamed into place; a killed process leaves
 free, and the next run removes those.
 
 A store whose folder a group may write is shared by that group: its entries have the mode of the folder, with any umask.
-Trees are never shared, because a setuid program in one would run as its builder: layers/ and tmp/ are closed to others.
-In a shared store each user has a folder of their own in layers/, and unpacks what others built from its pack.
+What a user works in is never shared: layers/, tmp/, logs/, partial/ and the caches of other programs are in
+user-<uid>/ there, for that user alone. Members unpack what others built from its pack (`envbuild.core.store.members`).
 """
 
 from __future__ import annotations
@@ -39,25 +39,27 @@ from envbuild.core import signals
 from envbuild.core.digest import file_digest
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, EngineError, InputError
+from envbuild.core.regular_file import open_regular
 from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
 from envbuild.core.store.json_files import read_json, stamp, write_atomic, write_json
+from envbuild.core.store.members import check_members
 from envbuild.core.store.permissions import (
     close_folder,
     is_shared,
-    make_own_folder,
+    make_own_place,
     make_private_folder,
     make_shared_folder,
     move_into_store,
-    move_to_own_folder,
     open_lock_file,
-    own_folder,
+    own_place,
     share_file,
 )
 
 __all__ = ["LayerRecord", "SharedLayer", "Store", "UnitRecord", "read_json", "stamp", "write_atomic", "write_json"]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "logs", "locks")
+FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "locks", "exports", "control", "base")
+OWN_FOLDERS = ("layers", "tmp", "logs", "partial")
 CLOSED = ("layers", "tmp")  # they hold trees of files
 
 
@@ -71,17 +73,19 @@ class Store:
     def open(cls, root: Path, report: Callable[[str], object] = lambda text: None) -> Store:
         """Create the folders of the store, and close those of an older one that others could enter.
 
-        report: called with a line about that. Raises EngineError when the place cannot be written.
+        report: called with a line about that. Raises EngineError when the place cannot be written, and when another
+        user could make this one's commands change files elsewhere (`check_members`).
         """
         store = cls(root)
         try:
             root.mkdir(parents=True, exist_ok=True)
+            check_members(root, FOLDERS)
             for name in FOLDERS:
                 make_shared_folder(root / name)
-            for name in CLOSED:
-                make_shared_folder(root / name, closed=True)
-            make_own_folder(root / "layers")
-            try_to_write(root / "tmp")
+            own = make_own_place(root)
+            for name in OWN_FOLDERS:
+                (own / name).mkdir(mode=0o700 if name in CLOSED else 0o777, exist_ok=True)
+            try_to_write(store.tmp)
             closed = store.close()
         except OSError as error:
             raise EngineError(
@@ -95,10 +99,16 @@ class Store:
 
     def close(self) -> list[str]:
         """Close the folders with trees that others could enter; return their names."""
-        closed = [f"{name}/" for name in (*CLOSED, *ENGINE_CACHES) if close_folder(self.root / name)]
-        if move_to_own_folder(self.root / "layers") and "layers/" not in closed:
-            closed.insert(0, "layers/")
-        return closed
+        return [f"{name}/" for name in (*CLOSED, *ENGINE_CACHES) if close_folder(self.own / name)]
+
+    @property
+    def own(self) -> Path:
+        """Return the folder in which this user works: the store, or in a shared store a folder in it."""
+        return own_place(self.root)
+
+    @property
+    def tmp(self) -> Path:
+        return self.own / "tmp"
 
     @contextlib.contextmanager
     def filled(self) -> Iterator[None]:
@@ -116,7 +126,7 @@ class Store:
 
     def part(self, name: str) -> Path:
         """Return the path for the received part of a file; `name`: its sha256, or another name."""
-        return self.root / "partial" / f"{name}.part"
+        return self.own / "partial" / f"{name}.part"
 
     def has_blob(self, sha256: str) -> bool:
         return self.blob(sha256).is_file()
@@ -140,7 +150,7 @@ class Store:
         found = file_digest(self.blob(sha256))
         if found != sha256:
             damaged = self.blob(sha256)
-            damaged.rename(self.root / "tmp" / f"damaged-{sha256}")
+            damaged.rename(self.tmp / f"damaged-{sha256}")
             raise InputError(
                 f"corrupt blob in the store: expected sha256 {sha256}, got {found}",
                 hint="it was moved aside; run the command again to fetch it",
@@ -178,7 +188,7 @@ class Store:
 
     def layer_path(self, diff_id: str) -> Path:
         """Return the folder of a layer: tree/ and layer.json. In a shared store each user has one."""
-        return own_folder(self.root / "layers") / diff_id.removeprefix("sha256:")
+        return self.own / "layers" / diff_id.removeprefix("sha256:")
 
     def layer_tree(self, diff_id: str) -> Path:
         return self.layer_path(diff_id) / "tree"
@@ -189,9 +199,9 @@ class Store:
         return bool(is_shared(self.root))
 
     def own_folder(self, name: str) -> Path:
-        """Make and return the folder `name`; in a shared store, this user's part of it. Raises OSError."""
-        own = make_own_folder(self.root / name)
-        move_to_own_folder(self.root / name)
+        """Make and return the folder `name`, in which this user alone works. Raises OSError."""
+        own = make_own_place(self.root) / name
+        own.mkdir(mode=0o700 if name in ENGINE_CACHES else 0o777, exist_ok=True)
         return own
 
     def share_packs(self, diff_id: str) -> None:
@@ -202,13 +212,13 @@ class Store:
                 share_file(path)
 
     def new_log(self, unit: str, key: str) -> Path:
-        """Return the path for a new log; an earlier one, which may be another user's, is removed."""
+        """Return the path for a new log; an earlier one is removed."""
         path = self.log(unit, key)
         path.unlink(missing_ok=True)
         return path
 
     def log(self, unit: str, key: str) -> Path:
-        return self.root / "logs" / f"{unit}-{key[:12]}.log"
+        return self.own / "logs" / f"{unit}-{key[:12]}.log"
 
     # concurrency
     @contextlib.contextmanager
@@ -230,7 +240,7 @@ class Store:
     @contextlib.contextmanager
     def workdir(self) -> Iterator[Path]:
         """Make a private folder in tmp/ and remove it at the end; a later process removes it if this one is killed."""
-        path = self.root / "tmp" / f"{os.getpid()}-{os.urandom(4).hex()}"
+        path = self.tmp / f"{os.getpid()}-{os.urandom(4).hex()}"
         with contextlib.ExitStack() as stack:
             with self.lock("tmp"):  # until its lock is held the folder looks abandoned
                 make_private_folder(path)
@@ -243,11 +253,7 @@ class Store:
     def abandoned(self) -> Iterator[Path]:
         """Yield folders in tmp/ whose process has ended."""
         with self.lock("tmp"):
-            found = [
-                path
-                for path in sorted((self.root / "tmp").iterdir())
-                if path.is_dir() and not is_locked(path / "alive")
-            ]
+            found = [path for path in sorted(self.tmp.iterdir()) if path.is_dir() and not is_locked(path / "alive")]
         yield from found
 
 
@@ -264,7 +270,7 @@ def try_to_write(folder: Path) -> None:
 def is_locked(path: Path) -> bool:
     """Return whether a running process holds the lock on a file."""
     try:
-        with path.open("r") as file:
+        with open_regular(path, follow=False) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):  # a file that another user hides may be locked
         return True

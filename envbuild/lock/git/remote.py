@@ -17,7 +17,6 @@ from urllib.parse import unquote, urlsplit
 
 from envbuild.core.errors import FREE_SOME, EngineError
 from envbuild.core.programs import CompletedProcess, TimeoutExpired
-from envbuild.core.store.permissions import own_folder
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import error_summary, run_git
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
@@ -55,7 +54,7 @@ class RemoteRepository:
     def obtain(self, commit: str, tag: str) -> Path:
         """Do as `LocalRepository.obtain`, over the network. Raises EngineError too, if the store is full."""
         name = hashlib.sha256(self.origin.encode()).hexdigest()[:32]
-        shallow, whole = (own_folder(self.store.root / "git") / folder for folder in (name, f"{name}-whole"))
+        shallow, whole = (self.store.own / "git" / folder for folder in (name, f"{name}-whole"))
         for folder in (shallow, whole):
             if _has_commit(folder, commit):
                 return folder

@@ -14,7 +14,7 @@ import os
 from typing import IO
 
 from envbuild.core.errors import InputError
-from envbuild.core.store.permissions import make_shared_folder, move_into_store, record_use, share_file
+from envbuild.core.store.permissions import move_into_store, record_use
 from envbuild.core.store.store import Store
 from envbuild.oci.sources.base import RawStream
 from envbuild.oci.sources.blob_stream import RegistryBlob
@@ -88,7 +88,7 @@ def has_blob_or_part(store: Store, digest: str) -> bool:
 def open_part(store: Store, digest: str) -> IO[bytes] | None:
     """Return the file that a blob is written to, open at its end and locked; None: another process writes it."""
     path = store.part(digest)
-    make_shared_folder(path.parent)
+    path.parent.mkdir(exist_ok=True)
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("a+b", buffering=0))
@@ -97,7 +97,6 @@ def open_part(store: Store, digest: str) -> IO[bytes] | None:
             return None
         if not path.exists() or path.stat().st_ino != os.fstat(file.fileno()).st_ino:
             return None  # it became a blob just now
-        share_file(path)
         stack.pop_all()
         return file
 
