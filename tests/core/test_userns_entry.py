@@ -34,6 +34,26 @@ def crash() -> float:
     return 1 / 0
 
 
+def answer_at_length(size: int) -> str:
+    print("output")
+    return "x" * size
+
+
+def fail_at_length(size: int) -> None:
+    raise SpecError("x" * size)
+
+
+def test_an_answer_may_be_longer_than_a_pipe_holds() -> None:
+    """The caller reads the output to its end first."""
+    child = process.spawn(answer_at_length, {"size": 1 << 20})
+    output, _ = child.process.communicate(timeout=60)
+    assert output == b"output\n" and child.result() == "x" * (1 << 20)
+    child = process.spawn(fail_at_length, {"size": 1 << 20})
+    child.process.communicate(timeout=60)
+    with pytest.raises(SpecError, match="x" * 1000):
+        child.result()
+
+
 def test_what_a_process_has_of_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "x")
     before = os.umask(0o077)

@@ -33,7 +33,8 @@ PROCESS = "a process in a user namespace"
 
 @dataclass
 class Child:
-    """A running process: `answer` is the pipe on which it answers, `process.stdout` its output when it was piped.
+    """A running process: `answer` is the file in memory that gets its answer, `process.stdout` its output when it was
+    piped. A pipe would not do: the caller reads the output first, and an answer may be longer than a pipe holds.
 
     `what`: its name in messages.
     """
@@ -49,9 +50,10 @@ class Child:
 
         Raises what the function raised, SetupError, and EngineError when the process was killed.
         """
-        with self.answer:
-            text = self.answer.read()
         code = self.process.wait()
+        with self.answer:
+            self.answer.seek(0)
+            text = self.answer.read()
         if not text:
             reason = f": {output.decode(errors='replace').strip()}" if output else ""
             raise EngineError(
@@ -100,26 +102,24 @@ def spawn(
         "one_id": one_id,
         "parent": os.getpid(),
     }
-    job_fd = os.memfd_create("job")
-    read, write = os.pipe()
+    job_fd, answer = os.memfd_create("job"), os.memfd_create("answer")
     try:
         with os.fdopen(job_fd, "wb", closefd=False) as file:
             file.write(json.dumps(job).encode())
         os.lseek(job_fd, 0, os.SEEK_SET)
         process = subprocess.Popen(
-            [sys.executable, *MODE, "-I", "-B", "-c", BOOT, json.dumps(import_path()), str(job_fd), str(write)],
+            [sys.executable, *MODE, "-I", "-B", "-c", BOOT, json.dumps(import_path()), str(job_fd), str(answer)],
             stdin=0 if interactive else subprocess.DEVNULL,
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
-            pass_fds=(job_fd, write),
+            pass_fds=(job_fd, answer),
             start_new_session=not interactive,
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
             cwd="/",
         )
     except BaseException:
-        os.close(read)
+        os.close(answer)
         raise
     finally:
         os.close(job_fd)
-        os.close(write)
-    return Child(process, os.fdopen(read, "rb"), what)
+    return Child(process, os.fdopen(answer, "rb"), what)
