@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import InputError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.layers.apply import apply_layers
 from envbuild.oci.layers.layer import make_layer, stored_members, write_layer_tar
@@ -213,6 +214,16 @@ def test_a_link_that_is_deleted_after_it_was_followed_is_refused(tmp_path: Path)
     (tmp_path / "tree/l").symlink_to("a")
     with pytest.raises(InputError):
         unpacked(tmp_path / "tree", ("l/new", tarfile.REGTYPE, ""), (".wh.l", tarfile.REGTYPE, ""))
+
+
+@pytest.mark.slow_unit
+def test_folders_in_folders_are_applied_however_deep_they_are(store: Store, request: pytest.FixtureRequest) -> None:
+    """A path may have two thousand parts: more than Python's stack has room for."""
+    path = "a/" + "d/" * 1000 + "file"
+    request.addfinalizer(lambda: discard_folder(store.root))  # pytest cannot remove it
+    below = layer(store, "below", first)
+    above = applied(store, [tar_of((path, tarfile.REGTYPE, ""), (".wh.a", tarfile.REGTYPE, ""))], [below])
+    assert len(member_paths(store, above)) == 1003
 
 
 def test_a_folder_of_a_layer_has_the_same_time_after_unchanged_files_left_it(store: Store) -> None:

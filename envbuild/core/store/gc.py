@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -217,4 +216,3 @@ def remove_folder(path: Path, store: Store) -> None:
     if path.parent != store.tmp:
         path = path.rename(store.tmp / f"removed-{path.name}-{secrets.token_hex(4)}")
     remove_tree(path)
-    shutil.rmtree(path, ignore_errors=True)

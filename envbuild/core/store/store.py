@@ -30,7 +30,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +38,7 @@ from envbuild.core import signals
 from envbuild.core.digest import file_digest
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, EngineError, InputError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.regular_file import open_regular
 from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
 from envbuild.core.store.json_files import read_json, stamp, write_atomic, write_json
@@ -246,8 +246,8 @@ class Store:
                 make_private_folder(path)
                 file = stack.enter_context((path / "alive").open("w"))
                 fcntl.flock(file, fcntl.LOCK_EX)
-            stack.callback(shutil.rmtree, path, ignore_errors=True)
-            stack.enter_context(signals.leftover(lambda: shutil.rmtree(path, ignore_errors=True)))
+            stack.callback(discard_folder, path)
+            stack.enter_context(signals.leftover(lambda: discard_folder(path)))
             yield path
 
     def abandoned(self) -> Iterator[Path]:

@@ -7,12 +7,12 @@ once, or one alone that removes what others could need.
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from typing import NoReturn
 
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.store import Store
 
 LOCK = "gc"
@@ -58,4 +58,4 @@ def removing_abandoned(store: Store) -> Iterator[None]:
     finally:
         child.kill()
     for path in paths:  # where there are no user namespaces
-        shutil.rmtree(path, ignore_errors=True)
+        discard_folder(path)

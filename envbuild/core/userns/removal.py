@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.process import Child, spawn
 
 
 def remove_tree(path: Path) -> None:
     """Remove a folder; where this user may not, in a user namespace."""
-    shutil.rmtree(path, ignore_errors=True)
+    discard_folder(path)
     if os.path.lexists(path):
         remove_trees([path])
 
@@ -44,4 +44,4 @@ def start_removal(paths: Iterable[Path]) -> Child:
 
 def _remove(*, paths: Sequence[str]) -> None:
     for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
+        discard_folder(Path(path))

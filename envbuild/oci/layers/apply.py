@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from io import BufferedWriter
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
+from envbuild.core.folder_removal import remove_folder
 from envbuild.oci.layers.changeset import Changeset, EntryKind
 from envbuild.oci.layers.lower_view import OVERLAY, list_xattrs
 from envbuild.oci.tar import member as m
@@ -82,7 +82,7 @@ class PlainTree(Changeset):
         if kind is not EntryKind.FOLDER:
             os.unlink(self.full_path(path))
             return
-        shutil.rmtree(self.full_path(path))
+        remove_folder(Path(os.fsdecode(self.full_path(path))))
         self.times = {
             name: mtime for name, mtime in self.times.items() if name != path and not name.startswith(path + b"/")
         }

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import ClassVar
 
+from envbuild.core.deep_recursion import room_for_deep_paths
 from envbuild.core.link_walk import CIRCLE, LinkCycleError, Place, Step, walk
 from envbuild.oci.tar import member as m
 from envbuild.oci.tar.chunks import Readable
@@ -49,8 +50,9 @@ class Changeset(ABC):
 
     def apply(self, stream: Readable) -> None:
         """Apply the tar `stream`. Raises LayerError for one that is corrupt or leads out of the tree, and OSError."""
-        read_tar(stream, self)
-        self.close()
+        with room_for_deep_paths():
+            read_tar(stream, self)
+            self.close()
 
     # the sink
     def begin(self, member: Member) -> None:
@@ -98,14 +100,16 @@ class Changeset(ABC):
         return self._resolve(path).node
 
     def _resolve(self, path: bytes) -> Place[bytes]:
-        known = self.real.get(path)
-        if known is None:
-            parent, _, name = path.rpartition(b"/")
-            known = self._walk(self._resolve(parent), name, path, self.enter)
-            if known is None:
+        missing = []  # the longest first: a path may have two thousand parts
+        while (place := self.real.get(path)) is None:
+            missing.append(path)
+            path = path.rpartition(b"/")[0]
+        for path in reversed(missing):
+            found = self._walk(place, path.rpartition(b"/")[2], path, self.enter)
+            if found is None:
                 raise LayerError(f"it puts files below {quote_name(path)}, which is not a folder in it")
-            self.real[path] = known
-        return known
+            place = self.real[path] = found
+        return place
 
     def find_folder(self, path: bytes) -> bytes | None:
         """Return the real path of the folder `path`; None if there is none. Raises LayerError."""

@@ -8,10 +8,11 @@ the same list.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+
+from envbuild.core.folder_removal import remove_folder
 
 REMOVE = (
     "etc/.pwd.lock",
@@ -55,7 +56,7 @@ def clean(upper: Path) -> None:
     for pattern in REMOVE:
         for path in find_matches(upper, pattern):
             if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
+                remove_folder(path)
             else:
                 path.unlink()
     machine_id = upper / "etc/machine-id"

@@ -31,10 +31,12 @@ class LowerView:
     def dirs(self, path: bytes) -> Dirs:
         """Return the real directories (top first) that merge into the directory `path` (relative, ``b""`` the root);
         empty if there is none."""
-        found = self.known.get(path)
-        if found is None:
-            parent, _, name = path.rpartition(b"/")
-            found = self.known[path] = self.find(self.dirs(parent), name)[1]
+        missing = []  # the longest first: a path may have two thousand parts
+        while (found := self.known.get(path)) is None:
+            missing.append(path)
+            path = path.rpartition(b"/")[0]
+        for path in reversed(missing):
+            found = self.known[path] = self.find(found, path.rpartition(b"/")[2])[1]
         return found
 
     def entry(self, path: bytes) -> tuple[bytes, os.stat_result] | None:

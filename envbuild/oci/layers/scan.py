@@ -11,12 +11,13 @@ directory itself can be a lower layer and reads as the same layer again.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from envbuild.core.deep_recursion import room_for_deep_paths
+from envbuild.core.folder_removal import remove_folder
 from envbuild.oci.layers.lower_view import (
     OPAQUE,
     OVERLAY,
@@ -62,7 +63,8 @@ def scan(upper: Path, lowers: Sequence[Path], *, epoch: int, keep: Sequence[str]
     result = Scan(os.fsencode(upper), epoch)
     kept = tuple(os.fsencode(path).strip(b"/") for path in keep)
     view = LowerView([os.fsencode(path) for path in lowers])
-    _Scanner(result, view, kept).folder(b"", view.dirs(b""))
+    with room_for_deep_paths():
+        _Scanner(result, view, kept).folder(b"", view.dirs(b""))
     result.found.sort()
     return result
 
@@ -210,7 +212,7 @@ def make_canonical(scan: Scan) -> None:
     for path in scan.dropped:
         full = scan.root + b"/" + path
         if stat.S_ISDIR(os.lstat(full).st_mode):
-            shutil.rmtree(full)
+            remove_folder(Path(os.fsdecode(full)))
         else:
             os.unlink(full)
     covers = {path for _, what, path in scan.found if what == COVER}

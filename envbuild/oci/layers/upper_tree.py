@@ -44,13 +44,14 @@ class _UpperTree(PlainTree):
     def __init__(self, root: bytes, below: LowerView) -> None:
         super().__init__(root)
         self.below = below
+        self.shows = {b"": True}  # see `shows_below`
 
     def enter(self, parent: bytes, name: bytes, last: bool) -> Step[bytes]:
         path = join_path(parent, name)
         if self.is_deleted(path):  # its new content needs a folder that shows nothing of the one below
             os.unlink(self.full_path(path))
             super().make(path)
-            os.setxattr(self.full_path(path), OPAQUE, b"y")
+            self.make_opaque(path)
         return super().enter(parent, name, last)
 
     def look(self, parent: bytes, name: bytes, last: bool) -> Step[bytes] | None:
@@ -69,13 +70,22 @@ class _UpperTree(PlainTree):
 
     def find_below(self, path: bytes) -> tuple[bytes, os.stat_result] | None:
         """Return the folder at `path` in the trees below, its path on disk and its attributes; None if it is hidden."""
-        above = path
-        while above:
-            above = above.rpartition(b"/")[0]
-            if is_opaque(self.full_path(above)):
-                return None
-        found = self.below.entry(path)
+        found = self.below.entry(path) if self.shows_below(path.rpartition(b"/")[0]) else None
         return found if found and stat.S_ISDIR(found[1].st_mode) else None
+
+    def shows_below(self, path: bytes) -> bool:
+        """Return whether a folder of this tree shows what the trees below have in it: no folder above it is opaque."""
+        missing = []
+        while (known := self.shows.get(path)) is None:
+            missing.append(path)
+            path = path.rpartition(b"/")[0]
+        for path in reversed(missing):
+            known = self.shows[path] = known and not is_opaque(self.full_path(path))
+        return known
+
+    def make_opaque(self, path: bytes) -> None:
+        os.setxattr(self.full_path(path), OPAQUE, b"y")
+        self.shows = {b"": True}
 
     def make(self, path: bytes) -> None:
         super().make(path)
@@ -91,7 +101,7 @@ class _UpperTree(PlainTree):
         hides = member.kind is m.Kind.DIR and self.kind(path) in (EntryKind.LINK, EntryKind.OTHER)
         super().add(member, path)
         if hides:  # a folder in the place of a deletion or a file shows nothing of the layers below
-            os.setxattr(self.full_path(path), OPAQUE, b"y")
+            self.make_opaque(path)
 
     def hide(self, path: bytes) -> None:
         super().hide(path)
@@ -102,8 +112,12 @@ class _UpperTree(PlainTree):
         for name in self.names(folder):
             super().hide(join_path(folder, name))
         if folder:
-            os.setxattr(self.full_path(folder), OPAQUE, b"y")
+            self.make_opaque(folder)
             return
         for name in self.below.names(folder):  # the root of an overlay is not opaque
             if self.kind(name) is None:
                 self.hide(name)
+
+    def delete(self, path: bytes, kind: EntryKind) -> None:
+        super().delete(path, kind)
+        self.shows = {b"": True}

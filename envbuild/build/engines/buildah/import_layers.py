@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import stat
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import EngineError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.store import Store
 from envbuild.oci.layers.layer import make_layer
 from envbuild.oci.layers.lower_view import LowerView
@@ -72,7 +72,7 @@ def import_layers(
             _remove_mount_points(tree, lowers)
             sinks = [PackSink(PackFormat(**form)) for form in packs]
             record = make_layer(folder, lowers, layer_store, epoch=epoch, unit=unit, sinks=sinks)
-            shutil.rmtree(folder, ignore_errors=True)  # still there when the store had the layer
+            discard_folder(folder)  # still there when the store had the layer
             made.append(asdict(record))
             lowers.append(layer_store.layer_tree(record.diff_id))
     Path(archive).unlink()

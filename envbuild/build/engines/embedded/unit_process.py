@@ -5,7 +5,6 @@ Its stdout and stderr are the unit's log.
 
 from __future__ import annotations
 
-import shutil
 import stat
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from envbuild.build.engines.embedded.unit_root import RootSpec
 from envbuild.build.engines.error_report import free_bytes
 from envbuild.build.plan.units import Product
 from envbuild.core.errors import BuildError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.build_records import WHEEL_NAME
 from envbuild.core.store.store import Store
 from envbuild.core.text import counted, escaped
@@ -68,9 +68,9 @@ def build_unit(job: Job) -> Job:
         answer = store_product(job, store, work)
         libc.sync(store.root)  # a record must not outlive its layer in a power cut
     except (OSError, BuildError):
-        shutil.rmtree(work, ignore_errors=True)
+        discard_folder(work)
         raise
-    shutil.rmtree(work, ignore_errors=True)
+    discard_folder(work)
     return {"seconds": round(time.monotonic() - began, 3), "checked": checked, **answer}
 
 
@@ -83,7 +83,7 @@ def make_root_spec(job: Job) -> RootSpec:
 def describe_failure(job: Job, outcome: Outcome) -> Job:
     free = free_bytes(Path(job["store"]))  # before the unit's files go: whether they filled the disk
     if not job["keep_failed"]:
-        shutil.rmtree(job["work"], ignore_errors=True)
+        discard_folder(Path(job["work"]))
     return {"failed": [outcome.step, outcome.code], "free": free}
 
 
@@ -156,7 +156,7 @@ def run_job(job: Job) -> Job:
     try:
         outcome = run_in_sandbox(box, [job["argv"]], job["env"], interactive=job["interactive"])
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        discard_folder(work)
     protection = asdict(outcome.protection) if outcome.protection else {}
     notes = [ONE_ID] if box.one_id else []
     return {"code": outcome.code, "notes": [*notes, *outcome.notes], "protection": protection}
