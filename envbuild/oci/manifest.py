@@ -6,13 +6,13 @@ Formats: OCI image spec 1.1, manifest.md, image-index.md, config.md, layer.md; d
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from envbuild.core.errors import ConflictError, Finding, InputError
+from envbuild.oci.document import InvalidDocumentError, Part, parse_json
 
 SYSTEM = "linux"
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
@@ -22,10 +22,8 @@ LAYER = re.compile(
 )
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # sha256 of empty content
 FOREIGN = re.compile(r"nondistributable|foreign")
-
-
-class InvalidDocumentError(ValueError):
-    """Document that violates its format."""
+NO_IMAGE = "unknown/unknown"  # platform of attestations, which an index lists beside the images
+INDEXES = 4  # that follow each other, at most: an index may list indexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +56,15 @@ class BaseImageConfig:
         return (self.system, self.arch) == (SYSTEM, arch)
 
 
-def parse_document(content: bytes, name: str) -> dict[str, Any]:
-    """Return the JSON object of a manifest, an index or a configuration. Raises InputError, also for schema 1."""
+def parse_document(content: bytes, name: str, what: str = "manifest") -> dict[str, Any]:
+    """Return the JSON object of a manifest, an index or a configuration. Raises InputError, also for schema 1.
+
+    what: the document, in messages.
+    """
     try:
-        value = json.loads(content)
-        if not isinstance(value, dict):
-            raise InvalidDocumentError("it is not an object")
-    except (ValueError, RecursionError) as error:
-        raise corrupt_manifest_error(name, error) from None
+        value: dict[str, Any] = parse_json(content).expect(dict)
+    except InvalidDocumentError as error:
+        raise corrupt_document_error(name, error, what) from None
     if value.get("schemaVersion") == 1:
         raise InputError(
             f"{name} is an image of Docker's manifest schema 1, which describes neither its configuration nor "
@@ -75,24 +74,41 @@ def parse_document(content: bytes, name: str) -> dict[str, Any]:
     return value
 
 
-def corrupt_manifest_error(name: str, error: Exception) -> InputError:
+def corrupt_document_error(name: str, error: InvalidDocumentError, what: str = "manifest") -> InputError:
     """Return the error for a corrupt manifest, index or configuration."""
-    return InputError(f"the manifest of {name} is damaged: {error}", hint="push the image again")
+    again = "push" if name.partition(":")[0] not in ("oci", "docker-archive", "docker-daemon") else "save"
+    return InputError(f"the {what} of {name} is damaged: {error}", hint=f"{again} the image again")
+
+
+def list_index(value: Mapping[str, Any], name: str, what: str = "index") -> list[Part]:
+    """Return the entries of an index. Raises InputError."""
+    try:
+        return Part(value).part("manifests").parts(needed=True)
+    except InvalidDocumentError as error:
+        raise corrupt_document_error(name, error, what) from None
+
+
+def nested_index_error(name: str) -> InputError:
+    """Return the error for an index that leads to others, without an end that envbuild looks for."""
+    return InputError(
+        f"{name} is an index of indexes, more than {INDEXES} in each other",
+        hint="name the image itself by its digest (NAME@sha256:…), or write it into a layout of its own",
+    )
 
 
 def choose_image(value: Mapping[str, Any], name: str, arch: str) -> str:
     """Return the digest (hex) of the image for `arch` in an index. Raises ConflictError if it has none, InputError."""
     found: list[str] = []
+    listed = list_index(value, name)
     try:
-        for item in value["manifests"]:
-            platform = item.get("platform") or {}
-            have = f"{platform.get('os')}/{platform.get('architecture')}"
-            if have == f"{SYSTEM}/{arch}":
+        for item in listed:
+            have = parse_platform(item)[0]
+            if have == f"{SYSTEM}/{arch}" or (not have and len(listed) == 1):
                 return parse_descriptor(item).digest
             found.append(have)
-    except (InvalidDocumentError, KeyError, TypeError, AttributeError) as error:
-        raise corrupt_manifest_error(name, error) from None
-    raise other_architecture_error(name, arch, [have for have in found if have not in ("unknown/unknown", "None/None")])
+    except InvalidDocumentError as error:
+        raise corrupt_document_error(name, error, "index") from None
+    raise other_architecture_error(name, arch, [have for have in found if have and have != NO_IMAGE])
 
 
 def other_architecture_error(name: str, arch: str, found: list[str]) -> ConflictError:
@@ -110,11 +126,13 @@ def read_manifest(
 
     has_blob: whether the blob of a foreign layer is stored with the image. A foreign layer is then like any other.
     """
+    whole = Part(value)
     try:
-        config, layers = parse_descriptor(value["config"]), tuple(parse_descriptor(item) for item in value["layers"])
-        addresses = [[str(url) for url in item.get("urls") or ()] for item in value["layers"]]
-    except (InvalidDocumentError, KeyError, TypeError, AttributeError) as error:
-        raise corrupt_manifest_error(name, error) from None
+        config, listed = parse_descriptor(whole.part("config")), whole.part("layers").parts(needed=True)
+        layers = tuple(parse_descriptor(item) for item in listed)
+        addresses = [[url.expect(str) for url in item.part("urls").parts()] for item in listed]
+    except InvalidDocumentError as error:
+        raise corrupt_document_error(name, error) from None
     findings = []
     for number, (layer, urls) in enumerate(zip(layers, addresses, strict=True), 1):
         hint = "choose another image"
@@ -138,23 +156,40 @@ def read_manifest(
 
 def read_config(value: Mapping[str, Any], name: str) -> BaseImageConfig:
     """Return what an image's configuration specifies. Raises InputError."""
+    whole = Part(value)
     try:
-        lines = (value.get("config") or {}).get("Env") or []
-        env = dict(line.split("=", 1) for line in lines)
-        return BaseImageConfig(str(value["architecture"]), str(value["os"]), env, str(value.get("created") or ""))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise corrupt_manifest_error(name, error) from None
+        lines = whole.part("config").optional("Env").parts()
+        for line in lines:
+            if "=" not in line.expect(str):
+                raise line.error("without a value")
+        env = dict(line.value.split("=", 1) for line in lines)
+        arch, system = (whole.part(key).expect(str) for key in ("architecture", "os"))
+        return BaseImageConfig(arch, system, env, whole.part("created").text())
+    except InvalidDocumentError as error:
+        raise corrupt_document_error(name, error, "configuration") from None
 
 
-def parse_descriptor(value: Mapping[str, Any]) -> BlobDescriptor:
+def parse_descriptor(item: Part) -> BlobDescriptor:
     """Return a descriptor. Raises InvalidDocumentError."""
-    found = DIGEST.fullmatch(value["digest"])
-    size, kind = value["size"], value["mediaType"]
-    if not found or not isinstance(size, int) or isinstance(size, bool) or size < 0 or not isinstance(kind, str):
-        raise InvalidDocumentError("a part of it has no sha256 digest, size and kind")
-    return BlobDescriptor(found[1], size, kind)
+    digest, size, kind = item.part("digest"), item.part("size"), item.part("mediaType")
+    found = DIGEST.fullmatch(digest.expect(str))
+    if not found:
+        raise digest.error("not sha256: and 64 digits in lower case")
+    if size.expect(int) < 0:
+        raise size.error("less than nothing")
+    return BlobDescriptor(found[1], size.value, kind.expect(str))
+
+
+def parse_platform(item: Part) -> tuple[str, str]:
+    """Return the platform of an entry of an index (linux/amd64; empty if it has none) and its variant.
+
+    Raises InvalidDocumentError.
+    """
+    platform = item.part("platform")
+    system, arch, variant = (platform.optional(key).text() for key in ("os", "architecture", "variant"))
+    return (f"{system}/{arch}" if platform.value else ""), variant
 
 
 def is_index(value: Mapping[str, Any]) -> bool:
-    """Return whether a document lists several images."""
-    return isinstance(value.get("manifests"), list)
+    """Return whether a document lists images instead of describing one."""
+    return "manifests" in value and "config" not in value

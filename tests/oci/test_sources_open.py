@@ -16,6 +16,8 @@ from envbuild.core.late_import import import_object
 from envbuild.core.text import duration, passed
 from envbuild.export.options import ExportOptions
 from envbuild.oci import manifest as m
+from envbuild.oci.document import Part
+from envbuild.oci.manifest import BlobDescriptor
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive import index_archive
 from envbuild.oci.sources.archive_stream import may_be_layer
@@ -181,24 +183,28 @@ def entry(arch: str, variant: str = "", system: str = "linux", number: int = 0) 
     return {"digest": digest, "size": 1, "mediaType": "x", "platform": platform}
 
 
+def pick(listed: list[dict[str, Any]], name: str, platform: Platform) -> BlobDescriptor:
+    return pick_manifest(Part(listed, "manifests").parts(), name, platform)
+
+
 def test_one_of_an_index() -> None:
     unknown = entry("unknown", system="unknown", number=9)
     index = [unknown, entry("amd64", number=1), entry("arm", "v6", number=2), entry("arm", "v7", number=3)]
     for text, number in (("amd64", 1), ("linux/arm/v7", 3), ("arm", 2)):
-        assert pick_manifest(index, "x", Platform.of(text)).digest == f"{number:064x}"
+        assert pick(index, "x", Platform.of(text)).digest == f"{number:064x}"
     with pytest.raises(ConflictError) as caught:
-        pick_manifest(index, "x", Platform.of("arm64"))
+        pick(index, "x", Platform.of("arm64"))
     assert caught.value.message == (
         "x has no image for linux/arm64, because it is made for linux/amd64, linux/arm/v6, linux/arm/v7"
     )
     alone = [unknown, entry("s390x", number=5)]
-    assert pick_manifest(alone, "x", Platform("amd64")).digest == f"{5:064x}"
+    assert pick(alone, "x", Platform("amd64")).digest == f"{5:064x}"
     with pytest.raises(ConflictError, match="because it is made for linux/s390x"):
-        pick_manifest(alone, "x", Platform.of("amd64"))
+        pick(alone, "x", Platform.of("amd64"))
     with pytest.raises(ConflictError, match="because it is made for nothing"):
-        pick_manifest([unknown], "x", Platform("amd64"))
+        pick([unknown], "x", Platform("amd64"))
     with pytest.raises(InputError, match="is damaged"):
-        pick_manifest([{"platform": {"os": "linux", "architecture": "amd64"}}], "x", Platform("amd64"))
+        pick([{"platform": {"os": "linux", "architecture": "amd64"}}], "x", Platform("amd64"))
 
 
 @pytest.mark.parametrize(

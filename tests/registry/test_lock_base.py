@@ -6,6 +6,7 @@ import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,21 @@ def test_an_index_of_two_architectures(layout: Layout, registry: Server, lock: L
     # The digest of a lock for another target is not used.
     before = lock("docker.io/some/base:1", registry.url).image
     assert lock("docker.io/some/base:1", registry.url, arch="arm64", previous=before).image.digest == digests["arm64"]
+
+
+def test_an_index_of_indexes(tmp_path: Path, lock: Lock) -> None:
+    own = Layout(tmp_path / "mirror/some/base")
+    image = own.image([kit.system()])
+    index: Any = own.index([image])
+    for _ in range(3):
+        index = own.index([index])
+    own.add(index, "1")
+    found = lock("docker.io/some/base:1", str(tmp_path / "mirror")).image.digest
+    assert f"sha256:{found}" == image["digest"]
+    own.listed.clear()
+    own.add(own.index([index]), "1")
+    with pytest.raises(InputError, match="is an index of indexes"):
+        lock("docker.io/some/base:1", str(tmp_path / "mirror"))
 
 
 def test_no_image_for_the_architecture(layout: Layout, registry: Server, lock: Lock) -> None:

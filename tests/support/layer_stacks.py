@@ -128,6 +128,8 @@ class StackMaker:
     def target(self, path: str) -> str:
         """Return the folder that an absolute link leads to; empty if there is none."""
         found = self.tree[path].linkname.lstrip("/")
+        if path.startswith(f"{found}/"):
+            return ""  # an entry through the link might replace it
         return found if found in self.tree and self.tree[found].isdir() else ""
 
     def put(self, name: str, path: str, kind: bytes) -> tarfile.TarInfo:

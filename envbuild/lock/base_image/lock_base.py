@@ -104,12 +104,16 @@ class _BaseDownload:
     def resolve(self, wanted: str, arch: str) -> tuple[str, m.ImageManifest, m.BaseImageConfig]:
         """Return (digest of the manifest, parts, configuration) of the image `wanted` (digest or tag) for `arch`."""
         digest, value = self.document(wanted)
-        if m.is_index(value):
+        for _ in range(m.INDEXES):
+            if not m.is_index(value):
+                break
             digest, value = self.document(f"sha256:{m.choose_image(value, self.reference, arch)}")
+        if m.is_index(value):
+            raise m.nested_index_error(self.reference)
         image = m.read_manifest(value, self.reference)
         self.fetch([image.config], SilentReporter())
         content = self.store.blob(image.config.digest).read_bytes()
-        return digest, image, m.read_config(m.parse_document(content, self.reference), self.reference)
+        return digest, image, m.read_config(m.parse_document(content, self.reference, "configuration"), self.reference)
 
     def document(self, wanted: str) -> tuple[str, dict[str, Any]]:
         """Return (digest, content) of a manifest or index; add it to the store."""

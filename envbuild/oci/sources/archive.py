@@ -9,21 +9,22 @@ layers (`archive_stream.py`).
 from __future__ import annotations
 
 import contextlib
-import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 from envbuild.core.errors import InputError
 from envbuild.oci import manifest as m
+from envbuild.oci.document import InvalidDocumentError, Part, parse_json
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive_index import HINT, ArchiveIndex, convert_archive_errors
 from envbuild.oci.sources.archive_stream import index_compressed_archive, is_compressed, with_layer_stream
 from envbuild.oci.sources.base import SourceImage, SourceLayer
 from envbuild.oci.sources.oci_layout import read_layout_image, several_images_error
 from envbuild.oci.sources.platform import Platform
+
+MANIFEST = "manifest.json"
 
 
 @contextlib.contextmanager
@@ -53,16 +54,17 @@ def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceIma
     """Return the image that an archive calls `tag` (empty: its only one)."""
     reference = f"docker-archive:{archive.path}:{tag}" if tag else f"docker-archive:{archive.path}"
     stem = archive.path.name.partition(".tar")[0].removesuffix(".tgz")
-    if "manifest.json" not in archive.places:
+    if MANIFEST not in archive.places:
         if "index.json" not in archive.places:
             raise InputError(f"{archive.path} holds neither Docker's manifest.json nor an OCI layout", hint=HINT)
         return read_layout_image(archive, tag, reference, stem, platform)
-    item = find_entry(archive.read("manifest.json"), tag, reference)
+    item = find_entry(archive.read(MANIFEST), tag, reference)
     try:
-        names = [image_documents.parse_text(name) for name in item["Layers"] or []]
-        content = archive.read(image_documents.parse_text(item["Config"]))
-    except (m.InvalidDocumentError, KeyError, TypeError) as error:
-        raise m.corrupt_manifest_error(reference, error) from None
+        names = [name.expect(str) for name in item.part("Layers").parts()]
+        configuration = item.part("Config").expect(str)
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(reference, error, MANIFEST) from None
+    content = archive.read(configuration)
     found = image_documents.read_configuration(content, reference, platform)
     image_documents.check_layer_count(found, names, reference)
     layers = [
@@ -89,22 +91,20 @@ def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceIma
     )
 
 
-def find_entry(content: bytes, tag: str, reference: str) -> Mapping[str, Any]:
+def find_entry(content: bytes, tag: str, reference: str) -> Part:
     """Return the entry of Docker's manifest.json that `tag` names: the whole name, or its end (``app:1``, ``1``)."""
     try:
-        listed = json.loads(content)
-        names = [[str(name) for name in item.get("RepoTags") or []] for item in listed]
-        if not isinstance(listed, list):
-            raise m.InvalidDocumentError("it is not a list")
-    except (ValueError, RecursionError, TypeError, AttributeError) as error:
-        raise m.corrupt_manifest_error(reference, error) from None
+        listed = parse_json(content).parts(needed=True)
+        names = [[name.expect(str) for name in item.part("RepoTags").parts()] for item in listed]
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(reference, error, MANIFEST) from None
     there = sorted(name for tags in names for name in tags)
     if not listed:
         raise InputError(f"{reference} holds no image", hint=HINT)
     if not tag:
         if len(listed) > 1:
             raise several_images_error(reference, there)
-        return cast("Mapping[str, Any]", listed[0])
+        return listed[0]
     wanted = tag if ":" in tag else f"{tag}:latest"
     for fitting in (
         {tag, wanted, f"docker.io/{wanted}", f"docker.io/library/{wanted}", f"localhost/{wanted}"},
@@ -112,7 +112,7 @@ def find_entry(content: bytes, tag: str, reference: str) -> Mapping[str, Any]:
     ):
         found = [item for item, tags in zip(listed, names, strict=True) if fitting.intersection(tags)]
         if len(found) == 1:
-            return cast("Mapping[str, Any]", found[0])
+            return found[0]
     raise InputError(
         f"{reference} has no unique image with that name; it has {', '.join(there) or 'one without a name'}",
         hint="name one of these" if there else "leave out the tag",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from envbuild.core.errors import InputError
-from envbuild.oci.sources import image_documents
+from envbuild.oci.document import MAX_DOCUMENT
 
 HOPS = 8  # links from one name of an archive to the next
 HINT = "write it with docker save -o FILE NAME, podman save, or skopeo copy"
@@ -77,7 +77,7 @@ class ArchiveIndex:
         if self.contents:
             return self.contents.get(real, b"")
         with self.open(name) as file:
-            return file.read(image_documents.MAX_DOCUMENT + 1)
+            return file.read(MAX_DOCUMENT + 1)
 
     def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
         return cast(

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from envbuild.core.errors import EngineError, InputError
 from envbuild.oci import manifest as m
 from envbuild.oci.docker_engine import START, connect_engine
+from envbuild.oci.document import InvalidDocumentError, Part
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive_stream import BUFFER, read_sent_layers
 from envbuild.oci.sources.base import SourceImage, SourceLayer, SourceRequest
@@ -89,19 +90,19 @@ def inspect_image(engine: DockerClient, name: str, platform: Platform) -> Source
 def parse_inspection(value: Mapping[str, Any], reference: str, platform: Platform) -> image_documents.SourceConfig:
     """Return the configuration in the engine's answer, which has other names for its keys. Its id is the digest of the
     configuration, but with the image store of containerd that of the manifest."""
+    whole = Part(value)
     try:
-        layers = (value.get("RootFS") or {}).get("Layers") or []
         same = {
-            "architecture": value["Architecture"],
-            "variant": value.get("Variant"),
-            "os": value["Os"],
-            "created": value.get("Created"),
-            "config": value.get("Config"),
-            "rootfs": {"diff_ids": list(layers)},
+            "architecture": whole.part("Architecture").value,
+            "variant": whole.part("Variant").value,
+            "os": whole.part("Os").value,
+            "created": whole.part("Created").value,
+            "config": whole.part("Config").value,
+            "rootfs": {"diff_ids": whole.part("RootFS").optional("Layers").value or []},
         }
-        identity = image_documents.parse_text(value["Id"])
-    except (m.InvalidDocumentError, KeyError, TypeError, AttributeError) as error:
-        raise m.corrupt_manifest_error(reference, error) from None
+        identity = whole.part("Id").expect(str)
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(reference, error, "description") from None
     return image_documents.parse_configuration(same, identity, reference, platform)
 
 

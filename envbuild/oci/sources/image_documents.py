@@ -16,11 +16,12 @@ from typing import IO, Any
 from envbuild.core.errors import InputError
 from envbuild.oci import manifest as m
 from envbuild.oci.config import ImageConfig, parse_rfc3339
+from envbuild.oci.document import InvalidDocumentError, Part
 from envbuild.oci.sources.base import SourceImage, SourceLayer
 from envbuild.oci.sources.platform import Platform, wrong_platform_error
 
 DIFF_ID = re.compile(r"sha256:[0-9a-f]{64}")
-MAX_DOCUMENT = 16 << 20  # bytes of a manifest or configuration; real ones have some ten thousand
+CONFIGURATION = "configuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,36 +38,33 @@ class SourceConfig:
 def read_configuration(content: bytes, name: str, platform: Platform) -> SourceConfig:
     """Parse a configuration. Raises InputError for a corrupt one, ConflictError for an image of another platform than
     the requested one."""
-    if len(content) > MAX_DOCUMENT:
-        raise m.corrupt_manifest_error(name, m.InvalidDocumentError(f"its configuration has {len(content)} bytes"))
     identity = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    return parse_configuration(m.parse_document(content, name), identity, name, platform)
+    return parse_configuration(m.parse_document(content, name, CONFIGURATION), identity, name, platform)
 
 
 def parse_configuration(value: Mapping[str, Any], identity: str, name: str, platform: Platform) -> SourceConfig:
     """Return the configuration from a document that is parsed already. Raises as `read_configuration`."""
+    whole = Part(value)
+    given = whole.part("config")
     try:
-        arch, system = str(value["architecture"]), str(value["os"])
-        variant = str(value.get("variant") or "")
-        given = value.get("config") or {}
-        lines = parse_texts(given.get("Env"))
+        arch, system = whole.part("architecture").expect(str), whole.part("os").expect(str)
+        variant = whole.part("variant").text()
+        lines = given.optional("Env").texts()
         env = dict(line.split("=", 1) for line in lines if "=" in line)
         found = ImageConfig(
             architecture=arch,
             env=env,
-            cmd=parse_command(given.get("Cmd")),
-            workdir=parse_text(given.get("WorkingDir")) or "/",
-            labels={str(key): parse_text(item) for key, item in (given.get("Labels") or {}).items()},
-            entrypoint=parse_command(given.get("Entrypoint")),
-            volumes=tuple(sorted(parse_texts(given.get("Volumes")))),
-            user=parse_text(given.get("User")),
+            cmd=parse_command(given.optional("Cmd")),
+            workdir=given.optional("WorkingDir").text() or "/",
+            labels={key: item.text() for key, item in given.optional("Labels").pairs()},
+            entrypoint=parse_command(given.optional("Entrypoint")),
+            volumes=tuple(sorted(given.optional("Volumes").texts())),
+            user=given.optional("User").text(),
         )
-        diff_ids = parse_texts(value["rootfs"]["diff_ids"] or [])
-        if not all(DIFF_ID.fullmatch(item) for item in diff_ids):
-            raise m.InvalidDocumentError("a layer of it has no sha256 diff_id")
-        created = parse_text(value.get("created"))
-    except (m.InvalidDocumentError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise m.corrupt_manifest_error(name, error) from None
+        diff_ids = [parse_diff_id(item) for item in whole.part("rootfs").part("diff_ids").parts(needed=True)]
+        created = whole.part("created").text()
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(name, error, CONFIGURATION) from None
     notes = [f"ENV {line!a}: it has no value, and was left out, as enroot does" for line in lines if "=" not in line]
     if (system, platform.asked and not platform.fits(arch, variant)) != (m.SYSTEM, False):
         raise wrong_platform_error(name, platform, [f"{system}/{arch}"])
@@ -79,7 +77,7 @@ def check_layer_count(found: SourceConfig, layers: Sequence[object], name: str) 
     """Raise InputError if the manifest and the configuration list different numbers of layers."""
     if len(layers) != len(found.diff_ids):
         why = f"it lists {len(layers)} layers, and its configuration {len(found.diff_ids)}"
-        raise m.corrupt_manifest_error(name, m.InvalidDocumentError(why))
+        raise m.corrupt_document_error(name, InvalidDocumentError(why))
 
 
 def make_source_image(
@@ -136,21 +134,15 @@ def check_digest(content: bytes, digest: str, name: str) -> bytes:
     return content
 
 
-def parse_text(value: object) -> str:
-    if value is not None and not isinstance(value, str):
-        raise m.InvalidDocumentError(f"{value!r:.80} where a text is required")
-    return value or ""
+def parse_diff_id(item: Part) -> str:
+    """Return the digest of an unpacked layer. Raises InvalidDocumentError."""
+    if not DIFF_ID.fullmatch(item.expect(str)):
+        raise item.error("not sha256: and 64 digits in lower case")
+    return str(item.value)
 
 
-def parse_texts(value: object) -> list[str]:
-    """Return a list of texts, the keys of a table, or nothing. Raises InvalidDocumentError."""
-    if isinstance(value, dict):
-        value = list(value)
-    if value is not None and not isinstance(value, list):
-        raise m.InvalidDocumentError(f"{value!r:.80} where a list is required")
-    return [parse_text(item) for item in value or []]
-
-
-def parse_command(value: object) -> tuple[str, ...]:
-    """Return a command: a list of words, or (in old images) a line for the shell."""
-    return ("/bin/sh", "-c", value) if isinstance(value, str) and value else tuple(parse_texts(value or None))
+def parse_command(item: Part) -> tuple[str, ...]:
+    """Return a command: a list of words, or (in old images) a line for the shell. Raises InvalidDocumentError."""
+    if isinstance(item.value, str):
+        return ("/bin/sh", "-c", item.value) if item.value else ()
+    return tuple(item.texts())

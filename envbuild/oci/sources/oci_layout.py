@@ -13,12 +13,13 @@ from envbuild.core.errors import InputError
 from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.net.registry.media_types import REF_NAME
 from envbuild.oci import manifest as m
+from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.base import SourceImage
 from envbuild.oci.sources.platform import Platform, pick_manifest
 
 REWRITE = "write the layout again, e.g. skopeo copy docker://NAME oci:DIR"
-INDEXES = 4  # one index in another, at most
+INDEX = "index.json"
 
 
 class LayoutFiles(Protocol):
@@ -41,7 +42,7 @@ class LayoutFolder:
 
     def read(self, name: str) -> bytes:
         with self.open(name) as file:
-            return file.read(image_documents.MAX_DOCUMENT + 1)
+            return file.read(MAX_DOCUMENT + 1)
 
     def open(self, name: str) -> IO[bytes]:
         path = self.path / name
@@ -65,7 +66,7 @@ class LayoutFolder:
 @contextlib.contextmanager
 def open_layout(path: Path, tag: str, platform: Platform) -> Iterator[SourceImage]:
     """Return the image ``oci:PATH:TAG``. Raises InputError, ConflictError."""
-    if not (path / "index.json").is_file():
+    if not (path / INDEX).is_file():
         raise InputError(
             f"{path} is not an OCI layout, because it has no index.json",
             hint="skopeo copy docker://NAME:TAG oci:DIR makes one",
@@ -77,9 +78,9 @@ def open_layout(path: Path, tag: str, platform: Platform) -> Iterator[SourceImag
 def read_layout_image(files: LayoutFiles, tag: str, reference: str, stem: str, platform: Platform) -> SourceImage:
     """Return the image that a layout's index.json calls `tag` (empty: its only one); `stem` is the base name of files
     made from it."""
-    digest, value = "", m.parse_document(files.read("index.json"), reference)
+    digest, value = "", m.parse_document(files.read(INDEX), reference, INDEX)
     listed = find_entries(value, tag, reference)
-    for _ in range(INDEXES):
+    for _ in range(m.INDEXES):
         part = pick_manifest(listed, reference, platform)
         digest = f"sha256:{part.digest}"
         value = m.parse_document(
@@ -87,7 +88,9 @@ def read_layout_image(files: LayoutFiles, tag: str, reference: str, stem: str, p
         )
         if not m.is_index(value):
             break
-        listed = value["manifests"]
+        listed = m.list_index(value, reference)
+    if m.is_index(value):
+        raise m.nested_index_error(reference)
     image = m.read_manifest(value, reference, lambda part: has_file(files, blob_path(part.digest)))
     digest_of_config = f"sha256:{image.config.digest}"
     content = image_documents.check_digest(files.read(blob_path(digest_of_config)), digest_of_config, reference)
@@ -116,13 +119,13 @@ def blob_path(digest: str) -> str:
     return f"blobs/sha256/{digest.removeprefix('sha256:')}"
 
 
-def find_entries(value: Mapping[str, Any], tag: str, reference: str) -> list[Mapping[str, Any]]:
+def find_entries(value: Mapping[str, Any], tag: str, reference: str) -> list[Part]:
     """Return the entries of index.json that `tag` names: a whole name, or the tag of one."""
+    listed = m.list_index(value, reference, INDEX)
     try:
-        listed = list(value["manifests"])
-        names = [str((item.get("annotations") or {}).get(REF_NAME) or "") for item in listed]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise m.corrupt_manifest_error(reference, error) from None
+        names = [item.part("annotations").optional(REF_NAME).text() for item in listed]
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(reference, error, INDEX) from None
     there = sorted({name for name in names if name})
     if not listed:
         raise InputError(f"{reference} holds no image", hint="skopeo copy docker://NAME:TAG oci:DIR:TAG puts one in")

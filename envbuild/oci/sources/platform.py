@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from envbuild.core.errors import ConflictError, SpecError
 from envbuild.oci import manifest as m
+from envbuild.oci.document import InvalidDocumentError, Part
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 GRAMMAR = re.compile(r"(?:linux/)?([a-z0-9_]+)(?:/(v[0-9]+))?")
-NO_IMAGES = ("unknown/unknown", "None/None")  # attestations, which an index lists beside the images
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Platform:
         return arch == self.arch and self.variant in ("", variant)
 
 
-def pick_manifest(listed: Iterable[Mapping[str, Any]], name: str, platform: Platform) -> m.BlobDescriptor:
+def pick_manifest(listed: Iterable[Part], name: str, platform: Platform) -> m.BlobDescriptor:
     """Return the manifest for `platform` among the entries of an index; if the user named none, the only one.
 
     Raises ConflictError with the platforms in the index, InputError for a corrupt index.
@@ -51,17 +50,16 @@ def pick_manifest(listed: Iterable[Mapping[str, Any]], name: str, platform: Plat
     found: list[tuple[str, m.BlobDescriptor]] = []
     try:
         for item in listed:
-            value = item.get("platform") or {}
-            have = f"{value.get('os')}/{value.get('architecture')}"
-            if have in NO_IMAGES and value:
+            have, variant = m.parse_platform(item)
+            if have in (m.NO_IMAGE, "/"):
                 continue
-            variant = str(value.get("variant") or "")
             part = m.parse_descriptor(item)
-            if not value or (value.get("os") == m.SYSTEM and platform.fits(str(value.get("architecture")), variant)):
+            system, _, arch = have.partition("/")
+            if not have or (system == m.SYSTEM and platform.fits(arch, variant)):
                 return part
             found.append((f"{have}/{variant}" if variant else have, part))
-    except (m.InvalidDocumentError, KeyError, TypeError, AttributeError) as error:
-        raise m.corrupt_manifest_error(name, error) from None
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(name, error, "index") from None
     linux = [part for have, part in found if have.startswith(f"{m.SYSTEM}/")]
     if len(linux) == 1 == len(found) and not platform.asked:
         return linux[0]

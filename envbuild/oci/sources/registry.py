@@ -19,11 +19,11 @@ from envbuild.net.registry.client import Repository
 from envbuild.net.registry.reference import DOCKER, Reference, parse_reference
 from envbuild.net.transport import Transport
 from envbuild.oci import manifest as m
+from envbuild.oci.document import MAX_DOCUMENT
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.base import SourceImage, SourceRequest
 from envbuild.oci.sources.blob_stream import RegistryBlob
 from envbuild.oci.sources.cached_blob import CachedBlob, has_blob_or_part, open_cached
-from envbuild.oci.sources.oci_layout import INDEXES
 from envbuild.oci.sources.platform import pick_manifest
 
 
@@ -37,10 +37,13 @@ def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
     place = _RepositoryReader(repository, request.store, request.keep)
     name = printable_reference(reference)
     digest, value = place.document(reference.wanted, name)
-    for _ in range(INDEXES):
+    for _ in range(m.INDEXES):
         if not m.is_index(value):
             break
-        digest, value = place.document(f"sha256:{pick_manifest(value['manifests'], name, platform).digest}", name)
+        part = pick_manifest(m.list_index(value, name), name, platform)
+        digest, value = place.document(f"sha256:{part.digest}", name)
+    if m.is_index(value):
+        raise m.nested_index_error(name)
     image = m.read_manifest(value, name, place.has_blob)
     found = image_documents.read_configuration(place.blob(image.config, name), name, platform)
     yield image_documents.make_source_image(
@@ -100,7 +103,7 @@ class _RepositoryReader:
             return content
         with RegistryBlob(self.repository, part) as stream:
             content = b""
-            while len(content) <= image_documents.MAX_DOCUMENT and (chunk := stream.read(1 << 20)):
+            while len(content) <= MAX_DOCUMENT and (chunk := stream.read(1 << 20)):
                 content += chunk
         return self.keep(image_documents.check_digest(content, digest, name))
 

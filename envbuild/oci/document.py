@@ -1,0 +1,94 @@
+"""JSON documents of images. Each value knows its place, so that an error names it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+MAX_DOCUMENT = 16 << 20  # bytes of a manifest or configuration; real ones have some ten thousand
+MAX_VALUES = 100_000  # of a list; an index with an entry for every image of a large site has thousands
+LENGTH = 60  # characters of a wrong value in a message
+NAMES = {bool: "true or false", dict: "an object", list: "a list", str: "a text", int: "a whole number"}
+
+
+class InvalidDocumentError(ValueError):
+    """Document that violates its format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Value of a document. `place`: where it is (``manifests[0].size``; empty: the document itself)."""
+
+    value: Any
+    place: str = ""
+
+    def part(self, key: str) -> Part:
+        """Return a value of this object; its `value` is None if it is missing. Raises InvalidDocumentError."""
+        return Part(self.expect(dict).get(key), f"{self.place}.{key}" if self.place else key)
+
+    def optional(self, key: str) -> Part:
+        """Return a value of this object, also if the object itself is missing. Raises InvalidDocumentError."""
+        return Part(None, f"{self.place}.{key}") if self.value is None else self.part(key)
+
+    def parts(self, *, needed: bool = False) -> list[Part]:
+        """Return the values of this list; none if it is missing and not `needed`. Raises InvalidDocumentError."""
+        if self.value is None and not needed:
+            return []
+        if len(self.expect(list)) > MAX_VALUES:
+            raise InvalidDocumentError(f"{self.place or 'it'} has more than {MAX_VALUES} values")
+        return [Part(item, f"{self.place}[{number}]") for number, item in enumerate(self.value)]
+
+    def pairs(self) -> list[tuple[str, Part]]:
+        """Return the values of this object by name; none if it is missing. Raises InvalidDocumentError."""
+        return [] if self.value is None else [(key, self.part(key)) for key in self.expect(dict)]
+
+    def texts(self) -> list[str]:
+        """Return the texts of this list, or the keys of this object; none if it is missing.
+
+        Raises InvalidDocumentError.
+        """
+        return list(self.value) if isinstance(self.value, dict) else [item.text() for item in self.parts()]
+
+    def text(self) -> str:
+        """Return this text; empty if it is missing. Raises InvalidDocumentError."""
+        return "" if self.value is None else self.expect(str)
+
+    def expect(self, kind: type) -> Any:
+        """Return this value, which must be of a type. Raises InvalidDocumentError."""
+        if type(self.value) is not kind:
+            raise self.error(f"not {NAMES[kind]}")
+        return self.value
+
+    def error(self, instead: str) -> InvalidDocumentError:
+        """Return the error for this value. `instead`: what it is not."""
+        if self.value is None and self.place:
+            return InvalidDocumentError(f"{self.place} is missing")
+        return InvalidDocumentError(f"{self.place or 'it'} is {describe(self.value)}, {instead}")
+
+
+def describe(value: object) -> str:
+    """Return a value in words, shortened."""
+    if isinstance(value, str):
+        return f"the text {value[:LENGTH]!a}{'…' if len(value) > LENGTH else ''}"
+    if isinstance(value, dict | list):
+        return NAMES[type(value)]
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return f"the number {value!r:.{LENGTH}}"
+
+
+def parse_json(content: bytes) -> Part:
+    """Return a document. Raises InvalidDocumentError."""
+    if len(content) > MAX_DOCUMENT:
+        raise InvalidDocumentError(f"it has more than {MAX_DOCUMENT >> 20} MiB")
+    try:
+        return Part(json.loads(content))
+    except json.JSONDecodeError as error:
+        raise InvalidDocumentError(f"it is not JSON (line {error.lineno}, column {error.colno})") from None
+    except UnicodeDecodeError:
+        raise InvalidDocumentError("it is not text in UTF-8") from None
+    except RecursionError:
+        raise InvalidDocumentError("it has lists and objects that are nested too deeply") from None
+    except ValueError:  # Python's limit of 4300 digits
+        raise InvalidDocumentError("it contains a number with thousands of digits") from None
