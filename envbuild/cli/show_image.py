@@ -101,6 +101,7 @@ def unit_rows(plan: Plan, store: Store) -> list[dict[str, Any]]:
                 "product": product,
                 "size": record.layer.size if record and record.layer else 0,
                 "seconds": round(record.seconds, 1) if record else 0.0,
+                "box": dict(record.box) if record else {},
             }
         )
     return units

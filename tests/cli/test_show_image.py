@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from envbuild.cli.show_image import layer, versioned
+from envbuild.cli.show_image import layer, unit_rows, versioned
+from envbuild.core.store.store import Store, UnitRecord
 from envbuild.sdk import Recipe
 
 pytestmark = pytest.mark.unit
@@ -52,3 +53,12 @@ def test_options_unlike_their_default() -> None:
     assert found(Widget(version="1", jobs=4, names=()))["options"] == {"jobs": 4}
     assert found(Widget(names=("a",)))["options"] == {"names": ["a"]}
     assert found(Fixed())["options"] == {}
+
+
+def test_a_unit_has_the_box_that_it_was_built_in(store: Store) -> None:
+    box = {"seccomp": True, "keyring": True, "cgroup": True}
+    store.record_unit(UnitRecord("a" * 64, "ucx", box=box))
+    keys = {"ucx": "a" * 64, "apex": "b" * 64}
+    units = [SimpleNamespace(name=name, in_image=True) for name in keys]
+    plan: Any = SimpleNamespace(keys=lambda: keys, units=units, needs=lambda unit: ())
+    assert [row["box"] for row in unit_rows(plan, store)] == [box, {}]

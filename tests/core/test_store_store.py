@@ -98,6 +98,19 @@ def test_a_unit_is_found_while_its_product_is_there(store: Store) -> None:
         store.layer("sha256:" + "2" * 64)
 
 
+def test_the_record_of_a_unit_has_its_box(store: Store) -> None:
+    box = {"seccomp": True, "keyring": True, "cgroup": False}
+    record = UnitRecord("a" * 64, "x", box=box)
+    store.record_unit(record)
+    found = store.unit(record.key)
+    assert found == record and found.box == box
+    path = store.root / f"units/{record.key}.json"
+    for value, expected in (({}, {}), ({"box": {"seccomp": 1}}, {"seccomp": False}), ({"box": ["seccomp"]}, None)):
+        write_json(path, {**UNIT, **value})  # {}: of an envbuild that did not record it
+        found = store.unit(record.key)
+        assert (found.box if found else None) == expected
+
+
 UNIT = {"key": "a" * 64, "unit": "x", "layer": None, "wheels": [], "seconds": 1.0}
 LAYER = {"diff_id": f"sha256:{'1' * 64}", "size": 1, "files": 1, "unit": "x"}
 VALUES: list[object] = [None, [], {}, 3, 1.5, "text", True, [[]], {"key": 1}, {"made": 3}, {"made": {}, "stat": []}]
@@ -112,7 +125,7 @@ def test_any_json_in_the_record_of_a_unit_is_a_unit_that_is_not_there(value: obj
     key = "a" * 64
     write_json(store.root / "units" / f"{key}.json", value)
     found = store.unit(key)
-    assert found is None or json.loads(json.dumps(asdict(found))) == {**UNIT, **found_fields(value)}
+    assert found is None or json.loads(json.dumps(asdict(found))) == {**UNIT, "box": {}, **found_fields(value)}
 
 
 def found_fields(value: object) -> dict[str, object]:

@@ -109,6 +109,14 @@ def test_evidence_records_the_box_of_the_checks(store: Store, tmp_path: Path) ->
     assert run(["/usr/bin/true"]) == (0, "") and run.box == PROTECTED
 
 
+def test_the_record_of_a_unit_states_its_box(store: Store) -> None:
+    kit.build(store)
+    records = [json.loads(path.read_text()) for path in (store.root / "units").iterdir()]
+    assert records and {json.dumps(record["box"], sort_keys=True) for record in records} == {
+        json.dumps(PROTECTED, sort_keys=True)
+    }
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may filter the engine's own system calls")
 def test_a_kernel_without_seccomp_builds_with_a_warning_and_an_own_keyring(store: Store) -> None:
     command = [sys.executable, "-c", PREPARE, kit.__file__, "box", str(store.root)]
@@ -116,6 +124,8 @@ def test_a_kernel_without_seccomp_builds_with_a_warning_and_an_own_keyring(store
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["reported"].count(NO_FILTER) == 1
+    records = [json.loads(path.read_text()) for path in (store.root / "units").iterdir()]
+    assert {record["box"]["seccomp"] for record in records} == {False}
     report = read_report(store, answer["layers"][-1])
     assert (report["session keyring"], report["key of the session"]) == ("ok", "ENOKEY")
     assert report["cgroup"] == "/"

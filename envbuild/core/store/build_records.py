@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,18 @@ class LayerRecord:
 
 @dataclass(frozen=True, slots=True)
 class UnitRecord:
-    """The product of a unit: a layer, or wheels as (file name, sha256). `seconds` is the wall time of its build."""
+    """The product of a unit: a layer, or wheels as (file name, sha256).
+
+    `seconds` is the wall time of its build; `box`: protection → whether it was in force while its steps ran (empty:
+    another engine built it, it has no steps, or the record is of an envbuild that did not write this).
+    """
 
     key: str
     unit: str
     layer: LayerRecord | None = None
     wheels: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
+    box: Mapping[str, bool] = field(default_factory=dict, hash=False)
 
     @classmethod
     def parse(cls, value: Any) -> UnitRecord | None:
@@ -63,8 +69,9 @@ class UnitRecord:
         try:
             layer = LayerRecord.parse(value["layer"]) if value["layer"] else None
             wheels = tuple((name, sha256) for name, sha256 in value["wheels"])
-            found = cls(value["key"], value["unit"], layer, wheels, float(value["seconds"]))
-        except (KeyError, TypeError, ValueError):
+            box = {str(name): state is True for name, state in value.get("box", {}).items()}
+            found = cls(value["key"], value["unit"], layer, wheels, float(value["seconds"]), box)
+        except (AttributeError, KeyError, TypeError, ValueError):
             return None
         names = (found.key, found.unit, *(part for wheel in wheels for part in wheel))
         whole = all(isinstance(name, str) for name in names) and (layer is not None or not value["layer"])

@@ -205,7 +205,7 @@ class Schedule:
     def _record(self, unit: Unit, answer: dict[str, Any]) -> None:
         layer = LayerRecord(**answer["layer"]) if "layer" in answer else None
         wheels = tuple((name, sha256) for name, sha256 in answer.get("wheels", ()))
-        record = UnitRecord(self.keys[unit.name], unit.name, layer, wheels, answer["seconds"])
+        record = UnitRecord(self.keys[unit.name], unit.name, layer, wheels, answer["seconds"], answer["box"])
         if layer:
             self.store.share_packs(layer.diff_id)
         for _, sha256 in wheels:

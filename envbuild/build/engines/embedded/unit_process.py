@@ -71,7 +71,8 @@ def build_unit(job: Job) -> Job:
         discard_folder(work)
         raise
     discard_folder(work)
-    return {"seconds": round(time.monotonic() - began, 3), "checked": checked, **answer}
+    box = asdict(outcome.protection) if outcome.protection else {}
+    return {"seconds": round(time.monotonic() - began, 3), "checked": checked, "box": box, **answer}
 
 
 def make_root_spec(job: Job) -> RootSpec:
