@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -14,12 +15,31 @@ from typing import Any
 
 import pytest
 
+from envbuild.build.engines.base import Probe
 from envbuild.build.engines.embedded.engine import Embedded
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
 from tests.support import tiny_root
 from tests.support.programs import import_path
 from tests.support.unprivileged_user import plain_user
+
+# Steps of the probe that fail on a machine without a program, a file or a kernel → what the kernel answers there. A
+# step with another answer, and a step that is not listed ("init", "start"), is a fault of envbuild.
+MISSING = ("kernel", "newuidmap", "subordinate ids")
+DENIED = (errno.EPERM, errno.EACCES)
+LACKING = {
+    "unshare": (*DENIED, errno.ENOSPC, errno.ENOSYS, errno.EINVAL),
+    "map ids": (*DENIED, 0),  # newuidmap has no code
+    "mount proc": DENIED,
+    "bind": DENIED,
+    "mount tmpfs": DENIED,
+    "mount overlay": (*DENIED, errno.EINVAL, errno.ENODEV),
+    "whiteout": (*DENIED, errno.EINVAL, errno.EOPNOTSUPP),
+    "opaque folder": (*DENIED, errno.EINVAL, errno.EOPNOTSUPP, errno.ENODATA),
+    "chown": (*DENIED, errno.EINVAL),
+    "setcap": (*DENIED, errno.EOPNOTSUPP),
+    "seccomp": DENIED,
+}
 
 Run = Callable[..., dict[str, Any]]
 
@@ -48,12 +68,23 @@ def store(scratch: Path) -> Iterator[Store]:
 
 
 def open_working_store(path: Path) -> Store:
-    """Return the store `path`; skip the test where the embedded engine does not work in it."""
+    """Return the store `path`; skip the test where this machine lacks what the embedded engine needs.
+
+    Fails for any other reason: a probe or an init that is broken would skip every test of the engine.
+    """
     opened = Store.open(path)
     probe = Embedded().probe(opened)
+    if missing := missing_capability(probe):
+        pytest.skip(f"the embedded engine does not run here: {missing}")
     if not probe.ok:
-        pytest.skip(f"the embedded engine does not run here: {probe.step}: {probe.reason}")
+        pytest.fail(f"the probe of the embedded engine is broken: {probe.step}: {probe.reason}")
     return opened
+
+
+def missing_capability(probe: Probe) -> str:
+    """Return what this machine lacks, if that is why the probe failed; else nothing."""
+    lacks = not probe.ok and (probe.step in MISSING or probe.code in LACKING.get(probe.step, ()))
+    return f"{probe.step}: {probe.reason}" if lacks else ""
 
 
 @pytest.fixture(scope="session")

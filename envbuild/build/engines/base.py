@@ -13,7 +13,9 @@ if TYPE_CHECKING:  # `make` without work loads this module for its options alone
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The result of trying an engine: `ok`, or the first thing that failed (`step`), why, and the fix to type."""
+    """The result of trying an engine: `ok`, or the first thing that failed (`step`), why, and the fix to type.
+
+    `code`: the errno of the system call that failed (0: none did)."""
 
     engine: str
     ok: bool
@@ -21,6 +23,7 @@ class Probe:
     reason: str = ""
     fix: str = ""
     detail: str = ""  # e.g. "root", "subordinate ids 100000:65536", "inside buildah unshare"
+    code: int = 0
 
 
 @dataclass(frozen=True, slots=True)

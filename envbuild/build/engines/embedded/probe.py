@@ -41,7 +41,7 @@ def probe_machine(store: Store) -> Probe:
     try:
         child.result()
     except SetupError as error:
-        return Probe("embedded", False, error.step, error.reason, fix_for(error.step, error.code), detail)
+        return Probe("embedded", False, error.step, error.reason, fix_for(error.step, error.code), detail, error.code)
     except (EngineError, OSError):
         reason = output.decode(errors="replace") or "the process was killed"
         return Probe("embedded", False, "start", reason, "", detail)
