@@ -51,7 +51,7 @@ def test_layers(trees: list[Path], store: Store) -> None:
 def test_exit_codes(trees: list[Path], store: Store) -> None:
     assert run(trees, store, "kill -15 $$")[0] == 143
     assert run_in_root(trees, ["/no/such"], env={}, store=store, capture=True)[0] == 127
-    assert run(trees, store, "sleep 60", timeout=1.0)[0] == 124
+    assert run(trees, store, "echo before; sleep 60", timeout=5.0) == (124, "before\n")
     assert list((store.tmp).iterdir()) == []
 
 

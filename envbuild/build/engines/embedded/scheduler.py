@@ -84,6 +84,8 @@ class Schedule:
                 self._wait()
         finally:
             for item in self.running:
+                item.child.process.kill()
+            for item in self.running:
                 item.child.kill()
                 self._release(item)
         if self.failed and self.options.shell_on_fail:
