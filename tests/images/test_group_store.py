@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
 from tests.support.engine_fixtures import scratch  # noqa: F401
 from tests.support.image_project import Cli
@@ -25,7 +26,7 @@ SPECS = {"small": SPEC, "larger": f'{SPEC}  python-packages: [packaging]\npython
 
 @pytest.fixture
 def members(scratch: Path) -> Iterator[tuple[Cli, Cli]]:  # noqa: F811
-    """Yield the commands of two members, each with a project of their own, in one store with mode 2770."""
+    """Yield the commands of two members, each with a project of their own, in one store with mode 3770."""
     uv = shutil.which("uv")
     with users_of_a_group("newuidmap", "runuser") as (name, *users, _):
         for python in (sys.executable, "/usr/bin/python3"):
@@ -39,7 +40,8 @@ def members(scratch: Path) -> Iterator[tuple[Cli, Cli]]:  # noqa: F811
         store = scratch / "store-of-two"
         store.mkdir()
         shutil.chown(store, group=name)
-        store.chmod(0o2770)
+        store.chmod(0o3770)
+        Store.open(store)  # as its owner's first command does
         commands = []
         for user in users:
             home = Path("/home", user)
