@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,28 @@ def test_a_component_that_nothing_requires_explains_no_conflict(tmp_path: Path) 
     assert cited("cuda=12.1 driver=470.10") == cited("cuda=12.1 driver=470.10 base=plain") == {"cuda.driver"}
     assert cited("base=full driver=470.10") == {"base.compat", "compat.driver"}
     assert ask(given, "cuda=12.1 driver=470.10").conflicts[0].fixes == ("driver>=525",)
+
+
+def test_a_fix_of_one_of_two_conflicts_names_what_the_other_needs(tmp_path: Path) -> None:
+    components = {**COMPONENTS, "os": {"values": ["1", "2"], "cost": 5}, "lib": {"values": ["1.0", "2.0"]}}
+    facts = [
+        *FACTS,
+        fact("lib.os", "limits", {"lib": "2.0"}, {"os": "2"}),
+        fact("os.cuda", "limits", {"os": "*"}, {"cuda": "*"}),
+    ]
+    given = matrix(tmp_path, components, facts, QUESTIONS)
+    found = ask(given, "cuda=12.1 driver=470.10 lib=2.0 os=1").conflicts
+    fixes = [fix for conflict in found for fix in conflict.fixes]
+    assert len(found) == 2
+    assert fixes
+    for fix in fixes:
+        changed = dict(word.split("=") for word in ["cuda=12.1", "driver=470.10", "lib=2.0", "os=1"])
+        words = []
+        for change in re.split(" with |, also needs ", fix):
+            changed.pop(re.split("[<>=]", change.removeprefix("leave "))[0].split()[0])
+            words += [] if change.startswith("leave ") else [change]
+        asked = " ".join([*words, *(f"{name}={value}" for name, value in changed.items())])
+        assert ask(given, asked).verdict not in ("conflict", "unknown"), fix
 
 
 def test_a_default_is_set_aside_when_it_is_named(small: FactTable) -> None:

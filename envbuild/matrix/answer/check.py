@@ -11,6 +11,7 @@ from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.matrix.answer.verdict import Answer, judge_plan
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.waiver import Waiver
+from envbuild.matrix.sat.solver import UndecidedError
 from envbuild.matrix.solve.encoding import Core, Request, pick_newest
 from envbuild.matrix.solve.query import Query, prefer_known_plan, unrequested_components
 from envbuild.matrix.solve.request import Ask
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # the module that describes conflicts and searches fixes is i
 
 NEAR = 100  # plans that are tried to find known ones nearby
 FEW = 5  # plans that are tried for each change that is to be proposed
+OLDER = 12  # changes of which older choices are tried
 
 
 def check(
@@ -49,13 +51,22 @@ def plan_filter(case: Query) -> PlanFilter:
     asked = {request.component for request in case.wanted}
     whole = {request.component: request.mask for request in case.wanted if request.id}
 
+    left = OLDER
+
     @cache
     def known(pinned: tuple[tuple[str, int], ...]) -> bool:
-        wanted = [*(Request("", name, mask) for name, mask in pinned), *(r for r in case.wanted if not r.id)]
-        plan = pick_newest(matrix, wanted, case.waived)
-        if plan is None:
+        nonlocal left
+        left -= 1
+        if left < 0:
             return False
-        plan = prefer_known_plan(matrix, wanted, case.asks, case.waived, plan, FEW)
+        wanted = [*(Request("", name, mask) for name, mask in pinned), *(r for r in case.wanted if not r.id)]
+        try:
+            plan = pick_newest(matrix, wanted, case.waived)
+            if plan is None:
+                return False
+            plan = prefer_known_plan(matrix, wanted, case.asks, case.waived, plan, FEW)
+        except UndecidedError:
+            return False
         return not find_unknowns(matrix, plan.assignment, case.asks, case.waived)
 
     def good(assignment: list[int]) -> bool:
@@ -89,12 +100,15 @@ def nearest_known_changes(case: Query, unknown: Sequence[Unknown], good: PlanFil
     """Return the nearest changes after which nothing is unknown."""
     from envbuild.matrix.answer.conflict import fix_text, prefer_plain_fixes, rule_stages
     from envbuild.matrix.answer.fixes import find_fixes
+    from envbuild.matrix.answer.typed_back import TypedBack
 
     names = {name for one in unknown for name in one.of}
     involved = tuple(request for request in case.wanted if request.id and request.component in names)
     core = Core(involved, (), (), frozenset(), False)
     for rules in rule_stages(case):
         found = prefer_plain_fixes(case, find_fixes(case.matrix, case.wanted, [core], case.waived, good, NEAR, rules))
+        if not case.image:
+            found = TypedBack(case).keep_working(found)
         if found:
             return tuple(map(fix_text, found))
     return ()

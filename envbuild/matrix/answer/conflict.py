@@ -12,6 +12,7 @@ from envbuild.matrix.answer import conflict_core
 from envbuild.matrix.answer.fix_trial import FREE, PlanFilter, Rules
 from envbuild.matrix.answer.fixes import PLANS, Fix, find_fixes, find_fixes_of_one
 from envbuild.matrix.answer.hardware_limits import hardware_hint
+from envbuild.matrix.answer.typed_back import TypedBack
 from envbuild.matrix.facts.atoms import PRESENT_KINDS
 from envbuild.matrix.facts.fact_table import HARDWARE, FactTable
 from envbuild.matrix.facts.waiver import Waiver
@@ -46,6 +47,9 @@ def find_conflicts(case: Query, good: PlanFilter) -> tuple[Conflict, ...]:
     with undecided_as_unknown():
         found = conflict_core.find_cores(case.matrix, case.wanted, case.waived)
     found_fixes = fixes_by_conflict(case, found, good)
+    if not case.image:
+        typed = TypedBack(case)
+        found_fixes = [typed.keep_working(some) for some in found_fixes]
     far = hardware_hint(case, found, spec_rules(case)) if case.image and not all(found_fixes) else ""
     by_asks: dict[tuple[Ask, ...], Conflict] = {}
     for core, some in zip(found, found_fixes, strict=True):
@@ -166,8 +170,9 @@ def touches(fix: Fix, core: Core) -> bool:
 
 
 def fix_text(fix: Fix) -> str:
-    """``torch>=2.1``, ``torch=2.4.0 with cuda=12.1``."""
-    return " with ".join(change.text for change in fix.changes)
+    """``torch>=2.1``, ``torch=2.4.0 with cuda=12.1``, ``torch>=2.1, also needs driver>=580``."""
+    text = " with ".join(change.text for change in fix.changes)
+    return f"{text}, also needs {' with '.join(change.text for change in fix.also)}" if fix.also else text
 
 
 def explain_not_newer(

@@ -16,6 +16,8 @@ STEPS = 100_000  # for one value
 PATIENCE = 12  # values that are possible but not good before the search for better ones ends
 LOOKS = 4  # values that are tried before the rest is tested as a whole
 
+NO_GPU = "+cpu"  # a build that is never proposed: it resolves every conflict about a GPU, as without one
+
 PlanFilter = Callable[[list[int]], bool]
 
 
@@ -142,7 +144,8 @@ class Trial:
         builds, asked = labelled_mask(self._matrix, at), self._matrix.values_of(at, self._asked[name])
         bits = [2 << place for place in range(len(self._matrix.values[at])) if builds & 2 << place]
         same = {value.partition("+")[0] for value in asked}
-        return [bit for bit in bits if self._matrix.values_of(at, bit)[0].partition("+")[0] in same]
+        found = {bit: self._matrix.values_of(at, bit)[0] for bit in bits}
+        return [bit for bit, value in found.items() if value.partition("+")[0] in same and not value.endswith(NO_GPU)]
 
     def sides(self, name: str) -> tuple[list[int], list[int]]:
         """Return (newer values, older values) than the requested ones, nearest first. If a build with a label is
@@ -150,7 +153,8 @@ class Trial:
         at = self._matrix.number[name]
         builds = 0
         if self._asked[name] & labelled_mask(self._matrix, at):
-            builds = sum(2 << place for place, value in enumerate(self._matrix.values[at]) if pick_penalty(value) == 1)
+            labelled = [place for place, value in enumerate(self._matrix.values[at]) if pick_penalty(value) == 1]
+            builds = sum(2 << place for place in labelled if not self._matrix.values[at][place].endswith(NO_GPU))
         releases = ascending_bits(self._matrix, at, self._asked[name] | builds)
         wanted = [place for place, bit in enumerate(releases) if bit & self._asked[name]]
         if not wanted:  # the requested value has no order, or there is no such version: from the newest down

@@ -43,11 +43,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """Changes that together make the request possible, what they cost, and the plan that is then picked."""
+    """Changes that together make the request possible, what they cost, and the plan that is then picked. `also`:
+    further changes that other conflicts of the request need."""
 
     changes: tuple[Change, ...]
     cost: int
     assignment: list[int]
+    also: tuple[Change, ...] = ()
 
 
 def find_fixes(
