@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from envbuild.build.engines import select
 from envbuild.build.engines.base import Probe
 from envbuild.build.engines.select import choose_engine, load_engine
-from envbuild.core.console import SilentReporter
+from envbuild.core.console import RecordingReporter, SilentReporter
 from envbuild.core.engines import ENGINES
 from envbuild.core.errors import EngineError, SpecError
 from envbuild.core.store.store import Store
@@ -64,3 +65,23 @@ def test_an_unknown_engine(store: Store) -> None:
     with pytest.raises(SpecError) as caught:
         choose_engine("docker", store, SilentReporter())
     assert "auto, embedded" in caught.value.hint
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the warning is for root")
+@pytest.mark.parametrize(
+    ("owner", "mode", "warned"), [(0, 0o755, 0), (0, 0o2775, 1), (0, 0o1777, 1), (12345, 0o755, 1)]
+)
+def test_root_is_warned_of_a_store_that_others_may_write(
+    store: Store, monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, warned: int
+) -> None:
+    engines(monkeypatch, one=True)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    os.chown(store.root, owner, 12345)
+    store.root.chmod(mode)
+    reporter = RecordingReporter(SilentReporter())
+    assert choose_engine("auto", store, reporter).name == "one"
+    assert len(reporter.take_warnings()) == warned
+    monkeypatch.setenv("SUDO_UID", "12345")
+    monkeypatch.setenv("SUDO_GID", "12345")
+    choose_engine("auto", store, reporter)
+    assert len(reporter.take_warnings()) == (mode == 0o1777)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from envbuild.build.engines.base import Engine, Probe
@@ -9,6 +10,7 @@ from envbuild.core.console import Reporter
 from envbuild.core.engines import ENGINES
 from envbuild.core.errors import EngineError, Finding, SpecError
 from envbuild.core.late_import import import_object
+from envbuild.core.ownership import find_intrusion, own_users
 from envbuild.core.store.store import Store
 
 
@@ -28,11 +30,22 @@ def add_alternative(fix: str, engine: str) -> str:
     return ", or: ".join(filter(None, (fix, f"--engine {engine}" if engine else "")))
 
 
+def warn_of_other_users(store: Store, reporter: Reporter) -> None:
+    """Warn root of a store that other users may write, and decide in it what is built on."""
+    intrusion = find_intrusion(str(store.root), own_users()) if os.geteuid() == 0 else None
+    if intrusion:
+        reporter.warn(
+            f"root builds in the store {store.root}, which {intrusion.reason}: others decide what is in the image; "
+            "for a store of root alone: export ENVBUILD_STORE=/a/path"
+        )
+
+
 def choose_engine(name: str, store: Store, reporter: Reporter) -> Engine:
     """Return the engine called `name`, or with ``auto`` the first whose probe passes; the reason is reported.
 
     Raises SpecError for an unknown name, EngineError with every probe's result. A hint names an engine only if it was
     tried, and works here."""
+    warn_of_other_users(store, reporter)
     if name not in ENGINES and name != "auto":
         raise SpecError(f"no engine is called {name!r}", hint=f"the engines are: auto, {', '.join(ENGINES)}")
     failed: list[Probe] = []
