@@ -21,6 +21,13 @@ from envbuild.matrix.facts.value_match import ORDER, fold_name
 
 OPERATORS = r"(===|==|!=|~=|>=|<=|>|<|=)?\s*(.*)"
 MAX_NAMES = 12  # names that a hint lists
+LIKENESS = 0.7  # of a name that a hint proposes, difflib's, from 0 to 1
+# Accelerators of vendors of which there are no facts: a name of another vendor would be a wrong hint.
+NOT_COVERED = {
+    "AMD": r"(amd|radeon|instinct|mi[0-9]{2,3}[a-z]*|rx[0-9]{3,4}.*|w[67][0-9]00)",
+    "Intel": r"(intel|gaudi|hl[0-9]{3}|(data ?center ?gpu ?)?max1[15][05]0|pontevecchio|arc)",
+    "Google": r"(google|tpu)",
+}
 
 
 class InvalidValueError(ValueError):
@@ -277,8 +284,12 @@ def _named(component: Component, text: str) -> str:
 
 def _known(component: Component, text: str) -> str:
     """Return a hint with the closest name in any case, or with the first few."""
+    folded = fold_name(text[:100])
+    for vendor, pattern in NOT_COVERED.items() if component.name == "gpu" else ():
+        if re.match(pattern, folded):
+            return f"{vendor} is not covered: the facts are about GPUs of NVIDIA and AWS Neuron devices"
     spelled = {value.casefold(): value for value in component.values}
-    close = difflib.get_close_matches(text.casefold()[:100], spelled, n=1, cutoff=0.6) if text else []
+    close = difflib.get_close_matches(text.casefold()[:100], spelled, n=1, cutoff=LIKENESS) if text else []
     if close:
         return f"did you mean '{spelled[close[0]]}'?"
     rest = f" (envbuild matrix show {component.name})" if len(component.values) > MAX_NAMES else ""
