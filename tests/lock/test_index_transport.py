@@ -91,3 +91,14 @@ def test_a_checked_host_is_not_reported(case: Case) -> None:
     done = case.project.lock("--json")
     assert done.returncode == 0, done.stderr
     assert not [line for line in json.loads(done.stdout)["images"][0]["warnings"] if "certificates" in line]
+
+
+def test_a_package_that_requires_an_address_is_the_conflict_that_is_named(case: Case) -> None:
+    """No network is to be checked for it, and nothing is fetched from there."""
+    case.project.index(wheel(case.project.folder / "w", "demo", "1.0", requires=("evil @ git+file:///tmp/evil",)))
+    case.project.mirrors, case.project.site = {}, {}
+    done = case.project.lock("--json")
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["code"]) == (3, "conflict")
+    (finding,) = error["findings"]
+    assert "demo 1.0" in finding["message"] and "evil" in finding["message"] and "network" not in finding["hint"]

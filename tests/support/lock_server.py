@@ -116,6 +116,6 @@ def simple_index(folder: Path, files: list[Path]) -> str:
         link = f'<a href="{file.as_uri()}#sha256={sha256(file.read_bytes())}">{file.name}</a>'
         pages.setdefault(file.name.split("-")[0].replace("_", "-"), []).append(link)
     for project, links in pages.items():
-        (folder / project).mkdir(parents=True)
+        (folder / project).mkdir(parents=True, exist_ok=True)
         (folder / project / "index.html").write_text(f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>")
     return folder.as_uri()
