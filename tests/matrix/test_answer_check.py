@@ -37,7 +37,7 @@ COMPONENTS: dict[str, Any] = {
 QUESTIONS = {"torch-gpu": ["torch", "gpu"], "nccl-gpu": ["nccl", "gpu"]}
 FACTS = [
     fact("torch.gpu", "limits", [({"torch": "<2.1"}, {"gpu": "!=H100"}), ({"torch": "2.1"}, {})], question="torch-gpu"),
-    fact("torch.gpu-21", "limits", {"torch": "2.1", "gpu": "*"}, {}, question="torch-gpu"),
+    fact("torch.gpu-21", "limits", {"torch": "2.1", "gpu": "*"}, {}, question="torch-gpu", asserts="compatible"),
     fact("torch.gpu-22", "limits", {"torch": "2.2", "gpu": ["H100", "A100"]}, {}, question="torch-gpu"),
     fact("torch.nccl", "provides", [({"torch": "2.1"}, {"nccl": "==2.18.1"}), ({"torch": "2.0"}, {"nccl": "2.14.3"})]),
     fact("nccl.old", "limits", {"nccl": "*"}, {"gpu": ["A100", "V100"]}, question="nccl-gpu", strength="disputed"),
@@ -45,7 +45,7 @@ FACTS = [
     fact("cuda.driver", "limits", {"cuda": "12", "compat": "-"}, {"driver": ">=525"}, scope="container-start"),
     fact("cuda.driver-11", "limits", {"cuda": "11"}, {"driver": ">=525"}),
     fact("cuda.native", "limits", {"cuda": "12.1"}, {"driver": ">=530"}, strength="conditional", condition="{driver}?"),
-    fact("cuda.runs", "limits", {"cuda": "*"}, {"gpu": "*"}),
+    fact("cuda.runs", "limits", {"cuda": "*"}, {"gpu": "*"}, asserts="compatible"),
     fact("cuda.slow", "limits", {"cuda": "11"}, {"gpu": "!=H100"}, strength="warn", because="{gpu} is slow there"),
     fact("arch.default", "provides", {"cuda": "*"}, {"arch": "amd64"}, default=True, because="amd64 is meant"),
     fact("arch.gpu", "limits", {"gpu": "V100"}, {"arch": "amd64"}),
@@ -93,8 +93,8 @@ def test_a_question_arises_only_where_its_condition_holds(tmp_path: Path) -> Non
         "from": {"kind": "name", "values": ["index", "source"], "rank": 3},
     }
     facts = [
-        fact("torch.any", "limits", {"torch": "*", "from": "*"}, {}),
-        fact("gpu.any", "limits", {"gpu": "*", "torch": "*"}, {}),
+        fact("torch.any", "limits", {"torch": "*", "from": "*"}, {}, asserts="compatible"),
+        fact("gpu.any", "limits", {"gpu": "*", "torch": "*", "from": "*"}, {}, asserts="compatible"),
     ]
     write(tmp_path, components, facts)
     path = tmp_path / "facts.yaml"
@@ -298,4 +298,4 @@ def test_a_known_version_is_preferred_to_a_newer_unknown_one(small: FactTable) -
 def test_an_unknown_combination_names_the_nearest_known_one(small: FactTable) -> None:
     given = ask(small, "torch=2.2.0 gpu=V100")
     assert given.verdict == "unknown"
-    assert given.nearest == ("torch<=2.1",)
+    assert given.nearest == ("torch=2.1.0",)  # of older ones it is only stated that they do not serve an H100

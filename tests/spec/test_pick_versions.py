@@ -170,7 +170,6 @@ SOURCE = "{version: 2.15.0, provider: source, commit: 0123456789abcdef0123456789
         f'{{cuda: "13.2", nccl: {{provider: source}}, torch: {SOURCE}}}',
         '{ucx: "1.20"}',
         '{cuda: "13.2", nvshmem: {}}',
-        "{nvshmem: {}}",
         '{torch: {version: "2.8", provider: vendor, channel: cu128}}',
     ],
 )

@@ -38,14 +38,16 @@ def write(
     components: Mapping[str, Any],
     facts: Sequence[Mapping[str, Any]],
     questions: Mapping[str, Sequence[str]] | None = None,
+    **rest: Any,
 ) -> Path:
-    """Write a folder with one fact file. A component is its list of values (a version), or its keys. JSON is YAML."""
+    """Write a folder with one fact file. A component is its list of values (a version), or its keys; `rest` are other
+    keys of the file. JSON is YAML."""
     full = {
         name: {"about": name, "kind": "version", **({"values": given} if isinstance(given, list) else given)}
         for name, given in components.items()
     }
     asks = {name: {"of": of, "about": name} for name, of in (questions or {}).items()}
-    top = {"schema": 1, "components": full, "questions": asks, "facts": facts}
+    top = {"schema": 1, "components": full, "questions": asks, "facts": facts, **rest}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "facts.yaml").write_text(json.dumps({key: value for key, value in top.items() if value}, indent=1))
     return folder

@@ -32,11 +32,15 @@ FACTS = [
     fact("apex.torch", "requires", {"apex": "23.08"}, {"torch": ">=2"}),
     fact("apex.old", "limits", {"apex": "22.03"}, {"torch": "<2"}),
 ]
+PAIRS = [
+    {"of": ["gpu", "*"], "through": "sm", "because": "made up"},
+    {"of": [["python", "cuda", "triton", "apex", "driver"], "*"], "independent": "made up"},
+]
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> FactTable:
-    return matrix(tmp_path_factory.mktemp("facts"), COMPONENTS, FACTS)
+    return matrix(tmp_path_factory.mktemp("facts"), COMPONENTS, FACTS, pairs=PAIRS)
 
 
 def core_ids(given: FactTable, conflict: Core) -> tuple[set[str], list[str]]:

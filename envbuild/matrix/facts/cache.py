@@ -11,7 +11,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from hashlib import blake2b
 from itertools import pairwise
@@ -145,6 +145,9 @@ def _to_json(matrix: FactTable) -> dict[str, Any]:
         "narrowed": [[*pair, _boxes(boxes)] for pair, boxes in matrix.narrowed.items()],
         "groups": [[rows, _boxes(boxes)] for rows, boxes in matrix.groups],
         "arising": matrix.arising,
+        "independent": _by_content(matrix.independent),
+        "through": _by_content(matrix.through),
+        "known_to": matrix.known_to,
         "digest": matrix.digest,
     }
 
@@ -166,9 +169,20 @@ def _from_json(plain: dict[str, Any]) -> FactTable:
         rows=tuple(map(CompiledRow._make, zip(*parts, strict=True))),
         narrowed={(row, component): _unboxed(boxes) for row, component, boxes in plain["narrowed"]},
         groups=tuple((tuple(rows), _unboxed(boxes)) for rows, boxes in plain["groups"]),
+        independent={(one, other): why for why, pairs in plain["independent"] for one, other in pairs},
+        through={(one, other): tuple(others) for others, pairs in plain["through"] for one, other in pairs},
+        known_to=plain["known_to"],
         digest=plain["digest"],
         arising=plain["arising"],
     )
+
+
+def _by_content(pairs: Mapping[tuple[int, int], T]) -> list[tuple[T, list[tuple[int, int]]]]:
+    """Return each content with its pairs: many share one."""
+    found: dict[T, list[tuple[int, int]]] = {}
+    for pair, content in pairs.items():
+        found.setdefault(content, []).append(pair)
+    return list(found.items())
 
 
 def _chained(lists: Iterable[Sequence[int]]) -> tuple[list[int], list[int]]:

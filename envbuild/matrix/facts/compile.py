@@ -70,9 +70,28 @@ def compile_facts(facts: Facts) -> FactTable:
         if question.when
     }
     made = FactTable(
-        components, values, questions, bare, tuple(atoms), tuple(rows), {}, (), facts.digest, arising=arising
+        components,
+        values,
+        questions,
+        bare,
+        tuple(atoms),
+        tuple(rows),
+        {},
+        (),
+        facts.digest,
+        arising=arising,
+        independent={ordered_pair(number[one], number[two]): why for (one, two), why in facts.independent.items()},
+        through={
+            ordered_pair(number[one], number[two]): tuple(number[via] for via in others)
+            for (one, two), others in facts.through.items()
+        },
+        known_to=facts.known_to,
     )
     return update_precedence(made)
+
+
+def ordered_pair(one: int, other: int) -> tuple[int, int]:
+    return min(one, other), max(one, other)
 
 
 def row_sort_key(row: Row) -> list[list[tuple[int, str]]]:

@@ -31,7 +31,7 @@ ID = rf"{NAME}\.[a-z0-9]+(-[a-z0-9]+)*"
 ROW_KEYS = ("when", "then", "note")
 CHOICES = {"kind": KINDS, "scope": SCOPES, "strength": STRENGTHS}
 SENTENCES = ("because", "condition", "hint")
-FACT_KEYS = ("id", "question", *CHOICES, *SENTENCES, "default", "source", "rows", *ROW_KEYS)
+FACT_KEYS = ("id", "question", *CHOICES, *SENTENCES, "asserts", "known-to", "default", "source", "rows", *ROW_KEYS)
 SOURCE_KEYS = ("type", "where", "seen", "how")
 
 
@@ -86,7 +86,29 @@ def _fact(known: References, node: Node) -> Fact | None:
     rest = {key: texts.get(key, "") for key in ("kind", "scope", "strength", "question", *SENTENCES)}
     default = bool(reader.value(nodes["default"], bool, "default")) if "default" in nodes else False
     place = source or Source("", "", "", "")
-    return Fact(id=texts["id"], source=place, rows=rows, where=node.where, default=default, **rest)
+    asserts = (reader.choice(nodes["asserts"], "asserts", ("compatible",)) or "") if "asserts" in nodes else ""
+    ends = _newest_versions(known, nodes["known-to"]) if "known-to" in nodes else {}
+    rest["asserts"] = asserts
+    return Fact(id=texts["id"], source=place, rows=rows, where=node.where, default=default, known_to=ends, **rest)
+
+
+def _newest_versions(known: References, node: Node) -> dict[str, str]:
+    """Return component → the newest version that the source of a fact knew."""
+    found: dict[str, str] = {}
+    for name, (place, value) in known.reader.entries(node, "known-to").items():
+        component = known.components.get(name)
+        text = known.reader.text(value, "known-to")
+        try:
+            if component is None or component.kind != "version":
+                hint = did_you_mean(name, known.components, "the components are")
+                known.reader.wrong(
+                    place.where, f"'known-to' needs a component with versions, not '{short(name)}'", hint
+                )
+            elif text is not None:
+                found[name] = values.normalize_value(component, text)
+        except InvalidValueError as error:
+            known.reader.wrong(value.where, error.message, error.hint)
+    return found
 
 
 def _source(known: References, node: Node) -> Source:

@@ -60,6 +60,8 @@ class Caches:
     guards: Sequence[int] | None = None
     guarded: Mapping[int, Sequence[tuple[int, int]]] | None = None
     candidates: dict[tuple[int, int], Sequence[int]] = field(default_factory=dict)
+    evidence: dict[int, Mapping[int, int]] = field(default_factory=dict)
+    ends: dict[tuple[int, str], int] = field(default_factory=dict)
     calls: set[tuple[frozenset[int], frozenset[int]]] | None = None
     backing: Mapping[int, Clause] | None = None
 
@@ -69,8 +71,10 @@ class FactTable:
     """Compiled facts. `facts` have no rows of their own here, `rows` are those of all of them; a row is known by its
     number. `narrowed`: (row, component) → where a row that yields to a better source still binds; `groups`: rows that
     dispute one thing, with where they do; `arising`: question → numbers of the atoms that must be true for it to
-    arise; `closed`: the components that remain absent; `added`: component → the values that only a request names;
-    `backing`: component → the clause that it meets unless it is requested."""
+    arise; `independent`: pairs that need no fact, with the reason; `through`: pair → components through which one
+    matters to the other; `known_to`: component → date → its newest version then; `closed`: the components that remain
+    absent; `added`: component → the values that only a request names; `backing`: component → the clause that it meets
+    unless it is requested."""
 
     components: tuple[Component, ...]
     values: tuple[tuple[str, ...], ...]
@@ -82,6 +86,9 @@ class FactTable:
     groups: tuple[tuple[tuple[int, ...], Sequence[Box]], ...]
     digest: str = ""
     arising: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    independent: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    through: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    known_to: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     closed: frozenset[int] = frozenset()
     added: Mapping[int, int] = field(default_factory=dict)
     backing: Mapping[int, Clause] = field(default_factory=dict)

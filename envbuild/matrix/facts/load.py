@@ -40,8 +40,10 @@ from envbuild.matrix import fact_files, read_fact_file
 from envbuild.matrix.facts.components import read_components, read_questions
 from envbuild.matrix.facts.fact_reader import NAME, References, read_constraints, read_facts
 from envbuild.matrix.facts.model import Component, Fact, Facts
+from envbuild.matrix.facts.rule import KEYS as RULE_KEYS
+from envbuild.matrix.facts.rule import read_rule
 
-TOP = ("schema", "components", "questions", "facts")
+TOP = ("schema", "components", "questions", "facts", *RULE_KEYS)
 
 
 def load_facts(folders: Sequence[Path]) -> Facts:
@@ -59,6 +61,7 @@ def load_facts(folders: Sequence[Path]) -> Facts:
     facts: dict[str, Fact] = {}
     for layer in read.facts:
         facts |= read_facts(known, layer)
+    rule = read_rule(reader, components, read.rule)
     _report_cycles(reader, components, facts)
     reader.finish()
     if not (components and facts):
@@ -68,6 +71,9 @@ def load_facts(folders: Sequence[Path]) -> Facts:
         {name: components[name] for name in sorted(components, key=lambda name: (components[name].rank, name))},
         {name: questions[name] for name in sorted(questions)},
         {name: facts[name] for name in sorted(facts)},
+        rule.independent,
+        rule.through,
+        rule.known_to,
         facts_digest(folders),
     )
 
@@ -89,6 +95,7 @@ class _Files:
     components: list[tuple[Scalar, Table]] = field(default_factory=list)
     questions: list[tuple[Scalar, Table]] = field(default_factory=list)
     facts: list[list[Node]] = field(default_factory=list)
+    rule: list[tuple[str, Node]] = field(default_factory=list)
     unread: bool = False  # a file is left out: what it defines would be reported as unknown elsewhere
 
 
@@ -107,6 +114,7 @@ def _read_folder(reader: Reader, folder: Path, read: _Files) -> None:
             reader.wrong(top.where, "the file is empty", "write components, questions or facts")
         read.components += _named_tables(reader, nodes, "components")
         read.questions += _named_tables(reader, nodes, "questions")
+        read.rule += [(key, nodes[key]) for key in RULE_KEYS if key in nodes]
         read.facts[-1] += reader.items(nodes["facts"], "facts") if "facts" in nodes else ()
 
 

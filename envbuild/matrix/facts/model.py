@@ -104,7 +104,9 @@ class Row:
 class Fact:
     """One fact with its rows. `because` is the sentence when the fact is part of a conflict, `condition` what the user
     must ensure when it is conditional, `hint` what to do; all may contain ``{component}``. A `default` fact names the
-    value that is meant when a request names none: it is set aside when a request names another one."""
+    value that is meant when a request names none: it is set aside when a request names another one. `asserts`:
+    ``compatible`` where the source states that all versions work, so that ``*`` is evidence. `known_to`: component →
+    the newest version that the source knew; none: that of the day on which it was seen."""
 
     id: str
     kind: str
@@ -118,14 +120,20 @@ class Fact:
     condition: str = ""
     hint: str = ""
     default: bool = False
+    asserts: str = ""
+    known_to: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The content of all fact files. `digest` is of their bytes. Two are equal when their content is, in any order of
+    """The content of all fact files; of `independent`, `through` and `known_to` see `envbuild.matrix.facts.rule`.
+    `digest` is of their bytes. Two are equal when their content is, in any order of
     files."""
 
     components: Mapping[str, Component]
     questions: Mapping[str, Question]
     facts: Mapping[str, Fact]
+    independent: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    through: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    known_to: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     digest: str = field(default="", compare=False)

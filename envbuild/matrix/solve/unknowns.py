@@ -3,19 +3,23 @@ versions outside of their domain, questions without an answer, components that n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from envbuild.matrix.facts.atoms import ABSENT, PRESENT_KINDS
-from envbuild.matrix.facts.claims import row_claim, row_components
+from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.constraint_masks import constraint_mask, unknown_versions
 from envbuild.matrix.facts.domain import NEWEST, OLDEST, listed_versions, outside_reason
 from envbuild.matrix.facts.evaluate import evaluate_rows
+from envbuild.matrix.facts.evidence import evidence_components
 from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
 from envbuild.matrix.facts.model import Question
 from envbuild.matrix.facts.value_match import matches
+from envbuild.matrix.solve.pairs import unrelated_pairs
 from envbuild.matrix.solve.phrasing import component_text, join_and, value_phrase
 from envbuild.matrix.solve.request import Ask
+
+Evidence = Sequence[tuple[int, Collection[int]]]  # (row, the components that it is evidence about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +34,13 @@ class Unknown:
 def find_unknowns(
     matrix: FactTable, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]
 ) -> list[Unknown]:
-    """Return what no fact covers in an assignment."""
+    """Return what no fact covers in an assignment. It can be called valid only if that is nothing."""
     rows = evaluate_rows(matrix, assignment, waived)
+    evidence = [(one.row, evidence_components(matrix, one.row, assignment)) for one in rows if not one.unsure]
     return [
         *(unheard_versions(matrix, assignment, rows) if "unheard" not in waived else ()),
-        *unanswered_questions(matrix, assignment, rows, waived),
-        *unrelated_components(matrix, assignment, rows, asks, waived),
+        *unanswered_questions(matrix, assignment, evidence, waived),
+        *(unrelated_components(matrix, assignment, evidence, asks, waived) if "unrelated" not in waived else ()),
     ]
 
 
@@ -72,19 +77,18 @@ def unheard_ranges(matrix: FactTable, asks: Iterable[Ask]) -> tuple[Unknown, ...
 
 
 def unanswered_questions(
-    matrix: FactTable, assignment: Sequence[int], rows: Iterable[EvaluatedRow], waived: frozenset[str]
+    matrix: FactTable, assignment: Sequence[int], evidence: Evidence, waived: frozenset[str]
 ) -> list[Unknown]:
     """Return questions about components that are all present and that no fact answers."""
-    answered: dict[str, list[set[int]]] = {}
-    for one in rows:
-        if not one.unsure:
-            answered.setdefault(matrix.fact(one.row).question, []).append(row_components(matrix, one.row))
+    answered: dict[str, list[Collection[int]]] = {}
+    for row, components in evidence:
+        answered.setdefault(matrix.fact(row).question, []).append(components)
     chosen, found = matrix.named(assignment), []
     for question in matrix.questions.values():
         if question.id in waived or not question_arises(matrix, question, assignment):
             continue
         numbers = {matrix.number[name] for name in question.of}
-        if not any(numbers <= touched for touched in answered.get(question.id, ())):
+        if not any(numbers.issubset(touched) for touched in answered.get(question.id, ())):
             texts = join_and([component_text(matrix, name, chosen) for name in question.of])
             what = f"the combination of {texts}" if len(question.of) > 1 else f"the requirements of {texts}"
             found.append(Unknown(question.id, question.of, f"no fact covers {what}: {question.about}"))
@@ -100,40 +104,20 @@ def question_arises(matrix: FactTable, question: Question, assignment: Sequence[
 
 
 def unrelated_components(
-    matrix: FactTable,
-    assignment: Sequence[int],
-    rows: Iterable[EvaluatedRow],
-    asks: Sequence[Ask],
-    waived: frozenset[str],
-) -> list[Unknown]:
-    """Return requested components that no chain of facts relates to the others."""
-    parent = list(range(len(assignment)))
-
-    def root(number: int) -> int:
-        while parent[number] != number:
-            parent[number] = parent[parent[number]]
-            number = parent[number]
-        return number
-
-    for one in rows:
-        there = [number for number in row_components(matrix, one.row) if assignment[number] != ABSENT]
-        for number in there[1:]:
-            parent[root(number)] = root(there[0])
-    pieces: dict[int, list[str]] = {}
-    for ask in asks:
-        number = matrix.number[ask.component]
-        if assignment[number] != ABSENT and ask.component not in pieces.setdefault(root(number), []):
-            pieces[root(number)].append(ask.component)
-    if len(pieces) < 2 or "unrelated" in waived:
-        return []
+    matrix: FactTable, assignment: Sequence[int], evidence: Evidence, asks: Sequence[Ask], waived: frozenset[str]
+) -> Iterator[Unknown]:
+    """Yield requested components with those to which no fact relates them."""
     chosen = matrix.named(assignment)
-    largest, *others = sorted(pieces.values(), key=len, reverse=True)
-    rest = join_and([component_text(matrix, name, chosen) for name in largest])
-    return [
-        Unknown(
-            "unrelated",
-            (*piece, *largest),
-            f"no fact relates {join_and([component_text(matrix, name, chosen) for name in piece])} to {rest}",
-        )
-        for piece in others
-    ]
+    asked = {matrix.number[ask.component] for ask in asks}
+    related: list[Collection[int]] = [components for _, components in evidence]
+    related += [{matrix.number[name] for name in matrix.questions[one].of} for one in waived & matrix.questions.keys()]
+    aside = (one.row for one in evaluate_rows(matrix, assignment) if matrix.fact(one.row).id in waived)
+    related += [evidence_components(matrix, row, assignment) for row in aside]  # overridden, with a reason
+    strangers: dict[int, list[int]] = {}
+    for one, other in unrelated_pairs(matrix, assignment, asked, related):
+        strangers.setdefault(other, []).append(one)
+    for number, others in strangers.items():
+        name, names = matrix.components[number].name, [matrix.components[other].name for other in others]
+        rest = join_and([component_text(matrix, other, chosen) for other in names])
+        text = f"no fact relates {component_text(matrix, name, chosen)} to {rest}"
+        yield Unknown("unrelated", (name, *names), text)

@@ -1,0 +1,107 @@
+"""The parts of the rule of "valid" that are data (docs/matrix.md, "What valid means"): the pairs of components that
+need no fact, because they are independent or matter only through a third, and the ends of what sources knew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from envbuild.core import yaml_nodes
+from envbuild.core.yaml_nodes import Node, Table
+from envbuild.core.yaml_reader import Reader, did_you_mean, short
+from envbuild.matrix.facts.components import require_keys
+from envbuild.matrix.facts.model import Component
+from envbuild.matrix.facts.values import InvalidValueError, normalize_value
+
+KEYS = ("groups", "pairs", "known-to")
+EVERY = "*"  # of a pair: every component
+
+Pair = tuple[str, str]  # names in their order
+Members = Mapping[str, tuple[str, ...]]  # component or group → components
+
+
+@dataclass(slots=True)
+class Rule:
+    """`independent`: pair → why no fact about it is needed. `through`: pair → the components through which one matters
+    to the other: one that both are related to is enough. `known_to`: component → date → the newest version of that
+    day: open rows of a source of that day are evidence up to it."""
+
+    independent: dict[Pair, str] = field(default_factory=dict)
+    through: dict[Pair, tuple[str, ...]] = field(default_factory=dict)
+    known_to: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def read_rule(reader: Reader, components: Mapping[str, Component], nodes: Sequence[tuple[str, Node]]) -> Rule:
+    """Return the rule that the entries of all files make: (one of KEYS, the node under it)."""
+    groups: dict[str, tuple[str, ...]] = {EVERY: tuple(components), **{name: (name,) for name in components}}
+    for node in (node for key, node in nodes if key == "groups"):
+        for name, (place, inner) in reader.entries(node, "groups").items():
+            if name in groups:
+                reader.wrong(place.where, f"'{short(name)}' is the name of a component or of another group")
+            else:
+                groups[name] = _members(reader, inner, "groups", groups)
+    rule = Rule()
+    for key, node in nodes:
+        if key == "pairs":
+            for item in reader.items(node, key):
+                _add_pairs(reader, item, groups, rule)
+        elif key == "known-to":
+            for name, inner in _by_component(reader, node, components):
+                rule.known_to[name] = dict(_ends(reader, inner, components[name]))
+    return rule
+
+
+def _by_component(reader: Reader, node: Node, components: Mapping[str, Component]) -> Iterator[tuple[str, Node]]:
+    for name, (place, inner) in reader.entries(node, "known-to").items():
+        if name in components:
+            yield name, inner
+        else:
+            hint = did_you_mean(name, components, "the components are")
+            reader.wrong(place.where, f"unknown component '{short(name)}'", hint)
+
+
+def _members(reader: Reader, node: Node, key: str, groups: Members) -> tuple[str, ...]:
+    """Return the components that a name, or a list of names of components and groups, means."""
+    found: dict[str, None] = {}
+    for item in node.items if isinstance(node, yaml_nodes.Sequence) else (node,):
+        name = reader.text(item, key)
+        if name is not None and name not in groups:
+            hint = did_you_mean(name, groups, "the components and groups are")
+            reader.wrong(item.where, f"unknown component '{short(name)}'", hint)
+        found |= dict.fromkeys(groups.get(name or "", ()))
+    return tuple(found)
+
+
+def _add_pairs(reader: Reader, item: Node, groups: Members, rule: Rule) -> None:
+    nodes = reader.table(item, ("of", "independent", "through", "because"), "pairs", "a pair")
+    if not isinstance(item, Table):
+        return
+    require_keys(reader, item.where, "a pair", nodes, ("of",))
+    sides = nodes["of"].items if "of" in nodes and isinstance(nodes["of"], yaml_nodes.Sequence) else ()
+    texts = {key: reader.text(nodes[key], key, folded=True) for key in ("independent", "because") if key in nodes}
+    reason = texts.get("independent") or (texts.get("because") if "through" in nodes else "")
+    if len(sides) != 2 or not reason or ("independent" in nodes) == ("through" in nodes):
+        hint = (
+            'write {of: [torch, hydra-core], independent: "the reason"}, or through: COMPONENT, because: "the reason"'
+        )
+        reader.wrong(item.where, "a pair needs two sides, and a reason why no fact about it is needed", hint)
+        return
+    one, other = (_members(reader, side, "of", groups) for side in sides)
+    others = _members(reader, nodes["through"], "through", groups) if "through" in nodes else ()
+    for first, second in product(one, other):
+        pair = min(first, second), max(first, second)
+        if others:
+            rule.through[pair] = tuple(dict.fromkeys((*rule.through.get(pair, ()), *others)))
+        elif first != second:
+            rule.independent[pair] = reason
+
+
+def _ends(reader: Reader, node: Node, component: Component) -> Iterator[tuple[str, str]]:
+    for day, (_, inner) in sorted(reader.entries(node, "known-to").items()):
+        text = reader.text(inner, "known-to")
+        try:
+            if text is not None:
+                yield day, normalize_value(component, text)
+        except InvalidValueError as error:
+            reader.wrong(inner.where, error.message, error.hint)
