@@ -1,0 +1,150 @@
+"""The disk of the store or of the output is full at any moment of an export or a make: exit code 5 or 8, nothing half
+done is left, and with more space the next run writes the right file.
+
+ENVBUILD_ATTACK_SEED chooses how much is free, ENVBUILD_ATTACK_N how many trials there are."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from envbuild.build.engines.base import BuildOptions
+from envbuild.build.engines.embedded.engine import Embedded
+from envbuild.build.plan.units import Plan
+from envbuild.core.errors import EngineError, EnvbuildError, PublishError
+from envbuild.core.store.store import Store
+from envbuild.make import build_and_write
+from tests.support import foreign_images
+from tests.support.engine_fixtures import scratch
+from tests.support.local_registry import Layout
+from tests.support.stored_inputs import lock
+from tests.support.tiny_root import plan, unit
+
+__all__ = ["scratch"]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system"),
+]
+
+SEED = int(os.environ.get("ENVBUILD_ATTACK_SEED", "1"))
+TRIALS = int(os.environ.get("ENVBUILD_ATTACK_N", "3"))
+Write = Callable[[], str]  # write an image; return its sha256
+
+
+@pytest.fixture
+def small(scratch: Path) -> Iterator[Path]:
+    """Yield the folder of a small file system."""
+    path = scratch / f"small-{os.urandom(4).hex()}"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(path)], check=True)
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def used(folder: Path) -> int:
+    status = os.statvfs(folder)
+    return (status.f_blocks - status.f_bfree) * status.f_frsize
+
+
+def leave(folder: Path, free: int) -> Path:
+    """Fill a file system until `free` bytes are left; return the file that does it."""
+    filler = folder / "filler"
+    status = os.statvfs(folder)
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(status.f_bavail * status.f_frsize - free, 1))
+    return filler
+
+
+def fail_at_any_moment(write: Write, reset: Callable[[], object], check: Callable[[], object], small: Path) -> None:
+    """Run `write` with too little space, and then with enough. `reset` removes what was written before; `check` finds
+    what a failure left."""
+    reset()
+    before = used(small)
+    expected = write()
+    needed = used(small) - before
+    failed = 0
+    for trial in range(TRIALS):
+        reset()
+        free = random.Random(f"{SEED} {trial}").randrange(needed)
+        where = f"trial {trial} of seed {SEED}: {free} of {needed} bytes are free"
+        filler = leave(small, free)
+        try:
+            assert write() == expected, where
+        except (EngineError, PublishError) as error:
+            assert "No space left" in str(error) and error.hint, where
+            failed += 1
+        except EnvbuildError as error:
+            raise AssertionError(where) from error
+        check()
+        filler.unlink()
+        assert write() == expected, where
+        check()
+    assert failed
+
+
+def check_store(root: Path) -> None:
+    """Check that nothing unfinished is in a store."""
+    assert not [*(root / "tmp").iterdir()]
+    assert not [path for name in ("packs", "artifacts", "blobs") for path in (root / name).rglob(".*")]
+
+
+def check_outputs(folder: Path) -> None:
+    assert {path.name for path in folder.iterdir()} <= {"image.sqsh", "filler"}
+
+
+def layout(folder: Path) -> str:
+    made = Layout(folder)
+    folder.mkdir(parents=True)
+    made.add(foreign_images.image(made, foreign_images.layers()))
+    return f"oci:{folder}"
+
+
+def test_exports_on_a_full_store(small: Path, tmp_path: Path) -> None:
+    """The packs of the layers are in the store, the file is elsewhere."""
+    source, root, out = layout(tmp_path / "layout"), small / "store", tmp_path / "image.sqsh"
+    fail_at_any_moment(
+        lambda: foreign_images.made(source, foreign_images.workspace(root), out).artifact.sha256,
+        lambda: (shutil.rmtree(root, ignore_errors=True), Store.open(root)),
+        lambda: (check_store(root), not out.exists() or out.unlink()),
+        small,
+    )
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_exports_to_a_full_output(small: Path, tmp_path: Path, cache: bool) -> None:
+    """From packs, and directly into the file."""
+    source, at, out = layout(tmp_path / "layout"), foreign_images.workspace(tmp_path / "store"), small / "image.sqsh"
+    fail_at_any_moment(
+        lambda: foreign_images.made(source, at, out, cache=cache).artifact.sha256,
+        lambda: out.unlink(missing_ok=True),
+        lambda: (check_outputs(small), check_store(tmp_path / "store")),
+        small,
+    )
+
+
+def test_makes_on_a_full_store(small: Path) -> None:
+    """Layers, packs and the file are in the store."""
+    try:
+        os.setxattr(small, "user.x", b"")
+    except OSError:
+        pytest.skip("this kernel has no user attributes on tmpfs")
+    root = small / "store"
+    one = unit("one", "mkdir -p /opt/x && cp /usr/bin/* /opt/x")
+    units = one, unit("two", "echo 2 > /opt/two", lowers=("base", "one"))
+    plans: list[Plan] = []
+
+    def write() -> str:
+        at = foreign_images.workspace(root)
+        return str(build_and_write(Embedded(), plans[-1], lock(), at, BuildOptions())[1].sha256)
+
+    def reset() -> None:
+        shutil.rmtree(root, ignore_errors=True)
+        plans.append(plan(Store.open(root), *units))  # which needs its inputs in the store
+
+    fail_at_any_moment(write, reset, lambda: check_store(root), small)
