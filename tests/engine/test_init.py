@@ -55,6 +55,16 @@ def test_a_process_with_any_name_is_left_and_no_code_of_the_root_runs(store: Sto
     assert (tree / f"{codecs}/evil.py".lstrip("/")).exists() and not (tree / "opt/pwned").exists()
 
 
+def test_a_step_cannot_enter_init(store: Store) -> None:
+    """Its descriptors lead to the process that records what was built."""
+    read = "ls /proc/1/$place/ || cat /proc/1/$place"
+    closed = f"for place in fd environ cwd root exe mem; do {{ {read}; }} >&2 && echo $place; done"
+    made = kit.build(store, kit.unit("enter", f"{{ {closed}; }} > /opt/found 2>&-; ls -l /proc/self/fd > /opt/mine"))
+    tree = store.layer_tree(made.layers[1].diff_id)
+    assert (tree / "opt/found").read_text() == ""
+    assert {line.split()[-3] for line in (tree / "opt/mine").read_text().splitlines()[1:]} <= {"0", "1", "2", "3"}
+
+
 @pytest.mark.parametrize(
     ("command", "why"),
     [

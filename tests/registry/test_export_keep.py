@@ -94,7 +94,7 @@ def test_a_complete_partial_file_is_used(
 ) -> None:
     """A run was killed between the last byte and the renaming."""
     at = workspace(tmp_path / "store", docker=registry.url)
-    partial_file(at, large).parent.mkdir()
+    partial_file(at, large).parent.mkdir(exist_ok=True)
     partial_file(at, large).write_bytes((layout.path / "blobs/sha256" / large).read_bytes())
     with cutting(registry.host) as cutter:
         at.site.mirrors["oci:docker.io/"] = (cutter.url,)  # type: ignore[index]
@@ -108,7 +108,7 @@ def test_a_partial_file_of_other_content(
 ) -> None:
     """Of a disk that lost something, or of a hostile neighbour: it is thrown away, and all of the layer pulled."""
     at = workspace(tmp_path / "store", docker=registry.url)
-    partial_file(at, large).parent.mkdir()
+    partial_file(at, large).parent.mkdir(exist_ok=True)
     partial_file(at, large).write_bytes(b"x" * size)
     want = made(NAME, workspace(tmp_path / "plain", docker=registry.url)).artifact.sha256
     assert made(NAME, at, keep_layers=True).artifact.sha256 == want

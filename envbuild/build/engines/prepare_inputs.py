@@ -19,6 +19,7 @@ from envbuild.build.steps import INPUTS
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
 from envbuild.core.store.store import Store
+from envbuild.core.text import escaped
 
 DEBS, LAYERS = "debs", "layers"  # inputs that a base begins with: Unit.seed, Unit.layers
 
@@ -66,9 +67,7 @@ def prepare_inputs(
                 unpack_archive(store.blob(sha256), name, target)
             continue
         for name, text in item["texts"]:
-            path = target / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            place_of(target, name).write_text(text)
         link_blobs(store, blobs, target)
         if item["kind"] == "debian":
             (target / "Packages").write_text(
@@ -78,6 +77,15 @@ def prepare_inputs(
     return verified
 
 
+def place_of(target: Path, name: str) -> Path:
+    """Return the path of a new input below `target`, and make the folders above it. Raises InputError."""
+    if not name or {"", ".", ".."} & set(name.split("/")) or "\0" in name:
+        raise InputError(f"an input has the name {escaped(name)}, which leads out of its folder", hint="lock again")
+    path = target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def link_blobs(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> None:
     """Make hard links of blobs, under their names; copies where the file system has no more links.
 
@@ -85,8 +93,7 @@ def link_blobs(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> 
     """
     shared = store.is_shared
     for name, sha256 in blobs:
-        path = target / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = place_of(target, name)
         if shared or not _has_link(store.blob(sha256), path):
             shutil.copyfile(store.blob(sha256), path)
 

@@ -26,6 +26,7 @@ BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     f"from {entry.__name__} import main; main(*map(int, sys.argv[2:]))"
 )
+MAX_ANSWER = 1 << 28  # bytes
 ENDING = 1.0  # seconds until the kernel has ended all processes of a namespace
 PROCESS = "a process in a user namespace"
 
@@ -52,8 +53,8 @@ class Child:
         code = self.process.wait()
         with self.answer:
             self.answer.seek(0)
-            text = self.answer.read()
-        if not text:
+            text = self.answer.read(MAX_ANSWER)
+        if not text or code:
             reason = f": {output.decode(errors='replace').strip()}" if output else ""
             raise EngineError(
                 f"{self.what} was killed (status {code}){reason}", hint="look for the out-of-memory killer in dmesg"

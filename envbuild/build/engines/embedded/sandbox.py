@@ -39,6 +39,7 @@ from envbuild.core.userns.profiles import BUILD, RUN
 from envbuild.core.userns.seccomp import make_program
 
 OPEN_FILES = 65536
+MAX_ANSWER = 1 << 20  # bytes
 NO_FILTER = "this kernel has no seccomp: system calls of the sandbox are not filtered"
 
 
@@ -87,7 +88,7 @@ def run_in_sandbox(
         _run_keeper(write, box, commands, env, interactive, program)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        answer = pipe.read()
+        answer = pipe.read(MAX_ANSWER)
     os.waitpid(keeper, 0)
     if not answer:
         raise SetupError("init", "the unit's init was killed (out of memory?)")
@@ -108,6 +109,8 @@ def _run_keeper(
     A process of its own: after unshare(CLONE_NEWPID) a process cannot start threads, which compressing the layer needs.
     """
     try:
+        os.closerange(3, write)  # among them the pipe on which this process's parent answers
+        os.closerange(write + 1, 1 << 20)
         isolate(box.network)
         protection = Protection(bool(program), hide_keyring(), hide_cgroup())
         init = fork_init()
@@ -159,10 +162,11 @@ def _run_init(
 
 def _confine(program: bytes) -> None:
     """Give up what only mounting needs, for good: what init does with files of the root, it does with the rights of a
-    step."""
+    step. It remains closed to steps: a debugger would have its descriptors (ptrace(2), "access mode checking")."""
     if program:
         libc.set_filter(program)  # before the capability goes that allows it without no_new_privs
     libc.drop_capabilities()
+    libc.prctl(libc.PR_SET_DUMPABLE, 0)
 
 
 def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool) -> int:

@@ -22,9 +22,9 @@ from envbuild.build.engines.embedded import unit_process
 from envbuild.build.engines.embedded.unit_job import input_digests, make_unit_job
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.console import Reporter
-from envbuild.core.errors import EnvbuildError
+from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.permissions import open_lock_file, share_file
-from envbuild.core.store.store import LayerRecord, Store, UnitRecord
+from envbuild.core.store.store import Store, UnitRecord
 from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.process import Child, spawn
 
@@ -205,12 +205,14 @@ class Schedule:
             )
 
     def _record(self, unit: Unit, answer: dict[str, Any]) -> None:
-        layer = LayerRecord(**answer["layer"]) if "layer" in answer else None
-        wheels = tuple((name, sha256) for name, sha256 in answer.get("wheels", ()))
-        record = UnitRecord(self.keys[unit.name], unit.name, layer, wheels, answer["seconds"], answer["box"])
-        if layer:
-            self.store.share_packs(layer.diff_id)
-        for _, sha256 in wheels:
+        record = UnitRecord.parse(
+            {"layer": None, "wheels": (), **answer, "key": self.keys[unit.name], "unit": unit.name}
+        )
+        if record is None:
+            raise EngineError(f"the process of unit {unit.name} returned a record that is not one", hint="run it again")
+        if record.layer:
+            self.store.share_packs(record.layer.diff_id)
+        for _, sha256 in record.wheels:
             share_file(self.store.blob(sha256))
         self.store.record_unit(record)
         self.records[unit.name] = record
