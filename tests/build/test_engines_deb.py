@@ -164,3 +164,22 @@ def test_what_is_unpacked(root: Path, tmp_path: Path) -> None:
         "usr/share/pipe": ("p", "0o622", 6, ""),
     }
     assert (root / "usr/share/hard").stat().st_nlink == 2
+
+
+@pytest.mark.parametrize("size", [b"-60", b"many"])
+def test_a_member_without_a_size_is_refused(tmp_path: Path, size: bytes) -> None:
+    path = tmp_path / "x.deb"
+    path.write_bytes(b"!<arch>\n" + b"%-48s%-10s`\n" % (b"debian-binary", size) + bytes(100))
+    with pytest.raises(InputError):
+        deb.read_control(path)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "xz", "bz2", "zst"])
+def test_a_damaged_package_is_refused(tmp_path: Path, suffix: str) -> None:
+    content = {"gz": b"\x1f\x8b\x08", "xz": b"\xfd7zXZ\0", "bz2": b"BZh9", "zst": b"\x28\xb5\x2f\xfd"}[
+        suffix
+    ] + b"x" * 99
+    head = b"%-48s%-10d`\n" % (b"control.tar." + suffix.encode(), len(content))
+    (tmp_path / "x.deb").write_bytes(b"!<arch>\n" + head + content)
+    with pytest.raises(InputError):
+        deb.read_control(tmp_path / "x.deb")

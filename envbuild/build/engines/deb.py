@@ -6,14 +6,17 @@ gzip, xz, bzip2 or zstd."""
 from __future__ import annotations
 
 import io
+import lzma
 import os
 import stat
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
+from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError
 from envbuild.core.rooted_tree import PATH_ERRORS, RootedTree
 from envbuild.core.store.permissions import make_shared_folder
@@ -21,18 +24,21 @@ from envbuild.core.store.store import Store, write_atomic
 from envbuild.core.tree_entry import Slot
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_CONTROL = 1 << 20  # bytes of a control file
 TOP_LINKS = frozenset({"bin", "sbin", "lib", "lib32", "lib64", "libx32"})  # of a merged /usr
 
 
 def open_member(deb: Path, name: str) -> tuple[str, IO[bytes]]:
     """Return the member of a .deb whose name begins with `name` (``data.tar``): its full name and content. Raises
-    InputError."""
+    InputError, ValueError."""
     with deb.open("rb") as file:
         if file.read(8) != b"!<arch>\n":
             raise InputError(f"{deb.name} is not a Debian package", hint="lock again", where=str(deb))
         while len(head := file.read(60)) == 60:
             found = head[:16].decode("ascii", "replace").strip().rstrip("/")
             size = int(head[48:58])
+            if size < 0:
+                raise ValueError(f"a member of {size} bytes")
             if found.startswith(name):
                 return found, io.BytesIO(file.read(size))
             file.seek(size + size % 2, os.SEEK_CUR)
@@ -40,26 +46,29 @@ def open_member(deb: Path, name: str) -> tuple[str, IO[bytes]]:
 
 
 def open_tar(deb: Path, name: str) -> tarfile.TarFile:
-    """Open ``control.tar`` or ``data.tar`` of a package as a stream. Raises InputError."""
+    """Open ``control.tar`` or ``data.tar`` of a package as a stream. Raises InputError, and what `convert_damage`
+    converts."""
     found, content = open_member(deb, name)
     suffix = found.removeprefix(name).removeprefix(".")
     if suffix == "zst":
         import zstandard
 
         stream = cast("IO[bytes]", zstandard.ZstdDecompressor().stream_reader(content))
-        return tarfile.open(fileobj=stream, mode="r|")
+        return BoundedTarFile.open(fileobj=stream, mode="r|")
     if suffix not in ("", "gz", "xz", "bz2"):
         raise InputError(f"{deb.name} is compressed with {suffix}, which is not known", where=str(deb))
-    return tarfile.open(fileobj=content, mode="r:" + suffix)  # type: ignore[call-overload,no-any-return]
+    return BoundedTarFile.open(fileobj=content, mode="r:" + suffix)  # type: ignore[call-overload,no-any-return]
 
 
 def read_control(deb: Path) -> str:
     """Return the control stanza of a package, without a final newline."""
-    with open_tar(deb, "control.tar") as tar:
+    with convert_damage(deb), open_tar(deb, "control.tar") as tar:
         for entry in tar:
             if entry.name.removeprefix("./") == "control":
                 content = tar.extractfile(entry)
                 if content is not None:
+                    if entry.size > MAX_CONTROL:
+                        raise ValueError(f"a control file of {entry.size} bytes")
                     return content.read().decode().rstrip("\n")
     raise InputError(f"{deb.name} has no control file", where=str(deb))
 
@@ -91,13 +100,28 @@ def unpack_packages(debs: Iterable[Path], root: Path) -> None:
     times: dict[str, int] = {}
     with RootedTree(root) as tree:
         for deb in ordered:
-            with open_tar(deb, "data.tar") as tar:
+            with convert_damage(deb), open_tar(deb, "data.tar") as tar:
                 for entry in tar:
                     with convert_path_errors(deb, entry.name):
                         _extract(tar, entry, tree, times)
         for path, mtime in times.items():
             with tree.open(path) as folder:
                 os.utime(folder.handle, (mtime, mtime))
+
+
+@contextmanager
+def convert_damage(deb: Path) -> Iterator[None]:
+    """Raise InputError for a package that cannot be read, or only with too much memory."""
+    import zstandard
+
+    damage = (tarfile.TarError, EOFError, ValueError, OverflowError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+    try:
+        yield
+    except damage as error:
+        raise InputError(
+            f"{deb.name} is damaged, it cannot be unpacked: {error}",
+            hint="lock again with another version of the package: envbuild lock NAME --upgrade PACKAGE",
+        ) from error
 
 
 @contextmanager

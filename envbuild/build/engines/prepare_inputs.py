@@ -16,6 +16,7 @@ from typing import Any
 from envbuild.build.engines import deb
 from envbuild.build.engines.safe_extract import extract_tar
 from envbuild.build.steps import INPUTS
+from envbuild.core.bounded_tar import BoundedTarFile, SparseTarInfo
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
 from envbuild.core.store.store import Store
@@ -119,7 +120,7 @@ def unpack_archive(archive: Path, name: str, target: Path) -> None:
         if zipfile.is_zipfile(archive):
             unpack_zip(archive, target)
         else:
-            with tarfile.open(archive) as tar:
+            with BoundedTarFile.open(archive, tarinfo=SparseTarInfo) as tar:
                 extract_tar(tar, target)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
         raise InputError(

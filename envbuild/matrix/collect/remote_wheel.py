@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from packaging.metadata import parse_email
 
+from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError
 from envbuild.net.failures import NotFoundError, UnreachableError, describe_error
 from envbuild.net.python_index import IndexFile
@@ -186,7 +187,7 @@ class _Body(io.RawIOBase):
 
 
 def _package_info(stream: IO[bytes]) -> Metadata:
-    with tarfile.open(fileobj=stream, mode="r|*") as archive:
+    with BoundedTarFile.open(fileobj=stream, mode="r|*") as archive:
         for member in archive:
             if re.fullmatch(r"[^/]+/PKG-INFO", member.name) and member.isreg() and member.size < 1 << 22:
                 extracted = archive.extractfile(member)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
+from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive_index import ArchiveIndex, convert_archive_errors
@@ -59,7 +60,7 @@ def index_compressed_archive(path: Path) -> ArchiveIndex:
     with (
         convert_archive_errors(path),
         open_inflated(path) as stream,
-        tarfile.open(fileobj=stream, mode="r|", bufsize=BUFFER) as tar,
+        BoundedTarFile.open(fileobj=stream, mode="r|", bufsize=BUFFER) as tar,
     ):
         for entry in iterate_entries(tar):
             name = archive.add(entry)
@@ -90,7 +91,7 @@ def with_layer_stream(image: SourceImage, archive: ArchiveIndex) -> SourceImage:
         with (
             convert_archive_errors(path),
             open_inflated(path) as content,
-            tarfile.open(fileobj=content, mode="r|", bufsize=BUFFER) as tar,
+            BoundedTarFile.open(fileobj=content, mode="r|", bufsize=BUFFER) as tar,
         ):
             yield (
                 replace(layers[name], open=partial(open_entry, tar, entry))

@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import EngineError
 from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.store import Store
@@ -49,7 +50,7 @@ def import_layers(
     layer_store = Store(Path(store))
     made: list[dict[str, Any]] = []
     lowers: list[Path] = []
-    with tarfile.open(archive) as image:
+    with BoundedTarFile.open(archive) as image:
         names = json.loads(_read(image, "manifest.json"))[0]["Layers"]
         if len(names) != len(units):
             raise EngineError(

@@ -1,0 +1,69 @@
+"""Python's tar reader with limits: `tarfile` reads an extended header of any length into memory."""
+
+from __future__ import annotations
+
+import tarfile
+from typing import Any, Self
+
+MAX_EXTENDED = 1 << 20  # bytes of one extended header or long name, as in Go's archive/tar
+MAX_CHAIN = 8  # extended headers of one member
+MAX_GLOBALS = 100  # global records; every member has a copy of them
+HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+
+
+class BoundedTarInfo(tarfile.TarInfo):
+    """A member whose extended headers have limits. Maps of sparse files that are not in a header have none."""
+
+    sparse_files = False
+
+    @classmethod
+    def frombuf(cls, *arguments: Any, **options: Any) -> Self:
+        """Return the member of a header. Raises TarError."""
+        found = super().frombuf(*arguments, **options)
+        if found.type in HEADERS and not 0 <= found.size <= MAX_EXTENDED:
+            raise tarfile.ReadError(f"an extended header has {found.size} bytes")
+        if found.type == tarfile.GNUTYPE_SPARSE and not cls.sparse_files:
+            raise tarfile.ReadError(f"{found.name[:200]!r} is a sparse file")
+        return found
+
+    @classmethod
+    def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:
+        """Return the next member; called again for the one behind an extended header. Raises TarError."""
+        assert isinstance(tarfile, BoundedTarFile)
+        tarfile.enter()
+        found = super().fromtarfile(tarfile)
+        tarfile.chain = 0
+        return found
+
+    def _proc_gnusparse_10(self, *arguments: Any) -> Any:
+        if not self.sparse_files:
+            raise tarfile.ReadError(f"{self.name[:200]!r} is a sparse file")
+        return super()._proc_gnusparse_10(*arguments)  # type: ignore[misc]
+
+
+class SparseTarInfo(BoundedTarInfo):
+    """A member that may be a sparse file of any form."""
+
+    sparse_files = True
+
+
+class BoundedTarFile(tarfile.TarFile):
+    """A tar archive that takes little memory for its headers. Reading it raises TarError for those over a limit, and
+    for sparse files, unless `tarinfo` is SparseTarInfo."""
+
+    tarinfo = BoundedTarInfo
+    chain = 0
+
+    def enter(self) -> None:
+        """Count a header of the current member. Raises ReadError."""
+        self.chain += 1
+        if self.chain > MAX_CHAIN:
+            raise tarfile.ReadError(f"a member has more than {MAX_CHAIN} extended headers")
+        if len(self.pax_headers) > MAX_GLOBALS:
+            raise tarfile.ReadError(f"it has more than {MAX_GLOBALS} global records")
