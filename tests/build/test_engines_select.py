@@ -23,7 +23,8 @@ def engines(monkeypatch: pytest.MonkeyPatch, **able: bool) -> None:
     """Replace the engines by some that can run here or cannot."""
 
     def load(name: str) -> Any:
-        probe = Probe(name, able[name], "step", f"{name} is broken", f"repair {name}", f"{name} is fine")
+        caution = f"caution of {name}"
+        probe = Probe(name, able[name], "step", f"{name} is broken", f"repair {name}", f"{name} is fine", 0, caution)
         return SimpleNamespace(name=name, probe=lambda store: probe)
 
     monkeypatch.setattr(select, "ENGINES", dict.fromkeys(able, ""))
@@ -38,11 +39,20 @@ def test_the_first_that_can_run_is_chosen_and_the_reason_reported(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engines(monkeypatch, one=False, two=True, three=True)
-    reporter = SilentReporter()
+    reporter = RecordingReporter(SilentReporter())
     assert choose_engine("auto", store, reporter).name == "two"
-    (line,) = reporter.lines
+    (line, _) = reporter.reporter.lines
     assert "two is fine" in line and "one is broken" in line and "three" not in line
+    assert reporter.take_warnings() == ["caution of two"]
     assert choose_engine("three", store, reporter).name == "three"
+    assert not reporter.take_warnings(), "its user named it"
+
+
+def test_the_first_engine_is_used_without_a_warning(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines(monkeypatch, one=True, two=True)
+    reporter = RecordingReporter(SilentReporter())
+    assert choose_engine("auto", store, reporter).name == "one"
+    assert not reporter.take_warnings()
 
 
 def test_every_engine_that_cannot_run_is_a_finding_with_its_fix(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -28,6 +29,7 @@ from envbuild.oci.config import ImageConfig
 from envbuild.oci.layers.layer import stored_members
 from envbuild.oci.tar import member as m
 from tests.support import tiny_root as kit
+from tests.support.box_plan import box_units
 from tests.support.programs import import_path
 
 pytestmark = [
@@ -214,6 +216,43 @@ def test_a_step_has_no_network(buildah_store: Store) -> None:
     built = buildah(kit.plan(buildah_store, kit.unit("net", "cat /proc/net/dev > /dev-list")), buildah_store)
     text = (buildah_store.layer_tree(built.layers[-1].diff_id) / "dev-list").read_text()
     assert [line.split(":")[0].strip() for line in text.splitlines()[2:]] == ["lo"]
+
+
+ESCAPE = """
+import os
+print(*[line.split()[1] for line in open("/proc/self/status") if line.startswith(("CapEff", "CapBnd"))])
+try:
+    os.mknod("/opt/disk", 0o60600, 0x700)
+except OSError as error:
+    print("mknod:", error.strerror)
+top = os.open("/", os.O_RDONLY)
+try:
+    os.mkdir("/opt/inner")
+    os.chroot("/opt/inner")
+    os.fchdir(top)
+    for _ in range(64):
+        os.chdir("..")
+    os.chroot(".")
+    open("CANARY", "w").close()
+except OSError as error:
+    print("chroot:", error.strerror)
+"""
+
+
+def test_a_step_cannot_leave_its_root_by_a_second_chroot(buildah_store: Store, tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    text = Input("texts", "text", texts=(("escape.py", ESCAPE.replace("CANARY", str(canary))),))
+    python, _ = box_units(buildah_store)
+    start = "LD_LIBRARY_PATH=/opt/python/lib PYTHONHOME=/opt/python /opt/python/bin/python3 -S"
+    step = f"{start} /run/envbuild/texts/escape.py > /report"
+    unit = kit.unit("escape", step, lowers=("base", "python"), inputs=(text,))
+    built = buildah(kit.plan(buildah_store, python, unit), buildah_store)
+    report = (buildah_store.layer_tree(built.layers[-1].diff_id) / "report").read_text().splitlines()
+    assert not canary.exists()
+    refused = [f"{name}: {os.strerror(errno.EPERM)}" for name in ("mknod", "chroot")]
+    assert report[1:] == refused
+    for capabilities in report[0].split():
+        assert not int(capabilities, 16) & (1 << 18 | 1 << 27), "CAP_SYS_CHROOT or CAP_MKNOD"
 
 
 AWKWARD = {

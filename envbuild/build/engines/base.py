@@ -15,7 +15,9 @@ if TYPE_CHECKING:  # `make` without work loads this module for its options alone
 class Probe:
     """The result of trying an engine: `ok`, or the first thing that failed (`step`), why, and the fix to type.
 
-    `code`: the errno of the system call that failed (0: none did)."""
+    `caution`: what the user should know when this engine is used without being named.
+    `code`: the errno of the system call that failed (0: none did).
+    """
 
     engine: str
     ok: bool
@@ -24,6 +26,7 @@ class Probe:
     fix: str = ""
     detail: str = ""  # e.g. "root", "subordinate ids 100000:65536", "inside buildah unshare"
     code: int = 0
+    caution: str = ""
 
 
 @dataclass(frozen=True, slots=True)

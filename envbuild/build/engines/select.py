@@ -41,7 +41,8 @@ def warn_of_other_users(store: Store, reporter: Reporter) -> None:
 
 
 def choose_engine(name: str, store: Store, reporter: Reporter) -> Engine:
-    """Return the engine called `name`, or with ``auto`` the first whose probe passes; the reason is reported.
+    """Return the engine called `name`, or with ``auto`` the first whose probe passes; the reason is reported, and
+    the caution of one that is not the first.
 
     Raises SpecError for an unknown name, EngineError with every probe's result. A hint names an engine only if it was
     tried, and works here."""
@@ -54,6 +55,8 @@ def choose_engine(name: str, store: Store, reporter: Reporter) -> Engine:
         if probe.ok:
             why = f"; {'; '.join(f'{other.engine} cannot: {other.reason}' for other in failed)}" if failed else ""
             reporter.info(f"engine: {candidate.name} ({probe.detail}){why}")
+            if failed and probe.caution:
+                reporter.warn(probe.caution)
             return candidate
         failed.append(probe)
     if name != "auto":
