@@ -190,7 +190,8 @@ def test_a_fix_of_one_of_two_conflicts_names_what_the_other_needs(tmp_path: Path
         fact("lib.os", "limits", {"lib": "2.0"}, {"os": "2"}),
         fact("os.cuda", "limits", {"os": "*"}, {"cuda": "*"}),
     ]
-    given = matrix(tmp_path, components, facts, QUESTIONS)
+    pairs = [{"of": [["os", "lib"], "*"], "independent": "made up"}]
+    given = matrix(tmp_path, components, facts, QUESTIONS, pairs=pairs)
     found = ask(given, "cuda=12.1 driver=470.10 lib=2.0 os=1").conflicts
     fixes = [fix for conflict in found for fix in conflict.fixes]
     assert len(found) == 2
