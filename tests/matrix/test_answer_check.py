@@ -15,7 +15,7 @@ from envbuild.matrix.answer.conflict import explain_not_newer
 from envbuild.matrix.answer.report import answer_data, answer_text
 from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.facts import cache
-from envbuild.matrix.facts.compile import compile_facts
+from envbuild.matrix.facts.compile import compile_facts, load_fact_table
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.waiver import Waiver
@@ -204,6 +204,16 @@ def test_a_fix_of_one_of_two_conflicts_names_what_the_other_needs(tmp_path: Path
             words += [] if change.startswith("leave ") else [change]
         asked = " ".join([*words, *(f"{name}={value}" for name, value in changed.items())])
         assert ask(given, asked).verdict not in ("conflict", "unknown"), fix
+
+
+def test_a_replaced_fact_is_noted_with_its_place(tmp_path: Path) -> None:
+    folders = [write(tmp_path / "shipped", COMPONENTS, FACTS, QUESTIONS), tmp_path / "facts"]
+    write(folders[1], {}, [fact("cuda.driver", "limits", {"cuda": "12"}, {"driver": ">=470"})])
+    for _ in range(2):  # the second time from the cache
+        given = load_fact_table(folders, tmp_path / "cache")
+        (note,) = ask(given, "cuda=12.1 driver=535.10").notes
+        assert note.startswith(f"cuda.driver is replaced by {folders[1]}/facts.yaml:")
+        assert ask(given, "torch=2.1.0 gpu=A100").notes == ()
 
 
 def test_a_default_is_set_aside_when_it_is_named(small: FactTable) -> None:

@@ -30,6 +30,13 @@ def check(
 ) -> Answer:
     """Answer a request. `satisfied`: facts whose condition is satisfied. Raises SpecError for a waiver of a fact that
     does not exist."""
+    answer = _answer(matrix, asks, waivers, satisfied)
+    replaced = {fact.id: fact.where for fact in matrix.facts if fact.replaces}
+    notes = [f"{name} is replaced by {replaced[name]}" for name in answer.facts if name in replaced] if replaced else []
+    return replace(answer, notes=(*answer.notes, *notes))
+
+
+def _answer(matrix: FactTable, asks: Sequence[Ask], waivers: Sequence[Waiver], satisfied: Collection[str]) -> Answer:
     if gaps := unheard_ranges(matrix, asks):
         return Answer("unknown", tuple(asks), unknown=gaps, waived=tuple(waivers))
     case = Query.of(matrix, asks, waivers)

@@ -89,7 +89,16 @@ def _fact(known: References, node: Node) -> Fact | None:
     asserts = (reader.choice(nodes["asserts"], "asserts", ("compatible",)) or "") if "asserts" in nodes else ""
     ends = _newest_versions(known, nodes["known-to"]) if "known-to" in nodes else {}
     rest["asserts"] = asserts
-    return Fact(id=texts["id"], source=place, rows=rows, where=node.where, default=default, known_to=ends, **rest)
+    return Fact(
+        id=texts["id"],
+        source=place,
+        rows=rows,
+        where=node.where,
+        default=default,
+        replaces=False,
+        known_to=ends,
+        **rest,
+    )
 
 
 def _newest_versions(known: References, node: Node) -> dict[str, str]:

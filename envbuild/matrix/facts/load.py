@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import pairwise
@@ -60,7 +60,8 @@ def load_facts(folders: Sequence[Path]) -> Facts:
     questions = known.questions = read_questions(reader, read.questions, components, partial(read_constraints, known))
     facts: dict[str, Fact] = {}
     for layer in read.facts:
-        facts |= read_facts(known, layer)
+        own = read_facts(known, layer)
+        facts |= {name: replace(fact, replaces=name in facts) for name, fact in own.items()}
     rule = read_rule(reader, components, read.rule)
     _report_cycles(reader, components, facts)
     reader.finish()

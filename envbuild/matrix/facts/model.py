@@ -122,6 +122,7 @@ class Fact:
     default: bool = False
     asserts: str = ""
     known_to: Mapping[str, str] = field(default_factory=dict)
+    replaces: bool = field(default=False, compare=False)  # the fact of the same id of an earlier folder
 
 
 @dataclass(frozen=True, slots=True)
