@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from array import array
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import VerifyError
-from envbuild.squashfs.read.inode import REGULAR
+from envbuild.squashfs.read.decompress import CorruptDataError
+from envbuild.squashfs.read.inode import MAX_WORDS, REGULAR, Inode, InodeTable
 from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.metadata import read_metadata
 from tests.support.examples import examples
@@ -159,3 +162,13 @@ def test_a_directory_that_holds_itself(tmp_path):
     path.write_bytes(wrong)
     with pytest.raises(VerifyError, match="is listed at two places"), SquashTree(path) as tree:
         list(tree.walk())
+
+
+def test_a_file_of_too_many_blocks_is_refused():
+    """A few kilobytes of compressed metadata hold millions of size words."""
+    zeros = SimpleNamespace(room=1 << 40, read=lambda at, count: bytes(count))
+    table = InodeTable(zeros, zeros, array("I"), 1)
+    inode = Inode(REGULAR, 0o644, 0, 0, 0, 0, 1, 0)
+    assert len(table.words(inode, 1000)) == 1000
+    with pytest.raises(CorruptDataError):
+        table.words(inode, MAX_WORDS + 1)

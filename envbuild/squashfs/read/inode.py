@@ -16,6 +16,7 @@ from envbuild.squashfs.read.metadata_stream import MetadataStream
 DIRECTORY, REGULAR, SYMLINK, BLOCK_DEVICE, CHAR_DEVICE, FIFO, SOCKET = range(1, 8)
 KINDS = ("", "directory", "file", "symlink", "block device", "character device", "fifo", "socket")
 TARGET = 0xFFFF  # bytes of a symlink
+MAX_WORDS = 1 << 23  # blocks of a file: 1 TiB in blocks of 128 KiB; a few kilobytes of the file can hold as many
 RUN = sq.DIR_HEADER.size + 256 * (sq.DIR_ENTRY.size + 256)  # a header of a listing with all that may follow it
 
 _COMMON = struct.Struct(sq.COMMON)
@@ -99,6 +100,8 @@ class InodeTable:
 
     def words(self, inode: Inode, count: int) -> array[int]:
         """Return the size words of a file's `count` blocks. Raises CorruptDataError."""
+        if count > MAX_WORDS:
+            raise CorruptDataError(f"a file of {count} blocks")
         return array("I", self.inodes.read(inode.at, 4 * count))
 
     def _directory(self, common: tuple[int, int, int, int, int, int, int], size: int, piece: int, offset: int) -> Inode:
