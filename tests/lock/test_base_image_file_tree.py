@@ -259,3 +259,15 @@ def test_layers_that_end_too_early(tmp_path: Path) -> None:
         sha256 = kit.sha256(content)
         store.blob(sha256).write_bytes(content)
         read_image_tree("0" * 64, [sha256], store, SilentReporter())
+
+
+def test_the_lists_of_packages_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small layer may hold many long ones; the tree of an image is in memory."""
+    folder_name = "usr/lib/python3/dist-packages"
+    packages = [file(f"{folder_name}/p{number}-1.dist-info/METADATA", bytes(2 << 20)) for number in range(3)]
+    tree = ImageTree()
+    tree.apply(io.BytesIO(tar(*packages)))
+    assert len(tree.text(f"/{folder_name}/p0-1.dist-info/METADATA") or "") == 1 << 20
+    monkeypatch.setattr("envbuild.lock.base_image.file_tree.ALL", 2 << 20)
+    with pytest.raises(InputError):
+        ImageTree().apply(io.BytesIO(tar(*packages)))

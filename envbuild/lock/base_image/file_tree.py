@@ -25,10 +25,13 @@ from envbuild.core.store.store import Store, write_atomic
 from envbuild.oci.layers.changeset import Changeset, EntryKind
 from envbuild.oci.tar import member as m
 from envbuild.oci.tar.decompress import convert_layer_errors, open_blob_file
+from envbuild.oci.tar.fields import LayerError
 from envbuild.oci.tar.member import Member
 
 FORMAT = 1  # of the cached file; another format is not read
 LARGEST = 64 << 20  # of a captured file, in bytes
+LARGEST_METADATA = 1 << 20  # of one that describes a Python package: only its headers are read
+ALL = 64 << 20  # of the captured files of all layers together
 PYTHON = r"usr(/local)?/lib/python3[^/]*/(dist|site)-packages"
 CAPTURED = re.compile(
     r"(etc|usr/lib)/os-release|var/lib/dpkg/status"
@@ -46,6 +49,8 @@ class ImageTree(Changeset):
         super().__init__()
         self.root: dict[str, Node] = {} if root is None else root
         self.captured, self.content = b"", bytearray()  # the file whose content is being read, if any
+        self.limit = 0  # of its content
+        self.total = 0  # bytes of captured files of all layers, also of those that a later layer replaces
 
     # as the target of a layer
     def kind(self, path: bytes) -> EntryKind | None:
@@ -87,17 +92,22 @@ class ImageTree(Changeset):
             self.put(path, None)
             if member.kind is m.Kind.FILE and CAPTURED.fullmatch(os.fsdecode(path)):
                 self.captured, self.content = path, bytearray()
+                is_metadata = path.endswith((b"METADATA", b"PKG-INFO", b".egg-info"))
+                self.limit = LARGEST_METADATA if is_metadata else LARGEST
 
     def data(self, chunk: bytes) -> None:
         if self.captured:
-            self.content += chunk[: LARGEST - len(self.content)]
+            self.content += chunk[: self.limit - len(self.content)]
 
     def zeros(self, count: int) -> None:
         if self.captured:
-            self.content += bytes(min(count, LARGEST - len(self.content)))
+            self.content += bytes(min(count, self.limit - len(self.content)))
 
     def end(self) -> None:
         if self.captured:
+            self.total += len(self.content)
+            if self.total > ALL:
+                raise LayerError(f"its package lists are longer than {ALL >> 20} MiB")
             self.put(self.captured, bytes(self.content))
         self.captured, self.content = b"", bytearray()
 
