@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,13 @@ def test_challenges() -> None:
     }
     assert parse_challenges("basic realm=x") == {"basic": {"realm": "x"}}
     assert parse_challenges("Negotiate") == {}
+
+
+@pytest.mark.parametrize("rest", ["a" * 8000, "a" * 64_000, "a " * 4000, "," * 64_000, "a" + " " * 8000, ", " * 4000])
+def test_a_long_challenge_is_read_in_a_short_time(rest: str) -> None:
+    begin = time.process_time()
+    assert not parse_challenges(f"Bearer {rest}").get("bearer")
+    assert time.process_time() - begin < 1
 
 
 def test_a_login_is_not_printed() -> None:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 CLIENT = "envbuild"
 CHALLENGE = re.compile(r"(?:^|,)\s*(Basic|Bearer)\b", re.IGNORECASE)
-VALUE = re.compile(r'([A-Za-z]+)\s*=\s*(?:"([^"]*)"|([^\s,"]+))')
+MAX_CHALLENGE = 8192  # characters of the header
+VALUE = re.compile(r'(?<![A-Za-z])([A-Za-z]+)\s*=\s*(?:"([^"]*)"|([^\s,"]+))')
 REPOSITORY = re.compile(r"/v2/(.+)/(?:manifests|blobs)/")
 
 
@@ -154,7 +155,12 @@ def split_url(url: str | None) -> tuple[str, str]:
 
 
 def parse_challenges(text: str) -> dict[str, dict[str, str]]:
-    """Return the values of each kind (basic, bearer) of challenge in a WWW-Authenticate header."""
+    """Return the values of each kind (basic, bearer) of challenge in a WWW-Authenticate header.
+
+    There are none in one that is too long.
+    """
+    if len(text) > MAX_CHALLENGE:
+        return {}
     starts = [*CHALLENGE.finditer(text)]
     ends = [*(start.start() for start in starts), len(text)][1:]
     found = {}
