@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from envbuild.core.plain_yaml import MAX_BYTES, load_plain
+from envbuild.core.regular_file import read_bounded
+
 
 class LockHead(NamedTuple):
     """The fields of a lock that the version matrix needs: see `Lock`."""
@@ -20,14 +23,9 @@ def read_head(path: Path) -> LockHead:
     damaged: the reader of the whole lock reports that."""
     import yaml
 
-    head: list[str] = []
     try:
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("waivers:"):
-                    break
-                head.append(line)
-        value = yaml.load("".join(head), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        text = read_bounded(path, MAX_BYTES).decode()
+        value = load_plain(text.partition("\nwaivers:")[0])
         chosen, picked = (read_texts(value.get(key, {}), key) for key in ("chosen", "settled"))
         return LockHead(read_text(value.get("inputs", ""), "inputs"), chosen, picked)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, AttributeError, RecursionError):

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import LockError
+from envbuild.core.plain_yaml import MAX_BYTES, load_plain
+from envbuild.core.regular_file import read_bounded
 from envbuild.core.store.store import write_atomic
 from envbuild.core.yaml_reader import short
 from envbuild.lock.hidden_text import find_hidden
@@ -94,7 +96,7 @@ def _lock_value(lock: Lock) -> dict[str, Any]:
 def read_lock(path: Path) -> Lock:
     """Return the lock in `path`. Raises LockError if there is none, or it is damaged or of another format."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path, MAX_BYTES).decode().replace("\r\n", "\n")
     except FileNotFoundError:
         raise LockError("there is no lock", hint=f"envbuild lock {path.stem}", where=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -118,7 +120,7 @@ def parse_lock(text: str, path: Path) -> Lock:
     import yaml
 
     try:
-        value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        value = load_plain(text)
         if not isinstance(value, dict) or "schema" not in value:
             raise ValueError("it has no schema")
         if value["schema"] != SCHEMA:

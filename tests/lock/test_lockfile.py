@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from yaml import YAMLError
 
 from envbuild.core.errors import LockError
+from envbuild.core.plain_yaml import load_plain
 from envbuild.lock.diff import describe_changes
+from envbuild.lock.lock_head import read_head
 from envbuild.lock.lockfile import dump_lock, parse_lock, read_lock, write_lock
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
 
@@ -124,6 +127,36 @@ def test_not_a_lock(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.lock").write_text(text)
     with pytest.raises(LockError):
         read_lock(tmp_path / "x.lock")
+
+
+BOMB = "schema: 1\na0: &a0 {x: 1}\n" + "".join(
+    f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 9)}]}}\n" for level in range(1, 10)
+)
+
+
+@pytest.mark.parametrize("text", ["schema: 1\na: " + "[" * 1000, BOMB, "schema: 1\na: " + "- " * 500, "#" * (5 << 20)])
+def test_a_text_that_takes_much_memory_is_refused(text: str, tmp_path: Path) -> None:
+    """Nesting overflows the stack of the parser, aliases and merge keys multiply; a lock has neither."""
+    path = tmp_path / "demo.lock"
+    path.write_text(text)
+    with pytest.raises(LockError):
+        read_lock(path)
+    with pytest.raises(LockError):
+        parse_lock(text, path)
+    assert read_head(path) == ("", {}, {})
+
+
+@pytest.mark.parametrize(
+    "text", ["a: " + "[" * 15 + "1" + "]" * 15, "a: [[1], [2], {b: '*&<<'}]", "a: '&'\nb: " + "x" * 900]
+)
+def test_unusual_texts_of_small_depth_are_read(text: str) -> None:
+    assert load_plain(text)["a"]
+
+
+def test_a_deep_text_is_refused_before_it_is_composed() -> None:
+    for text in ("[" * 200_000, "{a: " * 200_000, "- " * 200_000, "".join(" " * n + "-\n" for n in range(1500))):
+        with pytest.raises((ValueError, YAMLError)):
+            load_plain(text)
 
 
 def test_no_lock(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from envbuild.verify.contents.metadata import (
     parse_environment,
     parse_object,
     read_text,
+    read_texts,
 )
 
 pytestmark = pytest.mark.unit
@@ -49,3 +50,9 @@ def test_what_is_not_a_json_object_is_empty(text: str) -> None:
 def test_variables_and_names() -> None:
     assert parse_environment("A=1\nB=2=3\n\n# C=1\nD\n")["B"] == "2=3"
     assert normalize_name("Flash_Attn.x--y") == "flash-attn-x-y"
+
+
+def test_records_of_envbuild_have_a_limit() -> None:
+    limits = []
+    read_texts(SimpleNamespace(read=lambda path, limit: limits.append(limit)), ["lock.yaml"])  # type: ignore[arg-type]
+    assert limits == [4 << 20]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import LockError
+from envbuild.core.plain_yaml import MAX_BYTES
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import Lock
 from envbuild.squashfs.read.tree import SquashTree
@@ -61,7 +62,7 @@ def read_texts(tree: SquashTree, names: Iterable[str]) -> dict[str, str]:
     """Return texts of /etc/envbuild: name → content, without those that the image does not contain."""
     found = {}
     for name in names:
-        data = tree.read(f"{FOLDER}/{name}".encode(), LIMIT)
+        data = tree.read(f"{FOLDER}/{name}".encode(), MAX_BYTES)
         if data is not None:
             found[name] = data.decode(errors="replace")
     return found
