@@ -65,7 +65,7 @@ class LayerPacker:
         image, form, reporter = self.image, self.options.pack_format, self.workspace.reporter
         with contextlib.ExitStack() as stack:
             if not self.options.cache:
-                self.store = Store.open(stack.enter_context(self.store.workdir()))
+                self.store = Store.open(stack.enter_context(self.store.workdir()) / "store")
             below = stack.enter_context(ThreadPoolExecutor(1)).submit(merge_lowest, self.lowest_packs())
             layers = self.pack_missing()
             packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]

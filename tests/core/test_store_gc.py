@@ -147,8 +147,8 @@ def test_a_touched_artifact_still_protects_its_units(store: Store) -> None:
 def test_records_that_are_damaged_or_without_artifact_are_removed_at_once(store: Store) -> None:
     made = image(store, "one", "aaaaaaaaaaaa")
     made["artifact"].unlink()
-    for name, text in (("cut", '{"made": {'), ("empty", "{}"), ("list", "[]")):
-        (store.root / "images" / f"{name}.json").write_text(text)
+    for name, text in (("c", '{"made": {'), ("e", "{}"), ("f", "[]")):
+        (store.root / "images" / f"{name * 64}.json").write_text(text)
     collect(store, SilentReporter(), dry_run=False, everything=False)
     assert list((store.root / "images").iterdir()) == []
     assert not (store.root / "artifacts" / "one.sqsh").is_symlink(), "a link to nothing"
@@ -159,11 +159,25 @@ def test_only_old_unused_files_in_tmp_are_removed(store: Store) -> None:
     tmp = store.tmp
     (tmp / f"damaged-{'a' * 64}").write_text("x")
     (tmp / "removed-x" / "tree").mkdir(parents=True)
-    (tmp / "1-killed").mkdir()
+    (tmp / "1-0badcafe").mkdir()
     (tmp / "fresh").write_text("x")
     with store.workdir() as alive:
         collect(store, SilentReporter(), dry_run=False, everything=False)
         assert sorted(tmp.iterdir()) == sorted([alive, tmp / "fresh"])
+
+
+def test_files_of_the_user_remain_in_tmp_and_images(store: Store) -> None:
+    mine = [store.tmp / "thesis" / "chapter1", store.tmp / "notes", store.root / "images" / "holiday.jpg"]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    gone = [store.tmp / ".probe-0badcafe", store.tmp / "tmpabc_12x8", store.root / "images" / f"{'a' * 64}.json"]
+    gone.append(store.root / "images" / f".{'b' * 64}.json.0badcafe")
+    for path in gone:
+        path.write_text("x")
+    assert list(store.abandoned()) == [], "the cleaning at the start of each command"
+    collect(store, SilentReporter(), dry_run=False, everything=True)
+    assert [path for path in mine if not path.exists()] == [] and [path for path in gone if path.exists()] == []
 
 
 def test_caches_are_removed_after_a_week_without_use(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +237,7 @@ def test_a_store_in_a_world_writable_folder_is_not_world_writable(tmp_path: Path
             Store.open(root)
         finally:
             os.umask(before)
-        modes = {path.name: path.stat().st_mode & 0o7777 for path in root.iterdir()}
+        modes = {path.name: path.stat().st_mode & 0o7777 for path in root.iterdir() if path.is_dir()}
         private = (*CLOSED, f"user-{os.geteuid()}")
         assert modes == {name: 0o700 if name in private else expected for name in modes}
         assert (f"user-{os.geteuid()}" in modes) == (mode == 0o3775)

@@ -195,7 +195,7 @@ def test_a_file_that_another_user_hides_may_be_locked(tmp_path: Path, monkeypatc
 
 
 def test_a_work_folder_is_removed_and_only_one_without_its_process_is_abandoned(store: Store) -> None:
-    dead = store.tmp / "1-dead"
+    dead = store.tmp / "1-0000dead"
     dead.mkdir()
     (dead / "alive").touch()
     (store.tmp / "file").touch()

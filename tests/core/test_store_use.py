@@ -18,7 +18,7 @@ from envbuild.core.store.use import in_use
 pytestmark = pytest.mark.unit
 
 
-def abandoned(store: Store, name: str = "1-dead") -> Path:
+def abandoned(store: Store, name: str = "1-0000dead") -> Path:
     folder = store.tmp / name
     (folder / "deep").mkdir(parents=True)
     (folder / "alive").touch()

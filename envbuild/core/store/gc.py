@@ -26,6 +26,10 @@ KINDS = (
     *("blobs", "layers", "packs", "artifacts", "logs", "control", "partial", "apt", "uv", "git"),
     *(*ENGINE_CACHES, "tmp"),
 )
+# The names that commands give to what they leave in tmp/ and images/: other names are of no command, and remain.
+LEFT = re.compile(r"(damaged|removed)-.+")
+SCRATCH = re.compile(r"\.probe-[0-9a-f]{8}|tmp[a-z0-9_]{8}")  # the second: of tempfile
+RECORD = re.compile(r"[0-9a-f]{64}\.json|\.[0-9a-f]{64}\.json\.[0-9a-f]{8}")
 
 
 def usage(store: Store) -> dict[str, int]:
@@ -146,7 +150,8 @@ def unneeded_entries(store: Store, *, everything: bool) -> Iterator[Path]:
     for path in list_folder(store.root / "artifacts"):
         if path.name not in holds.artifacts and (path.is_symlink() or change_time(path) <= before):
             yield path
-    yield from (path for path in list_folder(store.root / "images") if path.name not in holds.images)
+    images = [path for path in list_folder(store.root / "images") if RECORD.fullmatch(path.name)]
+    yield from (path for path in images if path.name not in holds.images)
     content = list(unneeded_content(store, holds, before))
     yield from content
     gone = {path.name for path in content}
@@ -163,8 +168,8 @@ def unneeded_temporary_files(store: Store, before: float) -> Iterator[Path]:
     """Yield what no process will complete or remove any more."""
     abandoned = set(store.abandoned())
     for path in list_folder(store.tmp):
-        left = path.name.startswith(("damaged-", "removed-")) or path in abandoned
-        if left or (not path.is_dir() and change_time(path) <= before):
+        scratch = SCRATCH.fullmatch(path.name) and not path.is_dir() and change_time(path) <= before
+        if LEFT.fullmatch(path.name) or scratch or path in abandoned:
             yield path
 
 

@@ -13,6 +13,7 @@
     logs/<unit>-<key 12>.log
     locks/                      flock files, one a unit key
     tmp/                        each process has a folder of its own here, with a lock until it ends
+    envbuild-store              the mark of a store (envbuild.core.store.mark)
 
 Everything is written under tmp/ and renamed into place; a killed process leaves only folders in tmp/ whose lock is
 free, and the next run removes those.
@@ -30,6 +31,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +44,7 @@ from envbuild.core.folder_removal import discard_folder
 from envbuild.core.regular_file import open_regular
 from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
 from envbuild.core.store.json_files import read_json, stamp, write_atomic, write_json
+from envbuild.core.store.mark import mark_store
 from envbuild.core.store.members import check_members
 from envbuild.core.store.permissions import (
     close_folder,
@@ -61,6 +64,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "locks", "exports", "control", "base")
 OWN_FOLDERS = ("layers", "tmp", "logs", "partial")
 CLOSED = ("layers", "tmp")  # they hold trees of files
+WORKDIR = re.compile(r"[0-9]+-[0-9a-f]{8}")  # the name of the folder of a process in tmp/
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,14 @@ class Store:
     def open(cls, root: Path, report: Callable[[str], object] = lambda text: None) -> Store:
         """Create the folders of the store, and close those of an older one that others could enter.
 
-        report: called with a line about that. Raises EngineError when the place cannot be written, and when another
-        user could make this one's commands change files elsewhere (`check_members`).
+        report: called with a line about that. Raises EngineError when the place cannot be written, when it is a folder
+        with other content (`mark_store`), and when another user could make this one's commands change files elsewhere
+        (`check_members`).
         """
         store = cls(root)
         try:
             root.mkdir(parents=True, exist_ok=True)
+            mark_store(root)
             check_members(root, FOLDERS)
             for name in FOLDERS:
                 make_shared_folder(root / name)
@@ -253,7 +259,8 @@ class Store:
     def abandoned(self) -> Iterator[Path]:
         """Yield folders in tmp/ whose process has ended."""
         with self.lock("tmp"):
-            found = [path for path in sorted(self.tmp.iterdir()) if path.is_dir() and not is_locked(path / "alive")]
+            folders = [path for path in sorted(self.tmp.iterdir()) if WORKDIR.fullmatch(path.name) and path.is_dir()]
+            found = [path for path in folders if not is_locked(path / "alive")]
         yield from found
 
 
