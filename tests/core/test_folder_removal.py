@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.folder_removal import discard_folder, remove_folder, remove_level_by_level
+from envbuild.core.store.gc import size_of
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
 
@@ -50,6 +51,15 @@ def test_the_folder_of_a_process_is_removed(tmp_path: Path) -> None:
     with store.workdir() as work:
         deep(work / "upper")
     assert not [*(store.root / "tmp").iterdir()]
+
+
+@pytest.mark.slow_unit
+def test_the_size_of_a_deep_folder_passes_over_what_cannot_be_read(tmp_path: Path) -> None:
+    top = deep(tmp_path / "top")
+    try:
+        assert size_of(top) > 0
+    finally:
+        discard_folder(top)
 
 
 def test_a_missing_folder_and_a_file_are_left_alone(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ def usage(store: Store) -> dict[str, int]:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes on disk below `path`; hard links count once."""
+    """Return the bytes on disk below `path`; hard links count once, and what cannot be read does not."""
     seen: set[tuple[int, int]] = set()
     total = 0
     todo = [path]
@@ -49,11 +50,14 @@ def size_of(path: Path) -> int:
         except OSError:
             continue
         for entry in entries:
-            stat = entry.lstat()
-            if (stat.st_dev, stat.st_ino) not in seen:
-                seen.add((stat.st_dev, stat.st_ino))
-                total += stat.st_blocks * 512
-            if entry.is_dir() and not entry.is_symlink():
+            try:
+                found = entry.lstat()
+            except OSError:  # a path that is too long, or it was removed meanwhile
+                continue
+            if (found.st_dev, found.st_ino) not in seen:
+                seen.add((found.st_dev, found.st_ino))
+                total += found.st_blocks * 512
+            if stat.S_ISDIR(found.st_mode):
                 todo.append(entry)
     return total
 
