@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.core.errors import BuildError
 from envbuild.oci.layers.clean import clean
 from envbuild.oci.layers.layer import upper_members
 from envbuild.oci.layers.scan import make_canonical, scan, scan_canonical
@@ -125,3 +126,14 @@ def test_a_cleaned_tree_reads_as_the_same_layer(tmp_path: Path) -> None:
     assert list(read_members(scan_canonical(upper, found.implied))) == before
     make_canonical(scan(upper, [lower], epoch=EPOCH))
     assert list(upper_members(upper, [lower], epoch=EPOCH)) == before
+
+
+def test_a_name_of_a_whiteout_is_refused(tmp_path: Path) -> None:
+    lower, upper = tmp_path / "lower", tmp_path / "upper"
+    put(lower, "data")
+    put(upper, ".wh.data", "opt/.wh..wh..opq", "opt/fine.wh.", "var/out/.wh.left")
+    (upper / "opt/.wh.folder").mkdir()
+    with pytest.raises(BuildError) as caught:
+        names(upper, lower, keep=("/.wh.data", "/opt"))
+    assert [item.where for item in caught.value.findings] == ["/.wh.data", "/opt/.wh..wh..opq", "/opt/.wh.folder"]
+    assert names(upper, lower, keep=("/opt/fine.wh.",)) == ["opt", "opt/fine.wh."]

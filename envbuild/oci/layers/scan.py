@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.core.deep_recursion import room_for_deep_paths
+from envbuild.core.errors import BuildError, Finding
 from envbuild.core.folder_removal import remove_folder
+from envbuild.core.text import printable
 from envbuild.oci.layers.lower_view import (
     OPAQUE,
     OVERLAY,
@@ -33,6 +35,9 @@ from envbuild.oci.tar.member import Kind, Member
 
 ENTRY, DELETION, COVER = 0, 1, 2  # an entry of the layer; a whiteout; an opaque mark
 CHUNK = 1 << 20
+RENAME = (
+    "remove it at the end of the step, or rename it: names that begin with .wh. are reserved (OCI image spec, layer.md)"
+)
 KINDS = {
     stat.S_IFREG: Kind.FILE,
     stat.S_IFDIR: Kind.DIR,
@@ -45,26 +50,37 @@ KINDS = {
 class Scan:
     """Content of a layer: `found` (path in the layer, ENTRY/DELETION/COVER, path in the directory), sorted by path in
     the layer; `dropped`: entries of the directory that the layer does not contain; `implied`: directories that are in
-    the directory only because of entries below them."""
+    the directory only because of entries below them; `reserved`: entries with the name of a whiteout."""
 
     root: bytes
     epoch: int | None
     found: list[tuple[bytes, int, bytes]] = field(default_factory=list)
     dropped: list[bytes] = field(default_factory=list)
     implied: list[bytes] = field(default_factory=list)
+    reserved: list[bytes] = field(default_factory=list)
 
 
 def scan(upper: Path, lowers: Sequence[Path], *, epoch: int, keep: Sequence[str] = ()) -> Scan:
     """Compare an upper directory with the layer trees below it (bottom first). Times are clamped to `epoch` (seconds).
 
     `keep`: absolute paths; if there are any, only they and what is below them belong to the layer, and their parents
-    that no lower has.
+    that no lower has. Raises BuildError for entries with the name of a whiteout: as members of a layer they delete
+    files of the layers below.
     """
     result = Scan(os.fsencode(upper), epoch)
     kept = tuple(os.fsencode(path).strip(b"/") for path in keep)
     view = LowerView([os.fsencode(path) for path in lowers])
     with room_for_deep_paths():
         _Scanner(result, view, kept).folder(b"", view.dirs(b""))
+    if result.reserved:
+        raise BuildError.of(
+            Finding(
+                "the unit leaves a file whose name deletes another one in a layer",
+                f"/{printable(os.fsdecode(path))}",
+                RENAME,
+            )
+            for path in sorted(result.reserved)
+        )
     result.found.sort()
     return result
 
@@ -126,6 +142,8 @@ class _Scanner:
         if stat.S_IFMT(status.st_mode) not in KINDS:
             self.result.dropped.append(path)  # sockets and device nodes
             return 0
+        if path.rpartition(b"/")[2].startswith(m.WHITEOUT):
+            self.result.reserved.append(path)
         if not stat.S_ISDIR(status.st_mode):
             if lower and self.is_unchanged(full, status, *lower):
                 self.result.dropped.append(path)
