@@ -181,7 +181,7 @@ def working_directory(work: _Repair) -> str:
 def fstab_lines(work: _Repair) -> Iterator[str]:
     """Yield the lines of /etc/fstab: a volume is writable in Docker, and enroot mounts it over itself."""
     for given in work.config.volumes:
-        path = posixpath.normpath(given).strip("/")
+        path = posixpath.normpath(f"/{given}").strip("/")  # `..` of the root is the root
         bad = any(ord(sign) < 32 for sign in given) or "\\" in given or first_substitution(given)
         if bad or not path or not work.has_room(path):
             work.messages.append(f"VOLUME {given!a}: left out, because it cannot be mounted")
@@ -194,7 +194,7 @@ def fstab_lines(work: _Repair) -> Iterator[str]:
             work.messages.append(f"VOLUME {given!a}: made by /etc/rc, because enroot mounts an empty /{empty} over it")
             continue
         work.add_folder(path, "volume")
-        target = f"/{path}".replace(" ", "\\040") if " " in path or not given.startswith("/") else given
+        target = f"/{path}".replace(" ", "\\040")
         if target != given:
             work.messages.append(f"VOLUME {given!a}: written as {target} in /etc/fstab")
         yield f"${{ENROOT_ROOTFS}}{target} {target} none x-create=dir,bind,rw,nosuid,nodev\n"

@@ -102,6 +102,14 @@ def test_path_where_the_profile_reads_no_folder(tmp_path):
     assert "export" not in texts(none)["etc/rc"] and not none.messages
 
 
+def test_volumes_remain_in_the_root(tmp_path):
+    names = ("/../../etc/vol", "/a/../b/", "rel/../../up", "//twice", "..")
+    added = repair(ImageConfig(volumes=names), tree(tmp_path), 0)
+    lines = [line.split()[:2] for line in texts(added)["etc/fstab"].splitlines()]
+    assert lines == [[f"${{ENROOT_ROOTFS}}{path}", path] for path in ("/etc/vol", "/b", "/up", "/twice")]
+    assert folders(added) == ["b", "etc/vol", "twice", "up"]
+
+
 def test_volumes_where_enroot_mounts_something(tmp_path):
     """A line for one below the host's folders keeps a container from starting; one below an empty folder makes a folder
     of mode 000 in it."""
