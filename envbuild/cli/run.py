@@ -16,7 +16,8 @@ def run_command(
     ] = None,
     network: Annotated[bool, typer.Option("--network", help="Share this machine's network.")] = False,
     bind: Annotated[
-        list[str], typer.Option("--bind", metavar="SRC[:DST]", help="Mount a folder in the image; may be repeated.")
+        list[str],
+        typer.Option("--bind", metavar="SRC[:DST[:ro]]", help="Mount a folder in the image; may be repeated."),
     ] = [],  # noqa: B006
 ) -> None:
     """Run a command in a finished image on this machine, in the same sandbox that built it. NAME may be a squashfs

@@ -17,6 +17,7 @@ if [ -s /etc/rc ]; then exec /bin/sh -l /etc/rc "$@"; fi
 if [ $# -gt 0 ]; then exec "$@"; fi
 exec /bin/sh
 """
+READ_ONLY = "ro"
 
 
 def run_image(name: str, command: Sequence[str], workspace: Workspace, *, network: bool, binds: Sequence[str]) -> int:
@@ -26,32 +27,39 @@ def run_image(name: str, command: Sequence[str], workspace: Workspace, *, networ
     from envbuild.squashfs.pack.unpack import ensure_trees
 
     warn_without_filter(workspace.reporter)
-    pairs = [bind_pair(bind) for bind in binds]
+    mounts = [parse_bind(bind) for bind in binds]
     file = find_squashfs_file(name)
     if file:
         argv = ["/bin/sh", "-c", START, "sh", *command]
         store, reporter = workspace.store, workspace.reporter
-        code, _ = run_in_root(file, argv, env=None, store=store, network=network, binds=pairs, reporter=reporter)
+        code, _ = run_in_root(file, argv, env=None, store=store, network=network, binds=mounts, reporter=reporter)
         return code
     image = load_built_image(name, workspace)
     ensure_trees(workspace.store, [layer.diff_id for layer in image.layers])
     trees = [workspace.store.layer_tree(layer.diff_id) for layer in image.layers]
     argv = list(command) or list(image.plan.config.cmd)
     code, _ = run_in_root(
-        trees, argv, env=dict(image.plan.config.env), store=workspace.store, network=network, binds=pairs
+        trees, argv, env=dict(image.plan.config.env), store=workspace.store, network=network, binds=mounts
     )
     return code
 
 
-def bind_pair(bind: str) -> tuple[str, str]:
-    """Return ``SRC[:DST]`` as two absolute paths.
+def parse_bind(bind: str) -> tuple[str, str, bool]:
+    """Return ``SRC[:DST[:ro]]`` as two absolute paths, and whether the mount is read-only.
 
-    Raises SpecError if SRC does not exist or DST is not absolute.
+    Raises SpecError if SRC does not exist, DST is not absolute, or another word than ``ro`` follows.
     """
-    source, _, target = bind.partition(":")
+    source, _, rest = bind.partition(":")
+    target, colon, option = rest.partition(":")
     path = Path(source).expanduser().absolute()
     if not path.exists():
         raise SpecError(f"--bind {bind}: {path} does not exist", hint="--bind takes a folder of this machine")
+    if target == READ_ONLY and not colon:
+        raise SpecError(f"--bind {bind}: DST is missing", hint=f"--bind {source}:{path}:{READ_ONLY}")
     if target and not target.startswith("/"):
         raise SpecError(f"--bind {bind}: {target!r} is not an absolute path", hint=f"--bind {source}:/{target}")
-    return str(path), target or str(path)
+    target = target or str(path)
+    if colon and option != READ_ONLY:
+        hint = f"--bind {source}:{target} (writable), or --bind {source}:{target}:{READ_ONLY}"
+        raise SpecError(f"--bind {bind}: unknown option {option!r}", hint=hint)
+    return str(path), target, bool(colon)

@@ -136,13 +136,29 @@ def test_common_mistakes_in_a_spec_have_a_hint(
 
 
 def test_a_mount_goes_to_an_absolute_path() -> None:
-    from envbuild.cli.run_image import bind_pair
+    from envbuild.cli.run_image import parse_bind
     from envbuild.core.errors import SpecError
 
-    assert bind_pair("/tmp:/mnt") == ("/tmp", "/mnt")
+    assert parse_bind("/tmp:/mnt") == ("/tmp", "/mnt", False)
     with pytest.raises(SpecError, match="not an absolute path") as caught:
-        bind_pair("/tmp:data")
+        parse_bind("/tmp:data")
     assert caught.value.hint == "--bind /tmp:/data"
+
+
+def test_a_mount_may_be_read_only_and_has_no_other_option() -> None:
+    from envbuild.cli.run_image import parse_bind
+    from envbuild.core.errors import SpecError
+
+    assert parse_bind("/tmp:/mnt:ro") == ("/tmp", "/mnt", True)
+    assert parse_bind("/tmp::ro") == ("/tmp", "/tmp", True)
+    assert parse_bind("/tmp") == ("/tmp", "/tmp", False)
+    for bind in ("/tmp:/mnt:rw", "/tmp:/mnt:", "/tmp:/mnt:ro:z", "/tmp:/mnt:RO"):
+        with pytest.raises(SpecError) as caught:
+            parse_bind(bind)
+        assert "--bind /tmp:/mnt:ro" in caught.value.hint
+    with pytest.raises(SpecError) as caught:
+        parse_bind("/tmp:ro")
+    assert caught.value.hint == "--bind /tmp:/tmp:ro"
 
 
 def test_list_warns_of_files_whose_names_are_not_image_names(project: Path, tmp_path: Path) -> None:
