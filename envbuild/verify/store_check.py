@@ -16,7 +16,8 @@ from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import DamagedPackError, EnvbuildError
 from envbuild.core.store.gc import list_folder, records
-from envbuild.core.store.store import Store, read_json
+from envbuild.core.store.json_files import read_sealed
+from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 
 KINDS = ("packs", "layers", "blobs", "units", "images", "artifacts")
@@ -196,9 +197,9 @@ def is_plain(path: Path) -> bool:
 
 
 def read_json_value(path: Path) -> Any:
-    """Return the value of a JSON file; None if it cannot be read."""
+    """Return the value of a record; None if it cannot be read, or is not what was written."""
     try:
-        return read_json(path)
+        return read_sealed(path)
     except OSError:
         return None
 

@@ -239,3 +239,16 @@ def test_names_in_the_store(tmp_path: Path) -> None:
     assert store.log("ucx", "0123456789abcdef") == tmp_path / "logs/ucx-0123456789ab.log"
     assert store.part("a") == tmp_path / "partial/a.part"
     assert store.layer_tree("sha256:ab") == tmp_path / "layers/ab/tree"
+
+
+def test_a_flipped_bit_of_a_record_is_no_other_record(store: Store) -> None:
+    """The unit's name in it is a part of the image: it would get another digest."""
+    record = UnitRecord("a" * 64, "ucx", None, (("x.whl", add(store, "wheel")),), 2.5, {"seccomp": True})
+    store.record_unit(record)
+    path = store.root / "units" / f"{record.key}.json"
+    content = path.read_bytes()
+    for position in range(len(content) * 8):
+        damaged = bytearray(content)
+        damaged[position // 8] ^= 1 << position % 8
+        path.write_bytes(damaged)
+        assert store.unit(record.key) in (None, record), f"bit {position % 8} of byte {position // 8}"

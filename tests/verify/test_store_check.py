@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from envbuild.cli.store import store_comparison
-from envbuild.core.errors import EngineError
 from envbuild.core.store.store import LayerRecord, UnitRecord
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.store_check import KINDS, check_store
@@ -85,11 +84,3 @@ def test_images_without_a_sha256_are_not_compared(at: Workspace) -> None:
     record.write_text(json.dumps(value))
     found = check_store(at.store, at.reporter, repair=False)
     assert found.unknown == [one(at, "artifacts/*.sqsh")] and found.compared["artifacts"] == 0
-
-
-@pytest.mark.slow_unit
-def test_nothing_is_removed_while_another_process_works(at: Workspace) -> None:
-    with at.store.lock("gc", shared=True):
-        assert not check_store(at.store, at.reporter, repair=False).damaged
-        with pytest.raises(EngineError):
-            check_store(at.store, at.reporter, repair=True)

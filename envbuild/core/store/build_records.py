@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.store.json_files import read_json, write_json
+from envbuild.core.store.json_files import read_sealed, write_sealed
 
 DIFF_ID = re.compile("sha256:[0-9a-f]{64}")
 HEX = re.compile("[0-9a-f]{64}")
@@ -93,7 +93,7 @@ class SharedLayer:
     @classmethod
     def read(cls, packs: Path, diff_id: str) -> SharedLayer | None:
         """Return the shared layer `diff_id` in the folder `packs`; None if there is none, or its pack is missing."""
-        value = read_json(shared_layer_path(packs, diff_id))
+        value = read_sealed(shared_layer_path(packs, diff_id))
         try:
             record = LayerRecord.parse(value["layer"])
             folders = tuple(
@@ -110,7 +110,7 @@ class SharedLayer:
     def write(self, packs: Path) -> None:
         """Write the record; the pack must be in the store."""
         value = {"layer": dataclasses.asdict(self.record), "pack": self.pack, "folders": self.folders}
-        write_json(shared_layer_path(packs, self.record.diff_id), value)
+        write_sealed(shared_layer_path(packs, self.record.diff_id), value)
 
 
 def shared_layer_path(packs: Path, diff_id: str) -> Path:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
+
+SEAL = "checksum"
 
 
 def read_json(path: Path) -> Any:
@@ -20,6 +23,27 @@ def read_json(path: Path) -> Any:
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file atomically."""
     write_atomic(path, lambda file: file.write((json.dumps(value, sort_keys=True, indent=1) + "\n").encode()))
+
+
+def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object with a checksum of its other keys."""
+    write_json(path, {**value, SEAL: _checksum(value)})
+
+
+def read_sealed(path: Path) -> Any:
+    """Return the value of `write_sealed`; None if it is missing, or not what was written.
+
+    An object without a checksum is of an envbuild that wrote none, and returned as it is.
+    """
+    value = read_json(path)
+    if isinstance(value, dict) and SEAL in value:
+        seal = value.pop(SEAL)
+        return value if seal == _checksum(value) else None
+    return value
+
+
+def _checksum(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0o644, *, durable: bool = True) -> None:

@@ -43,7 +43,7 @@ from envbuild.core.errors import FREE_SOME, EngineError, InputError
 from envbuild.core.folder_removal import discard_folder
 from envbuild.core.regular_file import open_regular
 from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
-from envbuild.core.store.json_files import read_json, stamp, write_atomic, write_json
+from envbuild.core.store.json_files import read_json, read_sealed, stamp, write_atomic, write_json, write_sealed
 from envbuild.core.store.mark import mark_store
 from envbuild.core.store.members import check_members
 from envbuild.core.store.permissions import (
@@ -166,7 +166,7 @@ class Store:
     # units and layers
     def unit(self, key: str) -> UnitRecord | None:
         """Return the record of a built unit whose product is in the store, else None."""
-        record = UnitRecord.parse(read_json(self.root / "units" / f"{key}.json"))
+        record = UnitRecord.parse(read_sealed(self.root / "units" / f"{key}.json"))
         if record is None or record.key != key:
             return None
         if record.layer and not self.has_layer(record.layer.diff_id):
@@ -174,11 +174,11 @@ class Store:
         return record if all(self.has_blob(sha256) for _, sha256 in record.wheels) else None
 
     def record_unit(self, record: UnitRecord) -> None:
-        write_json(self.root / "units" / f"{record.key}.json", dataclasses.asdict(record))
+        write_sealed(self.root / "units" / f"{record.key}.json", dataclasses.asdict(record))
 
     def layer(self, diff_id: str) -> LayerRecord:
         """Return the record of a layer. Raises EngineError if the store does not have it."""
-        if record := LayerRecord.parse(read_json(self.layer_path(diff_id) / "layer.json")):
+        if record := LayerRecord.parse(read_sealed(self.layer_path(diff_id) / "layer.json")):
             return record
         if shared := SharedLayer.read(self.root / "packs", diff_id):
             return shared.record
@@ -190,7 +190,7 @@ class Store:
 
     def has_tree(self, diff_id: str) -> bool:
         """Return whether this user has the tree of a layer, with a record that can be read."""
-        return LayerRecord.parse(read_json(self.layer_path(diff_id) / "layer.json")) is not None
+        return LayerRecord.parse(read_sealed(self.layer_path(diff_id) / "layer.json")) is not None
 
     def layer_path(self, diff_id: str) -> Path:
         """Return the folder of a layer: tree/ and layer.json. In a shared store each user has one."""

@@ -19,7 +19,8 @@ from typing import IO, NoReturn, Protocol
 
 from envbuild.core.errors import DamagedLayerError, EngineError
 from envbuild.core.store.build_records import SharedLayer
-from envbuild.core.store.store import LayerRecord, Store, write_json
+from envbuild.core.store.json_files import write_sealed
+from envbuild.core.store.store import LayerRecord, Store
 from envbuild.core.userns.call import stream
 from envbuild.oci.layers.clean import clean
 from envbuild.oci.layers.copy_tree import describe_folders
@@ -103,7 +104,7 @@ def make_layer(
 def add_layer(store: Store, folder: Path, record: LayerRecord, implied: Iterable[bytes]) -> None:
     """Move ``folder/tree``, a canonical tree, into the store as the layer `record`."""
     (folder / IMPLIED).write_bytes(b"".join(path + b"\0" for path in sorted(implied)))
-    write_json(folder / "layer.json", asdict(record))
+    write_sealed(folder / "layer.json", asdict(record))
     move_to_store(folder, store.layer_path(record.diff_id))
 
 
