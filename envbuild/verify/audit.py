@@ -6,7 +6,7 @@ comparison without a declaration has no result, so that it does not count as a p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from envbuild.verify.cpu import cpu_results
@@ -15,13 +15,15 @@ from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.driver import driver_results
 from envbuild.verify.file_rules import file_results
 from envbuild.verify.packages import debian_results, module_results, python_results
-from envbuild.verify.results import AuditResult
+from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.shared_libraries import library_results
 from envbuild.verify.single_copy import single_results
 from envbuild.verify.symbols import link_results
 
 Report = Mapping[str, Any]
 Check = Callable[[Report, Expectations], Iterable[AuditResult]]
+
+LONGEST = 400  # characters of a report's fault
 
 CHECKS: tuple[Check, ...] = (  # in the order of the results
     debian_results,
@@ -39,4 +41,14 @@ CHECKS: tuple[Check, ...] = (  # in the order of the results
 
 def audit(report: Report, expected: Expectations) -> list[AuditResult]:
     """Return the results of every check, in a fixed order."""
-    return [result for check in CHECKS for result in check(report, expected)]
+    return [result for check in CHECKS for result in _results(check, report, expected)]
+
+
+def _results(check: Check, report: Report, expected: Expectations) -> Iterator[AuditResult]:
+    """Yield the results of a check. A program of the image printed the report: what cannot be compared has failed."""
+    try:
+        yield from check(report, expected)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        name = check.__name__.removesuffix("_results")
+        fault = f"the report of the image cannot be compared: {type(error).__name__}: {error}"[:LONGEST]
+        yield AuditResult(f"report of {name}", Status.FAIL, fault)

@@ -33,6 +33,7 @@ from envbuild.inspector.report import MARK, SINGLES
 Runner = Callable[[Sequence[str]], tuple[int, str]]
 """Runs a command in the image with the image's environment; returns the exit code and the output."""
 
+QUOTED = 4096  # characters of the output in a message
 PYTHON = "/usr/bin/python3"
 PACKAGE = "envbuild_inside"  # its name in the image's interpreter
 START = """\
@@ -115,10 +116,20 @@ def inspect_image(
     code, output = runner([python, "-I", "-B", "-c", inspector_program(options)])
     for line in reversed(output.splitlines()):
         if line.startswith(MARK) and code == 0:
-            document: dict[str, Any] = json.loads(line.removeprefix(MARK))
-            return document
-    last = "\n".join(output.strip().splitlines()[-10:])
+            return parse_report(line.removeprefix(MARK))
+    last = "\n".join(output[-QUOTED:].strip().splitlines()[-10:])
     raise VerifyError(
         f"the image could not be inspected: {python} ended with exit code {code}\n{last}".rstrip(),
         hint="python3 of the distribution must be in the image: add debian-packages: [python3] to the spec's layers",
     )
+
+
+def parse_report(text: str) -> dict[str, Any]:
+    """Return the report that a program of the image printed. Raises VerifyError for another text."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise VerifyError("the image could not be inspected: its python3 printed something else than the report")
+    return document

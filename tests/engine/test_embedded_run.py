@@ -55,6 +55,12 @@ def test_exit_codes(trees: list[Path], store: Store) -> None:
     assert list((store.tmp).iterdir()) == []
 
 
+def test_endless_output_ends_the_command_and_a_check(trees: list[Path], store: Store) -> None:
+    code, text = run(trees, store, "echo first; while :; do echo 0123456789012345678901234567890123456789; done")
+    assert code == 125 and "first" not in text and len(text) < 1 << 17
+    assert list((store.tmp).iterdir()) == []
+
+
 def test_binds(trees: list[Path], store: Store, scratch: Path) -> None:
     folder = scratch / "bound"
     folder.mkdir(exist_ok=True)

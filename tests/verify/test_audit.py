@@ -357,3 +357,9 @@ def test_long_lists_are_truncated_and_counted() -> None:
     seen = changed_report("leftovers", to=[f"/etc/{number:02}-" for number in range(20)])
     detail = failures(seen)["nothing is left over"]
     assert "/etc/11-; and 8 more" in detail
+
+
+@pytest.mark.parametrize("report", [{}, {"python": 5, "debian": [], "files": {"a": 1}}, dict.fromkeys(SEEN, None)])
+def test_a_report_of_another_form_fails(report: dict[str, Any]) -> None:
+    """A program of the image prints it."""
+    assert any(result.status == Status.FAIL for result in audit(report, DECLARED))

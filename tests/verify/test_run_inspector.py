@@ -74,3 +74,15 @@ def test_a_failing_program_is_reported() -> None:
     with pytest.raises(VerifyError, match="no /usr") as caught:
         run_inspector.inspect_image(runner)
     assert "python3" in caught.value.findings[0].hint
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "9" * 6000, "[]", "null", "{", "NaN", ""])
+def test_a_report_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(VerifyError):
+        run_inspector.inspect_image(lambda argv: (0, f"{MARK}{text}\n"))
+
+
+def test_the_output_in_a_message_is_short() -> None:
+    with pytest.raises(VerifyError) as caught:
+        run_inspector.inspect_image(lambda argv: (1, "x" * 1_000_000))
+    assert len(str(caught.value)) < 10_000

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,9 @@ from envbuild.core.userns.removal import remove_trees
 from envbuild.squashfs.read.superblock import check_image
 
 TIMED_OUT = 124  # as timeout(1)
+TOO_MUCH = 125  # more output than LARGEST
+LARGEST = 32 << 20  # bytes of output that are captured; the report of an image has a few MiB
+LAST = 1 << 16  # bytes of a larger output that are returned
 SHELL = "if [ -x /bin/bash ]; then exec /bin/bash -i; else exec /bin/sh -i; fi"
 
 
@@ -41,7 +46,8 @@ def run_in_root(
 
     `env` is the command's whole environment, but for a PATH, HOME and TERM when it has none. `binds`: (source, target)
     or (source, target, read-only). `capture`: return stdout and stderr together instead of passing them on. `timeout`
-    in seconds; the exit code is then 124. `observe`: called with the fields of `sandbox.Protection` that were in force.
+    in seconds; the exit code is then 124. A command with more than LARGEST bytes of captured output is ended: 125, and
+    the last ones. `observe`: called with the fields of `sandbox.Protection` that were in force.
     Returns (exit code, output); 128 + signal for a killed command. Raises
     EngineError, VerifyError for a damaged squashfs file, SpecError for a bind that cannot be made."""
     whole = {
@@ -63,7 +69,11 @@ def run_in_root(
         }
         child = start_job(job, capture)
         try:
-            output = child.process.communicate(timeout=timeout)[0] or b""
+            output = read_output(child, timeout)
+            if len(output) > LARGEST:
+                child.kill()
+                remove_folders(work)
+                return TOO_MUCH, output[-LAST:] + f"\nended: more than {LARGEST >> 20} MiB of output".encode()
         except subprocess.TimeoutExpired as expired:
             child.kill()
             late = child.process.stdout.read() if child.process.stdout else b""
@@ -80,6 +90,27 @@ def run_in_root(
     if observe:
         observe(answer["protection"])
     return answer["code"], output
+
+
+def read_output(child: Child, timeout: float | None) -> bytes:
+    """Return the captured output when the command has ended, or as soon as it has more than LARGEST bytes.
+
+    Raises TimeoutExpired, with the output so far.
+    """
+    process, output = child.process, bytearray()
+    if process.stdout is None:
+        process.wait(timeout)
+        return b""
+    end = None if timeout is None else time.monotonic() + timeout
+    poll = select.poll()
+    poll.register(process.stdout, select.POLLIN)
+    while len(output) <= LARGEST:
+        if not poll.poll(None if end is None else max(0.0, end - time.monotonic()) * 1000):
+            raise subprocess.TimeoutExpired(process.args, timeout or 0.0, bytes(output))
+        if not (data := os.read(process.stdout.fileno(), 1 << 16)):
+            break
+        output += data
+    return bytes(output)
 
 
 def make_job(
