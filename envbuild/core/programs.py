@@ -15,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,9 @@ __all__ = [
 ]
 
 KILLED = -9
+MAX_OUTPUT, MAX_ERRORS = 256 << 20, 16 << 20  # bytes of stdout and of stderr, after which a program is ended
+END_BYTES = 64 << 10  # bytes of the begin, and of the end, of a long stderr
+PAUSE = 0.2  # seconds after which the amount of output is checked again
 
 
 @dataclass
@@ -151,15 +155,50 @@ def run_program(
 
     content: its input. timeout: in seconds.
 
+    A program that writes too much is ended, and its stderr then states that: a server may send endless messages.
+
     Raises TimeoutExpired, FileNotFoundError. A signal that ends envbuild ends the program at once.
     """
     with memory_file(content) as given, memory_file() as output, memory_file() as errors:
         streams = {"stdin": given.fileno(), "stdout": output.fileno(), "stderr": errors.fileno()}
         with start_program(command, env=env, cwd=cwd, umask=umask, **streams) as program, signals.at_stop(program.kill):
-            code = program.wait(timeout)
-        found = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in (output, errors)]
+            excess = _wait_bounded(program, timeout, ((output, MAX_OUTPUT), (errors, MAX_ERRORS)))
+            code = KILLED if excess else program.wait()
+        found = [
+            _read_ends(output, 2 * END_BYTES if excess else MAX_OUTPUT),
+            _read_ends(errors, 2 * END_BYTES) + excess,
+        ]
     texts = [content.decode(errors="replace") for content in found] if text else found
     return CompletedProcess(program.command, code, *texts)
+
+
+def _wait_bounded(program: Program, timeout: float | None, files: Sequence[tuple[IO[bytes], int]]) -> bytes:
+    """Wait for the end of a program, or end it when a file of its output has more bytes than its limit.
+
+    Return a message then. Raises TimeoutExpired, OSError.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = PAUSE if end is None else min(PAUSE, end - time.monotonic())
+        with contextlib.suppress(TimeoutExpired):
+            program.wait(max(left, 0.001))
+        for file, limit in files:
+            if os.fstat(file.fileno()).st_size > limit:
+                program.kill()
+                return f"\nfatal: {program.command[0]} was ended, because it wrote over {limit >> 20} MiB\n".encode()
+        if program.returncode is not None:
+            return b""
+        if end is not None and time.monotonic() >= end:
+            raise TimeoutExpired(program.command, timeout or 0)
+
+
+def _read_ends(file: IO[bytes], limit: int) -> bytes:
+    """Return the content of a file; the first and the last half of `limit` where it is longer."""
+    size = os.fstat(file.fileno()).st_size
+    if size <= limit:
+        return os.pread(file.fileno(), size, 0)
+    half = limit // 2
+    return os.pread(file.fileno(), half, 0) + b"\n...\n" + os.pread(file.fileno(), half, size - half)
 
 
 def run_of_user(command: Sequence[str], content: str, *, timeout: float) -> CompletedProcess[str]:

@@ -93,6 +93,24 @@ def test_a_program_ends_at_its_time_limit_with_what_it_started(tmp_path: Path) -
     assert end(lambda: with_variable(mark)) == []
 
 
+@pytest.mark.slow_unit
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_program_that_writes_endlessly_is_ended(stream: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of git sends messages for as long as it is connected; they would fill the memory."""
+    monkeypatch.setattr("envbuild.core.programs.MAX_OUTPUT", 1 << 20)
+    monkeypatch.setattr("envbuild.core.programs.MAX_ERRORS", 1 << 20)
+    script = f"echo begin >&2; yes >&{stream}"
+    done = run_program(["sh", "-c", script], timeout=60)
+    assert done.returncode < 0 and done.stderr.startswith(b"begin\n") and len(done.stderr) < 1 << 18
+    assert b"1 MiB" in done.stderr[-200:]
+
+
+def test_the_begin_and_the_end_of_a_long_error_are_returned() -> None:
+    done = run_program(["sh", "-c", "echo begin >&2; yes | head -c 1000000 >&2; echo end >&2"])
+    assert done.returncode == 0 and done.stderr.startswith(b"begin\n") and done.stderr.endswith(b"end\n")
+    assert len(done.stderr) < 200_000
+
+
 def test_a_context_ends_its_program() -> None:
     with start_program(["sleep", "1000"]) as program:
         pass
