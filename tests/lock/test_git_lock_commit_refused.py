@@ -82,3 +82,13 @@ def test_mirror_with_other_content_under_a_hash(demo: Repo, desk: Desk) -> None:
     loose(right).write_bytes(loose(wrong).read_bytes())
     with pytest.raises(InputError, match=f"the blob {right} has other content"):
         desk.lock(git_source(demo))
+
+
+def test_objects_that_are_too_long(tmp_path: Path, desk: Desk) -> None:
+    """A repository of a few megabytes may have one of gigabytes."""
+    for number, (name, size) in enumerate(((".gitmodules", (1 << 20) + 1), ("link", 5000))):
+        repo = Repo.make(tmp_path / f"work/long{number}")
+        blob = repo.object("blob", b"#" * size)
+        commit = repo.hostile((b"120000" if name == "link" else b"100644", name.encode(), blob))
+        with pytest.raises(InputError, match=f"{size} bytes"):
+            desk.lock(Git("x", f"github:long{number}", commit))

@@ -23,6 +23,7 @@ from envbuild.net.failures import NotFoundError, RefusedError, describe_error
 
 CHUNK = 1 << 18
 LIMIT = 3600  # seconds of one call; a stalled transfer ends sooner (`SLOW`)
+MAX_OBJECT = 64 << 20  # bytes of an object that is read whole; a tree of 1,000,000 entries has fewer
 SLOW = 60  # seconds without a byte per second after which git aborts a transfer
 # None of these is secret: the process list shows them. gc would run in the background and outlive the command.
 SETTINGS = (
@@ -129,13 +130,16 @@ class ObjectReader:
         self.process.__exit__(kind, error, trace)
         self.errors.close()
 
-    def read(self, sha: str, kind: str) -> bytes:
-        """Return a whole object of `kind` (commit, tree, blob). Raises NotFoundError, RefusedError."""
+    def read(self, sha: str, kind: str, limit: int = MAX_OBJECT) -> bytes:
+        """Return a whole object of `kind` (commit, tree, blob).
+
+        Raises NotFoundError; RefusedError also for one of more than `limit` bytes.
+        """
         chunks: list[bytes] = []
-        self.copy(sha, kind, chunks.append)
+        self.copy(sha, kind, chunks.append, limit)
         return b"".join(chunks)
 
-    def copy(self, sha: str, kind: str, write: Callable[[bytes], object]) -> None:
+    def copy(self, sha: str, kind: str, write: Callable[[bytes], object], limit: int | None = None) -> None:
         """Pass the content of an object to `write`; it is verified only after the return.
 
         Raises NotFoundError, RefusedError.
@@ -155,6 +159,8 @@ class ObjectReader:
         found, size = line[1].decode(), int(line[2])
         if found != kind:
             raise RefusedError(f"{sha} is a {found} there, not a {kind}")
+        if limit is not None and size > limit:
+            raise RefusedError(f"the {kind} {sha} has {size} bytes; envbuild reads at most {limit}")
         digest = hashlib.sha1(b"%s %d\0" % (line[1], size), usedforsecurity=False)
         while size:
             chunk = answer.read(min(size, CHUNK))

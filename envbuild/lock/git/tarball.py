@@ -21,6 +21,7 @@ from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.writer import TarSink
 
 # What a large file's content is replaced with (Git LFS specification, "The Pointer"): at most 1024 bytes.
+LONGEST = 4096  # bytes of the target of a symlink, as in Linux
 POINTER, POINTER_SIZE = b"version https://git-lfs.github.com/spec/v1\n", 1024
 
 
@@ -73,7 +74,7 @@ def _list_members(top: str, trees: Mapping[str, CommitTree]) -> dict[bytes, tupl
 def _write_entry(sink: TarSink, path: bytes, entry: TreeEntry, objects: ObjectReader, tree: CommitTree) -> bool:
     """Write one file or symlink. Return whether it is a pointer to content that is stored elsewhere."""
     if entry.symlink:
-        link = objects.read(entry.sha, "blob")
+        link = objects.read(entry.sha, "blob", LONGEST)
         if not link or b"\0" in link:
             raise InputError(
                 f"the commit {tree.origin}@{tree.commit} contains a symbolic link without a valid target: "

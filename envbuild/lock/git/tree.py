@@ -17,7 +17,7 @@ from envbuild.net.failures import NotFoundError, RefusedError
 
 KIND, TREE, FILE, SYMLINK, LINK = 0o170000, 0o040000, 0o100000, 0o120000, 0o160000
 MOST, LONGEST = 2_000_000, 4096  # entries, bytes of a path: a tiny tree may contain itself many times
-MODULES = b".gitmodules"
+MODULES, MAX_MODULES = b".gitmodules", 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
             raise RefusedError(f"it is damaged: {commit} is not a commit")
         entries = list(_walk_tree(objects, head[1].decode(), f"{origin}@{commit}"))
         listed = next((entry for entry in entries if entry.path == MODULES and entry.mode & KIND == FILE), None)
-        submodule_urls = _read_submodule_urls(objects.read(listed.sha, "blob")) if listed else {}
+        submodule_urls = _read_submodule_urls(objects.read(listed.sha, "blob", MAX_MODULES)) if listed else {}
     files = [entry for entry in entries if entry.mode & KIND != LINK]
     length = blob_sizes(folder, {entry.sha for entry in files})
     if missing := [entry for entry in files if entry.sha not in length]:
