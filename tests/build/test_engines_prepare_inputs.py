@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import os
 import tarfile
 import zipfile
@@ -95,10 +98,49 @@ def test_an_archive_loses_its_single_top_folder(pack: Any, store: Store, tmp_pat
         assert [path.name for path in folder.parent.iterdir()] == ["archives"]
 
 
-CUT = [b"no archive", archive("a/b")[:40], zipped("a/b")[:-10]]
+def changed(content: bytes, at: int, *values: bytes) -> bytes:
+    """Return a zip archive with other values in its local (`at`) and its central header (`at` + 2)."""
+    data = bytearray(content)
+    for signature, place in ((b"PK\3\4", at), (b"PK\1\2", at + 2)):
+        begin = data.find(signature) + place
+        data[begin : begin + 2] = values[0]
+    return bytes(data)
 
 
-@pytest.mark.parametrize("content", CUT, ids=["text", "gzip", "zip"])  # gzip has the time in its header
+def dated(time: str) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        info = tarfile.TarInfo("a/b")
+        info.pax_headers = {"mtime": time}
+        tar.addfile(info)
+    return file.getvalue()
+
+
+def flipped(pack: Any) -> bytes:
+    """Return a compressed archive with damage in the middle."""
+    packed = pack(bytes(range(256)) * 400 + os.urandom(100_000))
+    half = len(packed) // 2
+    return bytes(packed[:half] + bytes(byte ^ 255 for byte in packed[half : half + 9]) + packed[half + 9 :])
+
+
+CUT = {
+    "text": b"no archive",
+    "gzip": archive("a/b")[:40],
+    "zip": zipped("a/b")[:-10],
+    "encrypted": changed(zipped("a/b"), 6, b"\1\0"),
+    "unknown method": changed(zipped("a/b"), 8, b"\x61\0"),
+    "file and folder": zipped("a", "a/b"),
+    "long name": zipped("a/" + "n" * 300),
+    "no time": dated("nan"),
+    "far time": dated("1e30"),
+    "damaged xz": lzma.compress(gzip.decompress(archive("a/b", "a/c")))[:-60] + bytes(60),
+    "flipped xz": flipped(lzma.compress),
+    "flipped bzip2": flipped(bz2.compress),
+    "flipped gzip": flipped(gzip.compress),
+}
+
+
+@pytest.mark.parametrize("content", CUT.values(), ids=CUT)  # gzip has the time in its header
 def test_an_archive_that_cannot_be_unpacked(content: bytes, store: Store, tmp_path: Path) -> None:
     sha256 = add(store, content)
     with pytest.raises(InputError):

@@ -5,10 +5,14 @@ Times are fixed, so that a copied input looks the same on every machine."""
 
 from __future__ import annotations
 
+import errno
+import lzma
 import os
 import shutil
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +23,26 @@ from envbuild.build.steps import INPUTS
 from envbuild.core.bounded_tar import BoundedTarFile, SparseTarInfo
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
+from envbuild.core.rooted_tree import PATH_ERRORS
 from envbuild.core.store.store import Store
 from envbuild.core.text import escaped
 
 DEBS, LAYERS = "debs", "layers"  # inputs that a base begins with: Unit.seed, Unit.layers
+
+# RuntimeError: an encrypted zip archive; NotImplementedError, a kind of it: an unknown method of one
+DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    EOFError,
+    ValueError,
+    OverflowError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
+    lzma.LZMAError,
+)
+# of names in an archive, and without a number: of gzip and bzip2
+NAME_ERRORS = PATH_ERRORS | {None, errno.EINVAL}
 
 APT_CONF = f"""\
 Dir::Etc::SourceList "{INPUTS}/sources.list";
@@ -122,7 +142,9 @@ def unpack_archive(archive: Path, name: str, target: Path) -> None:
         else:
             with BoundedTarFile.open(archive, tarinfo=SparseTarInfo) as tar:
                 extract_tar(tar, target)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+    except (*DAMAGE, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in NAME_ERRORS:
+            raise
         raise InputError(
             f"the archive {name} cannot be unpacked: {error}", hint="lock again with another file"
         ) from error
