@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -136,34 +138,34 @@ def test_another_guard_is_started_after_one_was_killed() -> None:
 @pytest.mark.slow_unit
 @pytest.mark.parametrize("user", [None, 65534], ids=["own", "nobody"])
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
-def test_programs_end_with_envbuild_and_with_all_that_they_started(name: str, user: int | None, tmp_path: Path) -> None:
+def test_programs_end_with_envbuild_and_with_all_that_they_started(name: str, user: int | None) -> None:
     """Also for a user without privileges and without namespaces."""
-    ready, mark = tmp_path / "ready", f"READY={tmp_path / 'ready'}"
+    options: dict[str, Any] = {}
+    pythons = [sys.executable]
     if user:
-        os.mkfifo(ready, 0o666)
-        ready.chmod(0o666)
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o755)
         options = {"user": user, "group": user, "extra_groups": []} if os.geteuid() == 0 else {}
         pythons = [python for python in (sys.executable, "/usr/bin/python3") if options and can_run(python, options)]
-    else:
-        options, pythons = {}, [sys.executable]
-        os.mkfifo(ready)
     if not pythons:
         pytest.skip("another user cannot run this checkout")
-    process = subprocess.Popen(
-        [pythons[0], "-c", KILLED],
-        cwd=PACKAGE.parent,
-        env={**os.environ, "READY": str(ready), "PYTHONPATH": str(PACKAGE.parent)},
-        stderr=subprocess.DEVNULL,
-        **options,
-    )
-    ready.read_text()
-    family = descendants(process.pid)
-    assert len(family) >= 4
-    process.send_signal(signal.Signals[name])
-    process.wait()
-    assert end(lambda: with_variable(mark)) == []
+    with tempfile.TemporaryDirectory(prefix="envbuild-test-") as folder:
+        Path(folder).chmod(0o777)  # a folder of pytest is closed to other users
+        ready = Path(folder, "ready")
+        process = subprocess.Popen(
+            [pythons[0], "-c", KILLED],
+            cwd=PACKAGE.parent,
+            env={**os.environ, "READY": str(ready), "PYTHONPATH": str(PACKAGE.parent)},
+            stderr=subprocess.DEVNULL,
+            **options,
+        )
+        until = time.monotonic() + 60
+        while not ready.exists() and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.02)
+        assert ready.exists()
+        family = descendants(process.pid)
+        assert len(family) >= 4
+        process.send_signal(signal.Signals[name])
+        process.wait()
+        assert end(lambda: with_variable(f"READY={ready}")) == []
 
 
 def can_run(python: str, options: dict[str, Any]) -> bool:
