@@ -50,12 +50,17 @@ def test_every_command_has_help(command: str) -> None:
 
 
 def test_a_misspelt_image_name_has_a_hint(tmp_path: Path) -> None:
-    refused(envbuild("make", "cpu-ucs", ENVBUILD_STORE=str(tmp_path)), 2, "no image is called 'cpu-ucs'", "cpu-ucx")
+    refused(
+        envbuild("make", "cpu-ucs", ENVBUILD_STORE=str(tmp_path / "store")),
+        2,
+        "no image is called 'cpu-ucs'",
+        "cpu-ucx",
+    )
 
 
 @pytest.mark.parametrize("name", ["../cpu-ucx", "images/../x", "a/b", "CPU", "-x"])
 def test_a_name_that_leaves_the_folder_is_refused(name: str, tmp_path: Path) -> None:
-    refused(envbuild("show", "--", name, ENVBUILD_STORE=str(tmp_path)), 2)
+    refused(envbuild("show", "--", name, ENVBUILD_STORE=str(tmp_path / "store")), 2)
 
 
 def test_a_thread_that_cannot_be_started_is_an_error_with_a_hint(tmp_path: Path) -> None:
@@ -64,7 +69,7 @@ def test_a_thread_that_cannot_be_started_is_an_error_with_a_hint(tmp_path: Path)
     limits += "resource.setrlimit(resource.RLIMIT_AS, (1 << 36, 1 << 36))\nos.execv(sys.executable, sys.argv[1:])"
     command = [sys.executable, "-c", limits, sys.executable, "-m", "envbuild", "store", "du"]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=importing(ENVBUILD_STORE=str(tmp_path))
+        command, capture_output=True, text=True, check=False, env=importing(ENVBUILD_STORE=str(tmp_path / "store"))
     )
     refused(done, 5, "a thread cannot be started", "ulimit")
 
@@ -132,7 +137,7 @@ def test_common_mistakes_in_a_spec_have_a_hint(
     head = "schema: 1\ndescription: x\n"
     (project / "images/listed.yaml").write_text(f"{head}target: cpu\nbase: debian:13\nlayers: [ucx]\n")
     (project / "images/itself.yaml").write_text(f"{head}extends: itself\n")
-    refused(envbuild(*words, cwd=project, ENVBUILD_STORE=str(tmp_path)), 2, text)
+    refused(envbuild(*words, cwd=project, ENVBUILD_STORE=str(tmp_path / "store")), 2, text)
 
 
 def test_a_mount_goes_to_an_absolute_path() -> None:
@@ -164,7 +169,7 @@ def test_a_mount_may_be_read_only_and_has_no_other_option() -> None:
 def test_list_warns_of_files_whose_names_are_not_image_names(project: Path, tmp_path: Path) -> None:
     for name in ("My Image.yaml", "mine.yml"):
         shutil.copy(project / "images/cpu-ucx.yaml", project / "images" / name)
-    done = envbuild("list", cwd=project, ENVBUILD_STORE=str(tmp_path))
+    done = envbuild("list", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
     assert done.returncode == 0
     assert "images/My Image.yaml is not an image, because of its name: a name is made of a-z" in done.stderr
     assert "images/mine.yml is not an image, because of its name: an image's file ends in .yaml" in done.stderr

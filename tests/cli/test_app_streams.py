@@ -110,7 +110,7 @@ def test_a_full_output_disk_is_not_reported_as_the_store() -> None:
 def test_closed_streams(closed: str, tmp_path: Path) -> None:
     """No file takes their place, and nothing fails."""
     program = f"exec {sys.executable} -m envbuild list {closed}"
-    environment = {**os.environ, "ENVBUILD_STORE": str(tmp_path)}
+    environment = {**os.environ, "ENVBUILD_STORE": str(tmp_path / "store")}
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, cwd=ROOT, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     wrong = f"exec {sys.executable} -m envbuild show nothing {closed}"

@@ -229,6 +229,7 @@ def test_a_store_without_records(way: str, tmp_path: Path, monkeypatch: pytest.M
     """Records are optional: an export continues without them."""
     layout, at = image(tmp_path / "layout"), workspace(tmp_path / "store")
     if way == "a file in its place":
+        (at.store.root / "exports").rmdir()
         (at.store.root / "exports").write_text("")
     else:
 

@@ -217,7 +217,8 @@ def test_failures_are_reported_after_the_rest_is_stored(tmp_path: Path) -> None:
 def test_store_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(b"x")
     at = site(tmp_path, file=str(tmp_path))
-    at.store.mkdir()
+    Store.open(at.store)
+    (at.store / "partial").rmdir()
     (at.store / "partial").touch()
     with pytest.raises(EngineError, match="cannot be written"):
         lock(at, archive("x"), archive("none"))

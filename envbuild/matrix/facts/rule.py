@@ -35,12 +35,17 @@ class Rule:
 def read_rule(reader: Reader, components: Mapping[str, Component], nodes: Sequence[tuple[str, Node]]) -> Rule:
     """Return the rule that the entries of all files make: (one of KEYS, the node under it)."""
     groups: dict[str, tuple[str, ...]] = {EVERY: tuple(components), **{name: (name,) for name in components}}
+    given: dict[str, Node] = {}
     for node in (node for key, node in nodes if key == "groups"):
         for name, (place, inner) in reader.entries(node, "groups").items():
-            if name in groups:
+            if name in groups or name in given:
                 reader.wrong(place.where, f"'{short(name)}' is the name of a component or of another group")
             else:
-                groups[name] = _members(reader, inner, "groups", groups)
+                given[name] = inner
+    while given:  # a group may name others, of any place; those of a circle name unknown ones
+        ready = [name for name, inner in given.items() if not _names(inner) & given.keys()] or [next(iter(given))]
+        for name in ready:
+            groups[name] = _members(reader, given.pop(name), "groups", groups)
     rule = Rule()
     for key, node in nodes:
         if key == "pairs":
@@ -59,6 +64,11 @@ def _by_component(reader: Reader, node: Node, components: Mapping[str, Component
         else:
             hint = did_you_mean(name, components, "the components are")
             reader.wrong(place.where, f"unknown component '{short(name)}'", hint)
+
+
+def _names(node: Node) -> set[str]:
+    items = node.items if isinstance(node, yaml_nodes.Sequence) else (node,)
+    return {item.value for item in items if isinstance(item, yaml_nodes.Scalar)}
 
 
 def _members(reader: Reader, node: Node, key: str, groups: Members) -> tuple[str, ...]:
