@@ -70,6 +70,9 @@ def become_command(
     arguments: tuple[str, ...], cwd: Path, env: Mapping[str, str], streams: tuple[BinaryIO, BinaryIO]
 ) -> NoReturn:
     """Be ``python -m envbuild ARGUMENTS``, and end as it does. Nothing of the tests runs after that."""
+    from envbuild.cli.json_answer import answer  # tests of this process may have printed one
+
+    answer.requested, answer.printed, answer.results = False, False, {}
     code = 1
     try:
         for number, stream in enumerate(streams, start=1):
