@@ -20,7 +20,7 @@ from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.read.tree import SquashTree
 from envbuild.squashfs.write.limits import find_unsupported_metadata
 from envbuild.squashfs.write.merge import merge_packs
-from envbuild.squashfs.write.writer import STALE, image_file
+from envbuild.squashfs.write.writer import STALE, image_file, remove_stale_files
 from tests.support.packs import file, folder, hard, pack, paths, symlink
 
 pytestmark = pytest.mark.unit
@@ -124,6 +124,17 @@ def test_places_that_cannot_be_written(tmp_path):
         raise PermissionError(errno.EACCES, "denied", str(tmp_path / ".image.0"))
     with pytest.raises(PermissionError), raise_write_errors(tmp_path / "image"):
         raise PermissionError(errno.EACCES, "denied", "/elsewhere/pack")
+
+
+def test_a_fifo_or_a_link_with_the_name_of_an_unfinished_file_remains(tmp_path):
+    """In a folder such as /tmp another user could make one: opening it would wait, and an export with it."""
+    (tmp_path / "file").touch()
+    os.utime(tmp_path / "file", (1, 1))
+    os.mkfifo(tmp_path / ".x.sqsh.00000000")
+    (tmp_path / ".x.sqsh.00000001").symlink_to("file")
+    before = sorted(tmp_path.iterdir())
+    remove_stale_files(tmp_path / "x.sqsh")
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_leftovers_of_a_killed_writer_are_removed(tmp_path):

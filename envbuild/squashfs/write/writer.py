@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
+from envbuild.core.regular_file import open_regular
 from envbuild.core.store.permissions import finished_mode
 from envbuild.oci.tar.member import Member
 from envbuild.squashfs.codec import Codec
@@ -108,7 +109,7 @@ def remove_stale_files(out: Path) -> None:
     live writer holds its lock; where locks of another machine are not seen, its file is never old."""
     name = re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}")
     for path in [path for path in out.parent.iterdir() if name.fullmatch(path.name)]:
-        with contextlib.suppress(OSError), path.open("rb") as file:
+        with contextlib.suppress(OSError), open_regular(path, follow=False) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if time.time() - os.fstat(file.fileno()).st_mtime > STALE:
                 path.unlink()
