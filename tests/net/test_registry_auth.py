@@ -93,6 +93,22 @@ def test_no_login_is_sent_over_plain_http(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("kind", ["password", "token"])
+def test_a_login_over_plain_http_goes_to_no_other_host(tmp_path: Path, kind: str) -> None:
+    login = Login(Transport(Site(tmp_path).network()), "x.io")
+    credential = Credential("u", "p") if kind == "password" else Credential("", "", token="t")
+    elsewhere, here = Fake(), Fake()
+    with elsewhere.running() as there, here.running() as own:
+        realm = f"http://{there.replace('127.0.0.1', 'localhost')}/token"
+        with pytest.raises(RefusedError):
+            login.token("x.io", credential, {"realm": realm}, f"http://{own}/v2/y/manifests/1")
+        here.answers["/token"] = (200, {}, b'{"token": "given"}')
+        if kind == "password":
+            token = login.token("x.io", credential, {"realm": f"http://{own}/token"}, f"http://{own}/v2/y/manifests/1")
+            assert token == "given" and here.seen == [("/token", credential.basic)]
+    assert elsewhere.seen == []
+
+
 class Fake:
     """A server that answers by path: (status, headers, body). `seen`: path and Authorization of every request."""
 

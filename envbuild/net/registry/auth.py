@@ -90,7 +90,9 @@ class Login:
     def token(self, host: str, login: Credential | None, wanted: dict[str, str], url: str) -> str:
         """Return a token of the service that the registry names."""
         session, realm = self.transport.session(), wanted["realm"]
-        if login and urlsplit(url).scheme == "https" and urlsplit(realm).scheme != "https":
+        registry, service = urlsplit(url), urlsplit(realm)
+        same = registry.scheme != "https" and service.hostname == registry.hostname
+        if login and service.scheme != "https" and not same:
             raise RefusedError("it requires the login at an address without https")
         values = {key: wanted[key] for key in ("service", "scope") if wanted.get(key)}
         limits = self.transport.limits
