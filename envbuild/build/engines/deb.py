@@ -112,12 +112,14 @@ def unpack_packages(debs: Iterable[Path], root: Path) -> None:
 @contextmanager
 def convert_damage(deb: Path) -> Iterator[None]:
     """Raise InputError for a package that cannot be read, or only with too much memory."""
-    import zstandard
-
-    damage = (tarfile.TarError, EOFError, ValueError, OverflowError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+    damage = (tarfile.TarError, EOFError, ValueError, OverflowError, zlib.error, lzma.LZMAError)
     try:
         yield
-    except damage as error:
+    except Exception as error:
+        if not isinstance(error, damage) and not type(error).__module__.startswith(
+            "zstandard"
+        ):  # a package may need none
+            raise
         raise InputError(
             f"{deb.name} is damaged, it cannot be unpacked: {error}",
             hint="lock again with another version of the package: envbuild lock NAME --upgrade PACKAGE",
