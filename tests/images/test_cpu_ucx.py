@@ -123,7 +123,7 @@ def plain(cli: Cli) -> Iterator[Cli]:
         entry = pwd.getpwnam(name)
         home = Path(entry.pw_dir)
         shutil.copytree(cli.project, home / "project")
-        shutil.copytree(cli.store / "blobs", home / "store" / "blobs")
+        with_inputs(cli.store, home / "store", shutil.copy2)  # chown, just below, is for copies alone
         subprocess.run(["chown", "-R", f"{name}:", str(home)], check=True)
         user = ("setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups", "env")
         packages = f"PYTHONPATH={Path(yaml.__file__).parents[1]}:{ROOT}"

@@ -7,8 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from envbuild.core.store.mark import mark_store
 
 
 class Cli:
@@ -32,9 +35,10 @@ class Cli:
         return answer["images"][0] if arguments[0] in ("make", "lock", "fetch") else answer
 
 
-def with_inputs(source: Path, target: Path) -> Path:
-    """Return a store that holds the inputs of another and nothing else."""
-    shutil.rmtree(target, ignore_errors=True)
-    (target / "blobs").mkdir(parents=True)
-    shutil.copytree(source / "blobs" / "sha256", target / "blobs" / "sha256", copy_function=os.link)
+def with_inputs(source: Path, target: Path, copy: Callable[[str, str], object] = os.link) -> Path:
+    """Return a new store in `target` that holds the inputs of another and nothing else: links, or what `copy` makes."""
+    target.mkdir(parents=True)
+    mark_store(target)
+    (target / "blobs").mkdir()
+    shutil.copytree(source / "blobs" / "sha256", target / "blobs" / "sha256", copy_function=copy)
     return target
