@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
+from envbuild.matrix.answer.check import check
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.encoding import pick_newest
+from envbuild.matrix.solve.request import parse_request
 from tests.support.facts import fact, matrix, plan, requests
 from tests.support.torch_facts import small as small  # a fixture
 
 pytestmark = pytest.mark.unit
+
+
+NAMED = ("torch=2.4.0a0+1a2b3c gpu=H100", "torch base=nvidia gpu=H100", "torch channel=ngc gpu=H100")
 
 
 def test_unrequested_components_are_absent_unless_a_fact_provides_them(small: FactTable) -> None:
@@ -47,6 +52,26 @@ def test_no_requested_version_is_lowered_to_leave_a_component_out(tmp_path: Path
 def test_builds_that_cannot_be_compared_are_picked_only_on_request(small: FactTable) -> None:
     assert plan(small, "torch=2.4.0a0+1a2b3c", "gpu=V100") == {"gpu": "V100", "sm": "7.0", "torch": "2.4.0a0+1a2b3c"}
     assert plan(small, "torch>=2.4") is None
+
+
+def test_a_build_of_one_image_is_picked_only_where_the_request_names_it_or_an_image(tmp_path: Path) -> None:
+    facts = [
+        fact("torch.base", "requires", {"torch": "==2.4.0a0+1a2b3c"}, {"channel": "ngc", "base": "nvidia"}),
+        fact("torch.gpu", "limits", {"torch": "2.3"}, {"gpu": "A100"}),
+    ]
+    components: dict[str, Any] = {
+        **{
+            "gpu": {"kind": "name", "values": ["A100", "H100"], "rank": 1},
+            "base": {"kind": "name", "values": ["nvidia", "debian"]},
+        },
+        **{"torch": ["2.3.0", "2.4.0a0+1a2b3c"], "channel": {"kind": "name", "values": ["ngc"]}},
+    }
+    given = matrix(tmp_path, components, facts)
+    found = {words: check(given, parse_request(words.split(), given)) for words in ("gpu=H100 torch", "torch", *NAMED)}
+    assert found["gpu=H100 torch"].verdict == "conflict"
+    assert found["torch"].chosen == {"torch": "2.3.0"}
+    for words in NAMED:
+        assert found[words].chosen["torch"] == "2.4.0a0+1a2b3c", words
 
 
 def test_warnings_are_obeyed_where_possible(tmp_path: Path) -> None:

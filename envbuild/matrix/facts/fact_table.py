@@ -64,6 +64,7 @@ class Caches:
     ends: dict[tuple[int, str], int] = field(default_factory=dict)
     calls: set[tuple[frozenset[int], frozenset[int]]] | None = None
     backing: Mapping[int, Clause] | None = None
+    bound: Mapping[int, tuple[int, frozenset[int]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ class FactTable:
     dispute one thing, with where they do; `arising`: question → numbers of the atoms that must be true for it to
     arise; `independent`: pairs that need no fact, with the reason; `through`: pair → components through which one
     matters to the other; `known_to`: component → date → its newest version then; `closed`: the components that remain
-    absent; `added`: component → the values that only a request names; `backing`: component → the clause that it meets
-    unless it is requested."""
+    absent; `kept_out`: component → values that are not picked; `added`: component → the values that only a request
+    names; `backing`: component → the clause that it meets unless it is requested."""
 
     components: tuple[Component, ...]
     values: tuple[tuple[str, ...], ...]
@@ -90,15 +91,20 @@ class FactTable:
     through: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     known_to: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     closed: frozenset[int] = frozenset()
+    kept_out: Mapping[int, int] = field(default_factory=dict)
     added: Mapping[int, int] = field(default_factory=dict)
     backing: Mapping[int, Clause] = field(default_factory=dict)
     caches: Caches = field(default_factory=Caches, compare=False, repr=False)
 
-    def closing(self, closed: Iterable[int], backing: Mapping[int, Clause]) -> FactTable:
-        """Return this table with nothing in the components `closed`, and with the clauses `backing`."""
+    def closing(
+        self, closed: Iterable[int], backing: Mapping[int, Clause], kept_out: Mapping[int, int] | None = None
+    ) -> FactTable:
+        """Return this table with nothing in the components `closed`, without the values `kept_out`, and with the
+        clauses `backing`."""
         twin = copy(self)  # with what was computed of it once, of which nothing depends on this
         object.__setattr__(twin, "closed", frozenset(closed))
         object.__setattr__(twin, "backing", backing)
+        object.__setattr__(twin, "kept_out", kept_out or {})
         return twin
 
     # --- components and values
@@ -116,7 +122,9 @@ class FactTable:
     @property
     def domains(self) -> tuple[int, ...]:
         """The values of each component before any request: components in `closed` are absent."""
-        return tuple(ABSENT if at in self.closed else mask for at, mask in enumerate(self.full))
+        return tuple(
+            ABSENT if at in self.closed else mask & ~self.kept_out.get(at, 0) for at, mask in enumerate(self.full)
+        )
 
     @cached_property
     def bits(self) -> tuple[dict[str, int], ...]:

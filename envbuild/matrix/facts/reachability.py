@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from envbuild.matrix.facts.atoms import ABSENT, PRESENT_KINDS
+from envbuild.matrix.facts.atoms import ABSENT, PRESENT_KINDS, pick_penalty
 from envbuild.matrix.facts.fact_table import HARDWARE, CompiledRow, FactTable
 from envbuild.matrix.sat.solver import Clause
 
+UNCOMPARABLE = 3  # pick_penalty of a version that has no order
 Call = tuple[frozenset[int], frozenset[int]]  # (components that must be present, components that must then be)
 
 
@@ -73,3 +74,25 @@ def _backing(number: int, rows: list[dict[int, int]]) -> Clause:
         component = max(conditions, key=lambda component: (often[component], component))
         masks[component] = masks.get(component, 0) | conditions[component]
     return ((number, ABSENT), *masks.items())
+
+
+def bound_values(matrix: FactTable) -> Mapping[int, tuple[int, frozenset[int]]]:
+    """Return component → (its values that cannot be compared and exist in one place only, the components that name
+    this place): NGC's builds of torch come with its images. They are not picked unless one of these is requested, or
+    they are themselves."""
+    if matrix.caches.bound is None:
+        matrix.caches.bound = _find_bound(matrix)
+    return matrix.caches.bound
+
+
+def _find_bound(matrix: FactTable) -> dict[int, tuple[int, frozenset[int]]]:
+    found: dict[int, tuple[int, frozenset[int]]] = {}
+    for line in matrix.rows:
+        if len(line.when) != 1 or matrix.facts[line.fact].kind != "requires":
+            continue
+        number, sure = matrix.atoms[line.when[0]].component, matrix.atoms[line.when[0]].sure
+        values = matrix.values_of(number, sure) if sure.bit_count() == 1 and not sure & ABSENT else []
+        if any("+" in value and pick_penalty(value) == UNCOMPARABLE for value in values):
+            mask, places = found.get(number, (0, frozenset()))
+            found[number] = mask | sure, places | {matrix.atoms[at].component for at in line.then}
+    return found

@@ -14,7 +14,7 @@ from envbuild.matrix.facts.constraint_masks import requested_mask, unknown_versi
 from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.extension import extend_table
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.reachability import backing_clauses, reachable_components
+from envbuild.matrix.facts.reachability import backing_clauses, bound_values, reachable_components
 from envbuild.matrix.facts.value_order import interchangeable_values
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.sat.solver import UndecidedError
@@ -57,7 +57,7 @@ class Query:
         there = reachable_components(matrix, (ask.component for ask in asks))
         asked = {matrix.number[ask.component] for ask in asks}
         backing = {at: clause for at, clause in backing_clauses(matrix).items() if at in there - asked}
-        matrix = matrix.closing(set(range(len(matrix.components))) - there, backing)
+        matrix = matrix.closing(set(range(len(matrix.components))) - there, backing, values_kept_out(matrix, wanted))
         with undecided_as_unknown():
             while (plan := pick_newest(matrix, wanted, waived)) is not None:
                 extra = unrequested_components(matrix, plan.assignment, {ask.component for ask in asks}, waived)
@@ -132,6 +132,17 @@ def ask_requests(matrix: FactTable, asks: Sequence[Ask], waived: Collection[str]
     labelled = {name for row in matrix.defaults if matrix.fact(row).id in waived for name in matrix.when(row)}
     masks = [requested_mask(matrix, ask.component, ask.constraint, labels=ask.component in labelled) for ask in asks]
     return [Request(str(at), ask.component, mask) for at, (ask, mask) in enumerate(zip(asks, masks, strict=True))]
+
+
+def values_kept_out(matrix: FactTable, wanted: Sequence[Request]) -> dict[int, int]:
+    """Return component → the values that are not picked, because they come with something that the user did not
+    request: the torch of NGC's images, unless the request names that torch, an image, or the channel."""
+    asked = {matrix.number[request.component]: request.mask for request in wanted}
+    return {
+        number: mask
+        for number, (mask, places) in bound_values(matrix).items()
+        if not places & asked.keys() and asked.get(number, ABSENT) & ~mask
+    }
 
 
 def overridden_defaults(matrix: FactTable, asks: Iterable[Ask]) -> frozenset[str]:
