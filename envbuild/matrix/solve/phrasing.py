@@ -94,7 +94,7 @@ def fill_template(template: str, matrix: FactTable, known: Mapping[str, str], te
         return prefix + (value_text(component, value) if component else value)
 
     text = re.sub(r"((?:[\w-]+==)?)\{(row\.)?([a-z0-9-]+)\}", put, template)
-    return re.sub(r"\b([a-z][a-z0-9-]+) \1\b", r"\1", text)  # "apex {apex}" of an apex without a version
+    return re.sub(r"(?i)\b([a-z][a-z0-9-]+) \1\b", r"\1", text)  # "CUDA {cuda}" of a CUDA without a version
 
 
 def value_phrase(matrix: FactTable, name: str, wanted: str, known: Mapping[str, str]) -> str:
