@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.build.engines.base import BuildOptions
 from envbuild.core.errors import DamagedLayerError
 from envbuild.core.text import counted
+from envbuild.export.artifact_link import link_by_name
 from envbuild.export.built_image import ImageRecord, read_image_record, write_image_record
 from envbuild.lock.resolve import resolve_as_locked, resolve_image, resolve_in
 from envbuild.spec.image_spec import load_image_spec
@@ -46,12 +48,12 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     spec = load_image_spec(name, project)
     before = resolve_as_locked(spec, project)
     if done := read_image_record(before, workspace, engine=options.engine, verified=options.verify):
+        link_by_name(Path(done.artifact), done.image)
         return done
 
     # imported only when there is work, so that a run without any is short
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
-    from envbuild.export.project_image import link_artifact
     from envbuild.lock.fetch import fetch
     from envbuild.lock.model import lock_digest
     from envbuild.lock.request import lock_request
@@ -66,7 +68,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     plan = make_plan(resolution, lock)
     built, artifact = build_and_write(engine, plan, lock, workspace, options.build)
     evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
-    link_artifact(artifact, plan)
+    link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
     made = ImageRecord(
         image=lock.image,
         artifact=str(artifact.path),

@@ -17,11 +17,12 @@ from envbuild.core.digest import file_digest
 from envbuild.core.errors import InputError
 from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.text import amount
+from envbuild.export.artifact_link import is_project_link, link_by_name
 from envbuild.export.drop_damaged import write_again_if_damaged
 from envbuild.export.options import ExportOptions
 from envbuild.export.pack_layers import LayerPacker, PackedLayer
 from envbuild.export.progress import track_export
-from envbuild.export.project_image import Artifact, link_by_name
+from envbuild.export.project_image import Artifact
 from envbuild.export.squashfs_image import WRITER
 from envbuild.oci.sources.base import SourceImage
 from envbuild.oci.sources.open import open_source
@@ -58,8 +59,8 @@ def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> 
     ):
         if not image.layers:
             raise InputError(f"{image.reference} has no layers", hint="choose another image")
-        # an image of the project has that link for itself
-        name = f"{image.name}-image" if image.name in workspace.project.images() else image.name
+        taken = image.name in workspace.project.images() or is_project_link(store, image.name)
+        name = f"{image.name}-image" if taken else image.name
         image = replace(image, name=name)
         name = f"{name}-{image.identity[7:19]}{options.suffix}.sqsh"
         record = None if out else record_path(store, record_key_parts(image, options))

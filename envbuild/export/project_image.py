@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,17 +134,3 @@ def make_artifact(written: WrittenImage, sha256: bool = True) -> Artifact:
     """
     digest = written.sha256 or file_digest(written.path) if sha256 else ""
     return Artifact(written.path, digest, written.size, written.messages)
-
-
-def link_artifact(artifact: Artifact, plan: Plan) -> None:
-    """Link ``NAME.sqsh`` beside the artifact to it: done last, so the link never names a file that failed verify."""
-    link_by_name(artifact.path, plan.image)
-
-
-def link_by_name(path: Path, name: str) -> None:
-    """Link ``NAME.sqsh`` beside a file to it."""
-    link = path.with_name(f"{name}.sqsh")
-    temporary = link.with_name(f".{link.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(path.name)
-    temporary.replace(link)

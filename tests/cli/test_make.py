@@ -49,9 +49,9 @@ class Steps:
             "envbuild.lock.fetch.fetch": step("fetch", None),
             "envbuild.lock.request.lock_request": step("", request),
             "envbuild.lock.model.lock_digest": step("", "sha256:2"),
-            "envbuild.build.plan.planner.make_plan": step("plan", SimpleNamespace(units=("base", "venv"))),
+            "envbuild.build.plan.planner.make_plan": step("plan", SimpleNamespace(image="app", units=("base", "venv"))),
             "envbuild.export.project_image.write_artifact": step("export", artifact),
-            "envbuild.export.project_image.link_artifact": step("link", None),
+            "envbuild.make.link_by_name": step("link", None),
             "envbuild.verify.verify.verify": step("verify", "/app.evidence.json"),
             "envbuild.build.reproducibility.rebuild_and_compare": self.rebuild,
         }.items():
@@ -93,9 +93,9 @@ def test_the_steps_in_their_order(steps: Steps) -> None:
 
 
 def test_an_image_that_is_up_to_date_needs_no_step(steps: Steps) -> None:
-    steps.record = "the record"
-    assert make("app", steps.workspace, Options(engine="embedded", verify=False)) == "the record"
-    assert steps.calls == ["load"] and steps.engines == []
+    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh")
+    assert make("app", steps.workspace, Options(engine="embedded", verify=False)) is steps.record
+    assert steps.calls == ["load", "link"] and steps.engines == []
     assert steps.options == {"engine": "embedded", "verified": False}
 
 

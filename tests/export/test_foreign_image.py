@@ -11,6 +11,8 @@ import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError, SpecError
+from envbuild.core.store.records import write_record
+from envbuild.export.artifact_link import link_by_name
 from envbuild.export.export import export_foreign
 from envbuild.export.options import ExportOptions
 from envbuild.export.output_path import Output
@@ -54,6 +56,20 @@ def test_the_evidence_names_content_and_repairs(source: str, tmp_path: Path) -> 
     assert isinstance(at.reporter, SilentReporter)
     assert [f"  {line}" for line in done.artifact.messages] == at.reporter.lines[-len(done.artifact.messages) - 1 : -1]
     assert done.artifact.path.name in at.reporter.lines[-1]
+
+
+def test_the_link_of_a_project_image_remains(source: str, tmp_path: Path) -> None:
+    """Job scripts name NAME.sqsh: a third-party image of that name does not take its place, from any folder."""
+    at = workspace(tmp_path / "store")
+    done = made(source, at)
+    own = done.artifact.path.with_name("layout-0123456789ab.sqsh")
+    own.write_bytes(b"own")
+    record = {"artifact": str(own), "layers": [], "lock": "sha256:1"}
+    write_record(at.store.root / "images" / "own.json", record)
+    link_by_name(own, "layout")
+    again = made(source, at)
+    assert own.with_name("layout.sqsh").resolve() == own
+    assert own.with_name("layout-image.sqsh").resolve() == again.artifact.path
 
 
 def test_the_file_of_an_export_has_what_the_umask_leaves(source: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from envbuild.core.console import SilentReporter  # noqa: E402
 from envbuild.core.store.records import write_record  # noqa: E402
 from envbuild.core.store.store import Store  # noqa: E402
 from envbuild.core.store.use import in_use  # noqa: E402
-from envbuild.export.project_image import link_artifact  # noqa: E402
+from envbuild.export.artifact_link import link_by_name  # noqa: E402
 from envbuild.make import build_and_write  # noqa: E402
 from tests.support import tiny_root as kit  # noqa: E402
 from tests.support.foreign_images import workspace  # noqa: E402
@@ -43,7 +43,7 @@ def main() -> None:
         three = kit.unit("three", "cat /opt/one/3 > /opt/three", lowers=("base", "one", "two"))
         plan = kit.plan(store, one, two, three)
         built, artifact = build_and_write(Embedded(), plan, lock(), at, BuildOptions(workers=2))
-        link_artifact(artifact, plan)
+        link_by_name(artifact.path, plan.image)
         made = {"artifact": str(artifact.path), "sha256": artifact.sha256}
         made |= {"layers": [layer.diff_id for layer in built.layers]}  # type: ignore[dict-item]
         write_record(store.root / "images" / f"{'0' * 64}.json", made, units=plan.keys().values())
