@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 import tarfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from envbuild.build.engines.build_context import input_paths, is_build_context, write_context
+from envbuild.build.engines.build_context import input_paths, is_build_context, write_context, write_seed
 from envbuild.build.plan.units import Blob, Input, Plan, Product, Unit
 from envbuild.build.steps import Step
 from envbuild.core.errors import PublishError
@@ -105,3 +106,15 @@ def test_layers_of_a_base_image_are_in_the_seed_alone(store: Store, tmp_path: Pa
     assert members["tmp"].mode == 0o1777
     assert sorted(path.name for path in (tmp_path / "context/base").iterdir()) == ["layers", "seed.tar"]
     assert list((tmp_path / "context/base/layers").iterdir()) == []
+
+
+def test_setuid_programs_of_a_base_are_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They lie in a folder of the user's choice while the seed is written."""
+    modes = []
+
+    def look(_: object, tree: Path) -> None:
+        modes.extend(stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir())
+
+    monkeypatch.setattr("envbuild.build.engines.deb.unpack_packages", look)
+    write_seed(debs=[], layers=[], work=str(tmp_path), epoch=0)
+    assert modes == [0o700, 0o700]

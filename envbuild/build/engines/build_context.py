@@ -125,8 +125,8 @@ def write_seed(*, debs: list[tuple[str, str]], layers: list[tuple[str, str]], wo
     from envbuild.oci.tar.writer import TarSink
 
     tree, names = Path(work) / ".seed", Path(work) / ".debs"
-    tree.mkdir()
-    names.mkdir()
+    tree.mkdir(mode=0o700)  # a base has setuid programs, and the folder above may be open to others
+    names.mkdir(mode=0o700)
     for name, path in debs:  # the order of unpacking follows from the names
         (names / name).symlink_to(path)
     deb.unpack_packages((names / name for name, _ in debs), tree)
