@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,28 @@ def test_a_program_in_an_image_is_confined_but_may_be_debugged(store: Store) -> 
     # the kernel itself read the event that perf shall open: there was none
     assert [report[name] for name in IN_A_BUILD] == ["ok", "ok", "EFAULT", "ok"]
     assert seen == PROTECTED
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root owns what /proc has of the machine")
+def test_a_program_in_an_image_changes_no_mode_in_the_machines_proc(store: Store) -> None:
+    """The kernel has one entry for all mounts, until the machine is started anew."""
+    entries = [path for path in Path("/proc").iterdir() if not path.name.isdecimal() and not path.is_symlink()]
+    trees = [store.layer_tree(kit.build(store).layers[0].diff_id)]
+    change = "for path in /proc/*; do chmod 0 $path; chown 1 $path; done 2>/dev/null; echo 1 > /proc/self/oom_score_adj"
+    before = [modes_of(path) for path in entries]
+    try:
+        assert run_in_root(trees, ["/bin/sh", "-c", change], env={}, store=store, capture=True) == (0, b"")
+        assert [modes_of(path) for path in entries] == before
+    finally:
+        for path, (mode, owner) in zip(entries, before, strict=True):
+            if modes_of(path) != (mode, owner):
+                os.chown(path, owner, -1)
+                path.chmod(mode)
+
+
+def modes_of(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return stat.S_IMODE(found.st_mode), found.st_uid
 
 
 def test_evidence_records_the_box_of_the_checks(store: Store, tmp_path: Path) -> None:

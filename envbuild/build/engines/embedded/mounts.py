@@ -153,7 +153,7 @@ def mount_proc(tree: RootedTree) -> None:
         mount_at(tree, "/proc", "proc", libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
     except OSError as error:
         raise SetupError.of("mount proc", error) from error
-    for name in PROC_READ_ONLY:
+    for name in {*PROC_READ_ONLY, *_machine_entries(tree)}:
         if tree.find(f"/proc/{name}"):
             with tree.open(f"/proc/{name}") as own:
                 bind_mount(own.handle, tree, f"/proc/{name}")
@@ -163,6 +163,20 @@ def mount_proc(tree: RootedTree) -> None:
             mount_at(tree, f"/proc/{name}", "tmpfs", libc.MS_RDONLY, "size=0")
         elif found:
             bind_mount("/dev/null", tree, f"/proc/{name}")
+
+
+def _machine_entries(tree: RootedTree) -> list[str]:
+    """Return the names in /proc of what is no process and belongs to this user.
+
+    The kernel has one such entry for all mounts of /proc: its owner could change its mode for the whole machine. In a
+    user namespace it belongs to nobody.
+    """
+    with tree.open("/proc") as folder, os.scandir(folder.handle) as entries:
+        return [
+            entry.name
+            for entry in entries
+            if not entry.name.isdecimal() and not entry.is_symlink() and entry.stat().st_uid == os.geteuid()
+        ]
 
 
 def mount_devices(tree: RootedTree) -> None:
