@@ -160,7 +160,6 @@ class ImageRunner:
             argv,
             env=self.env,
             store=self.workspace.store,
-            interactive=False,
             capture=True,
             timeout=900,
             observe=self._observe,

@@ -109,7 +109,7 @@ def test_layers_of_a_base_image_are_in_the_seed_alone(store: Store, tmp_path: Pa
 
 
 def test_setuid_programs_of_a_base_are_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They lie in a folder of the user's choice while the seed is written."""
+    """The seed is written in a folder of the user's choice."""
     modes = []
 
     def look(_: object, tree: Path) -> None:

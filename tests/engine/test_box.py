@@ -102,7 +102,7 @@ def test_a_program_in_an_image_is_confined_but_may_be_debugged(store: Store) -> 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root owns what /proc has of the machine")
 def test_a_program_in_an_image_changes_no_mode_in_the_machines_proc(store: Store) -> None:
-    """The kernel has one entry for all mounts, until the machine is started anew."""
+    """The kernel has one entry for all mounts, until the machine is restarted."""
     entries = [path for path in Path("/proc").iterdir() if not path.name.isdecimal() and not path.is_symlink()]
     trees = [store.layer_tree(kit.build(store).layers[0].diff_id)]
     change = "for path in /proc/*; do chmod 0 $path; chown 1 $path; done 2>/dev/null; echo 1 > /proc/self/oom_score_adj"

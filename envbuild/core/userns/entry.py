@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -26,9 +25,6 @@ def main(job_fd: int, answer_fd: int) -> NoReturn:
     os.set_inheritable(answer_fd, False)
     try:
         die_with(job["parent"])
-        if job["interactive"]:
-            for number in (signal.SIGINT, signal.SIGQUIT):
-                signal.signal(number, signal.SIG_IGN)  # they are for the command
         os.umask(0o022)
         function = function_of(job["entry"])  # before: root of a user namespace may not read what a group may
         become_root(job["parent"], one_id=job["one_id"])

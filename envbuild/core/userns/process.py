@@ -12,7 +12,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -84,20 +84,18 @@ def spawn(
     arguments: Mapping[str, Any],
     *,
     what: str = PROCESS,
-    output: int | None = subprocess.PIPE,
-    interactive: bool = False,
+    output: int = subprocess.PIPE,
+    streams: Sequence[int] | None = None,
     one_id: bool = False,
 ) -> Child:
     """Start ``function(**arguments)``, a function of a module; arguments and result are JSON, paths in them absolute.
 
-    `output`: stdout and stderr of the process (None: this process's own). `interactive`: it has this process's terminal
-    and input, and leaves signals from there to what it starts; else it has no input and a session of its own.
+    `output`: stdout and stderr of the process, which has no input. `streams`: its stdin, stdout and stderr instead.
     `one_id`: where this user has no subordinate ids, a namespace with the user's own id is enough.
     """
     job = {
         "entry": f"{function.__module__}:{function.__qualname__}",
         "arguments": dict(arguments),
-        "interactive": interactive,
         "one_id": one_id,
         "parent": os.getpid(),
     }
@@ -108,11 +106,11 @@ def spawn(
         os.lseek(job_fd, 0, os.SEEK_SET)
         process = subprocess.Popen(
             [sys.executable, *MODE, "-I", "-B", "-c", BOOT, json.dumps(import_path()), str(job_fd), str(answer)],
-            stdin=0 if interactive else subprocess.DEVNULL,
-            stdout=output,
-            stderr=None if output is None else subprocess.STDOUT,
+            stdin=streams[0] if streams else subprocess.DEVNULL,
+            stdout=streams[1] if streams else output,
+            stderr=streams[2] if streams else subprocess.STDOUT,
             pass_fds=(job_fd, answer),
-            start_new_session=not interactive,
+            start_new_session=True,
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
             cwd="/",
         )

@@ -39,7 +39,7 @@ NAMESPACES = (
     | libc.CLONE_NEWPID
     | libc.CLONE_NEWNET
 )
-TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # type into the terminal, which `run` shares with the caller's shell
+TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # type into a terminal, as its user would
 # PER_LINUX32, UNAME26 and ADDR_NO_RANDOMIZE (setarch, gdb); 0xffffffff queries the present one
 PERSONALITIES = 0x0008 | 0x20000 | 0x40000
 

@@ -166,10 +166,10 @@ def mount_proc(tree: RootedTree) -> None:
 
 
 def _machine_entries(tree: RootedTree) -> list[str]:
-    """Return the names in /proc of what is no process and belongs to this user.
+    """Return the names in /proc of the machine's own entries, not of processes, that belong to this user.
 
     The kernel has one such entry for all mounts of /proc: its owner could change its mode for the whole machine. In a
-    user namespace it belongs to nobody.
+    user namespace they belong to no user of it.
     """
     with tree.open("/proc") as folder, os.scandir(folder.handle) as entries:
         return [

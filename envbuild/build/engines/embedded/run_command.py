@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import subprocess
@@ -19,6 +20,7 @@ from envbuild.core.store.store import Store
 from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.process import Child, spawn
 from envbuild.core.userns.removal import remove_trees
+from envbuild.core.userns.streams import Streams
 from envbuild.squashfs.read.superblock import check_image
 
 TIMED_OUT = 124  # as timeout(1)
@@ -35,7 +37,6 @@ def run_in_root(
     env: Mapping[str, str] | None,
     store: Store,
     network: bool = False,
-    interactive: bool = True,
     binds: Sequence[tuple[str, str] | tuple[str, str, bool]] = (),
     capture: bool = False,
     timeout: float | None = None,
@@ -45,30 +46,34 @@ def run_in_root(
     """Run a command in layer trees (bottom first) or in a squashfs file; what it writes is discarded.
 
     `env` is the command's whole environment, but for a PATH, HOME and TERM when it has none. `binds`: (source, target)
-    or (source, target, read-only). `capture`: return stdout and stderr together instead of passing them on. `timeout`
-    in seconds; the exit code is then 124. A command with more than LARGEST bytes of captured output is ended: 125, and
-    the last ones. `observe`: called with the fields of `sandbox.Protection` that were in force.
+    or (source, target, read-only). `capture`: return stdout and stderr together, after `timeout` seconds at most, with
+    exit code 124; else they are copied to this process's own, as is its input to the command. A command with more than
+    LARGEST bytes of captured output is ended: 125, and the last ones. `observe`: called with the fields of
+    `sandbox.Protection` that were in force.
     Returns (exit code, output); 128 + signal for a killed command. Raises
     EngineError, VerifyError for a damaged squashfs file, SpecError for a bind that cannot be made."""
     whole = {
         "PATH": SYSTEM_PATH,
         "HOME": "/root",
-        "TERM": os.environ.get("TERM", "dumb") if interactive else "dumb",
+        "TERM": "dumb" if capture else os.environ.get("TERM", "dumb"),
         **(env or {}),
     }
     image = root if isinstance(root, Path) else None
     if image:
         check_image(image, padded=False)  # before a mount program reports another error for a damaged file
     trees = [] if isinstance(root, Path) else [str(path.resolve()) for path in root]
-    with store.workdir() as work:
-        job = make_job(work / "run", trees, argv, whole, interactive=interactive and not capture)
+    with store.workdir() as work, contextlib.ExitStack() as stack:
+        job = make_job(work / "run", trees, argv, whole, interactive=not capture)
         job |= {
             "network": network,
             "image": str(image.resolve()) if image else "",
             "binds": [[*item, False][:3] for item in binds],
         }
-        child = start_job(job, capture)
+        streams = None if capture else stack.enter_context(Streams())
+        child = start_job(job, streams)
         try:
+            if streams:
+                streams.relay(child.process)
             output = read_output(child, timeout)
             if len(output) > LARGEST:
                 child.kill()
@@ -93,13 +98,12 @@ def run_in_root(
 
 
 def read_output(child: Child, timeout: float | None) -> bytes:
-    """Return the captured output when the command has ended, or as soon as it has more than LARGEST bytes.
+    """Return the captured output, if any, when the command has ended, or as soon as it has more than LARGEST bytes.
 
     Raises TimeoutExpired, with the output so far.
     """
     process, output = child.process, bytearray()
     if process.stdout is None:
-        process.wait(timeout)
         return b""
     end = None if timeout is None else time.monotonic() + timeout
     poll = select.poll()
@@ -130,14 +134,13 @@ def make_job(
     }
 
 
-def start_job(job: dict[str, Any], capture: bool) -> Child:
-    output = subprocess.PIPE if capture else None
+def start_job(job: dict[str, Any], streams: Streams | None) -> Child:
+    """Start it with `streams`; None: without input, its output is captured."""
     return spawn(
         unit_process.run_job,
         {"job": job},
         what=unit_process.PROCESS,
-        output=output,
-        interactive=job["interactive"],
+        streams=streams.child if streams else None,
         one_id=bool(job["image"]),  # trees of layers belong to subordinate ids; files of an image need none
     )
 
@@ -162,7 +165,14 @@ def open_failed_shell(job: dict[str, Any], work: Path) -> None:
         "input_names": [item["name"] for item in job["inputs"]],
         "apt": any(item["name"] == "debs" and item["kind"] == "debian" for item in job["inputs"]),
     }
-    read_result(start_job(shell, capture=False))
+    with Streams() as streams:
+        child = start_job(shell, streams)
+        try:
+            streams.relay(child.process)
+        except BaseException:
+            child.kill()
+            raise
+        read_result(child)
 
 
 def remove_folders(work: Path) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import resource
 import signal
 import sys
+import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -143,6 +145,7 @@ def _run_init(
             if not box.one_id:
                 drop_groups()
             _confine(program)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python would raise in pid 1, which every step may send it
             for number, command in enumerate(commands):
                 code = _run(command, env, interactive)
                 left = _kill_rest()
@@ -191,9 +194,13 @@ def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool) -> i
 
 
 def _prepare_step(interactive: bool) -> None:
-    """Prepare a forked init to become a step: its own session, no input, default signals, limits."""
+    """Prepare a forked init to become a step: its own session, default signals, limits; no input, or a terminal that it
+    controls, if it has one."""
+    os.setsid()
+    terminals = [number for number in range(3) if os.isatty(number)] if interactive else []
+    if terminals:
+        fcntl.ioctl(terminals[0], termios.TIOCSCTTY, 0)
     if not interactive:
-        os.setsid()
         null = os.open("/dev/null", os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
