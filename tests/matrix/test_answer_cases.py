@@ -24,18 +24,19 @@ from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import HARD, FactTable
 from envbuild.matrix.facts.lint import lint_facts
 from envbuild.matrix.facts.load import load_facts
-from envbuild.matrix.facts.model import SOURCES, Facts
+from envbuild.matrix.facts.model import SOURCES
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.encoding import Core, Problem, Request
 from envbuild.matrix.solve.phrasing import Reason, row_reason
 from envbuild.matrix.solve.query import Query
 from envbuild.matrix.solve.request import Ask, parse_request
+from tests.support.shipped_facts import shipped_facts, shipped_matrix
 
 HERE = Path(__file__).parent / "cases"
 REFUSED = "refused"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Example:
     """One entry of a case file. `ask`: the words of a command line. `verdict`: of the answer, or ``refused`` for a
     request that is none. `cites`: facts that the answer must name (of a conflict: in its reasons), `never`: facts that
@@ -78,31 +79,22 @@ CONFLICTS = [example for example in ALL if example.verdict == "conflict"]
 
 
 def each(chosen: Sequence[Example]) -> pytest.MarkDecorator:
+    """Return the cases. The tests of one case run one after the other, in one process, which finds its answer once."""
     cases = [
         pytest.param(example, id=example.name, marks=[pytest.mark.slow_unit] if example.slow else [])
         for example in chosen
     ]
-    return pytest.mark.parametrize("example", cases)
-
-
-@cache
-def shipped() -> Facts:
-    return load_facts([FACTS])
-
-
-@cache
-def matrix() -> FactTable:
-    return compile_facts(shipped())
+    return pytest.mark.parametrize("example", cases, scope="module")
 
 
 @cache
 def asked(ask: str) -> tuple[Ask, ...]:
-    return parse_request(shlex.split(ask), matrix())
+    return parse_request(shlex.split(ask), shipped_matrix())
 
 
 @cache
 def answer(ask: str) -> Answer:
-    return check(matrix(), asked(ask))
+    return check(shipped_matrix(), asked(ask))
 
 
 def all_reasons(given: Answer) -> Iterator[Reason]:
@@ -134,7 +126,7 @@ def test_the_cases_are_many_and_each_is_listed_once() -> None:
 @each(ANSWERED)
 def test_the_answer(example: Example) -> None:
     given = answer(example.ask)
-    text = answer_text(given, matrix(), example.ask)
+    text = answer_text(given, shipped_matrix(), example.ask)
     assert given.verdict == example.verdict, text
     assert given.exit_code == VERDICTS[example.verdict]
     cited = {one.fact for conflict in given.conflicts for one in conflict.reasons} or set(given.facts)
@@ -151,7 +143,7 @@ def test_the_answer(example: Example) -> None:
 @each([example for example in ALL if example.verdict == REFUSED])
 def test_the_refusal(example: Example) -> None:
     with pytest.raises(SpecError) as caught:
-        parse_request(example.words, matrix())
+        parse_request(example.words, shipped_matrix())
     assert caught.value.exit_code == 2
     assert example.text in str(caught.value)
     assert all(finding.message and finding.hint for finding in caught.value.findings)
@@ -173,7 +165,7 @@ def test_without_a_cited_fact_the_answer_changes(example: Example) -> None:
 def stance(example: Example, waivers: Sequence[Waiver] = ()) -> tuple[Any, ...]:
     """Return the substance of an answer: its verdict, what blocks or needs attention, and what is picked. Facts
     that are only mentioned do not count; fixes, which take long to find, are not searched."""
-    case = Query.of(matrix(), asked(example.ask), waivers)
+    case = Query.of(shipped_matrix(), asked(example.ask), waivers)
     if case.plan is None:
         cores = conflict_core.find_cores(case.matrix, case.wanted, case.waived)
         return "conflict", [sorted({case.matrix.fact(row).id for row in core.rows}) for core in cores]
@@ -187,7 +179,7 @@ def stance(example: Example, waivers: Sequence[Waiver] = ()) -> tuple[Any, ...]:
 @each(CONFLICTS)
 def test_nothing_can_be_left_out_of_a_conflict(example: Example) -> None:
     """The requests and facts of the first conflict contradict each other; without any one of them they do not."""
-    case = Query.of(matrix(), asked(example.ask), ())
+    case = Query.of(shipped_matrix(), asked(example.ask), ())
     assert case.plan is None
     core = conflict_core.find_cores(case.matrix, case.wanted, case.waived)[0]
     assert core.minimal
@@ -218,7 +210,9 @@ def test_every_proposed_change_typed_back_has_an_answer(example: Example) -> Non
             left_out = change.startswith("leave ")
             name = component(change.removeprefix("leave ").removesuffix(" out"))
             words = [word for word in words if component(word) != name] + ([] if left_out else [change])
-        assert check(matrix(), parse_request(words, matrix())).verdict not in ("conflict", "unknown"), fix
+        assert check(shipped_matrix(), parse_request(words, shipped_matrix())).verdict not in ("conflict", "unknown"), (
+            fix
+        )
         assert "+cpu" not in fix or "+cpu" in example.ask
 
 
@@ -269,7 +263,7 @@ def test_the_order_of_files_and_rows_does_not_matter(example: Example, turned: F
 @each(ANSWERED)
 def test_every_reason_has_its_source(example: Example) -> None:
     for one in all_reasons(answer(example.ask)):
-        assert one.source == shipped().facts[one.fact].source
+        assert one.source == shipped_facts().facts[one.fact].source
         assert one.source.type in SOURCES
         assert len(one.source.where) > 8
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", one.source.seen)
@@ -301,15 +295,18 @@ def only_superseded(given: Answer) -> set[str]:
 def test_the_reason_of_a_provided_version_comes_from_its_row() -> None:
     """A sentence about a provided version must not contain the version that the request names instead."""
     seen = 0
-    for number in range(len(matrix().rows)):
-        fact, brought = matrix().fact(number), matrix().then(number).keys() - matrix().when(number).keys()
+    for number in range(len(shipped_matrix().rows)):
+        fact, brought = (
+            shipped_matrix().fact(number),
+            shipped_matrix().then(number).keys() - shipped_matrix().when(number).keys(),
+        )
         if fact.kind == "provides" and brought & set(re.findall(r"{([a-z0-9-]+)}", fact.because)):
             seen += 1
-            assert "9.9.9" not in row_reason(matrix(), number, dict.fromkeys(brought, "9.9.9")).text, fact.id
+            assert "9.9.9" not in row_reason(shipped_matrix(), number, dict.fromkeys(brought, "9.9.9")).text, fact.id
     assert seen
 
 
 @pytest.mark.unit
 @pytest.mark.slow_unit
 def test_the_shipped_facts_lint_clean() -> None:
-    assert [str(finding) for finding in lint_facts(shipped())] == []
+    assert [str(finding) for finding in lint_facts(shipped_facts())] == []

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 
 from envbuild.core.errors import SpecError
-from envbuild.matrix import FACTS
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.answer.report import answer_text
 from envbuild.matrix.answer.verdict import Answer
-from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.domain import listed_versions
-from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.request import parse_request
+from tests.support.shipped_facts import shipped_matrix
 
 pytestmark = pytest.mark.unit
 
 
-@cache
-def shipped() -> FactTable:
-    return compile_facts(load_facts([FACTS]))
-
-
 def ask(words: str, *waived: str) -> Answer:
-    return check(shipped(), parse_request(words.split(), shipped()), [Waiver(name, "tried it") for name in waived])
+    matrix = shipped_matrix()
+    return check(matrix, parse_request(words.split(), matrix), [Waiver(name, "tried it") for name in waived])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +63,7 @@ def test_a_newer_driver_is_known_and_noted() -> None:
     given = ask("gpu=H100 driver=700.10")
     assert given.exit_code == 0
     assert [note.startswith("driver 700.10 is newer than the facts") for note in given.notes] == [True]
-    assert "NVIDIA states" in answer_text(given, shipped(), "")
+    assert "NVIDIA states" in answer_text(given, shipped_matrix(), "")
 
 
 @pytest.mark.parametrize("words", ["nccl=2.19.3-1+cuda12.2 cuda=12.2", "neuron-runtime=2.30.51.0-faafe26f0"])
@@ -97,14 +88,14 @@ def test_the_waiver_of_an_unheard_version() -> None:
     assert "unheard" not in [one.id for one in ask("nccl=9.9", "unheard").unknown]
 
 
-VERSIONS = [component.name for component in shipped().components if component.kind == "version"]
+VERSIONS = [component.name for component in shipped_matrix().components if component.kind == "version"]
 
 
 @pytest.mark.slow_unit
 @pytest.mark.parametrize("name", VERSIONS)
 def test_leaving_the_domain_never_improves_the_verdict(name: str) -> None:
     """Beyond both ends of what is known of a component, nothing is valid but a newer driver."""
-    matrix = shipped()
+    matrix = shipped_matrix()
     component = matrix.components[matrix.number[name]]
     assert listed_versions(matrix, matrix.number[name])
     for version, backed in (("0.0.0.0.1", False), ("99999.9", bool(component.newer))):

@@ -11,17 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.matrix import FACTS
 from envbuild.matrix.answer.conflict_core import find_cores
 from envbuild.matrix.facts import values
 from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.model import SOURCES, Component, Constraint, Fact, Facts, Question, Row, Source
 from envbuild.matrix.solve.encoding import Request, pick_newest
 from tests.support.examples import examples
 from tests.support.sat_oracle import Oracle, first_plan, known_of
+from tests.support.shipped_facts import shipped_facts, shipped_matrix
 
 pytestmark = pytest.mark.unit
 
@@ -151,20 +150,10 @@ def test_random_facts_are_of_both_kinds() -> None:
 
 
 @cache
-def shipped() -> Facts:
-    return load_facts([FACTS])
-
-
-@cache
-def matrix_of_shipped() -> FactTable:
-    return compile_facts(shipped())
-
-
-@cache
 def oracle_of_shipped() -> tuple[FactTable, Oracle]:
     """Return the matrix, and the oracle, which learns from one request to the next."""
-    matrix = matrix_of_shipped()
-    return matrix, Oracle(shipped(), known_of(matrix))
+    matrix = shipped_matrix()
+    return matrix, Oracle(shipped_facts(), known_of(matrix))
 
 
 @pytest.mark.slow_unit
@@ -193,10 +182,10 @@ def test_the_order_of_shipped_facts_does_not_matter() -> None:
     order = random.Random(7)
     mixed = {
         fact.id: replace(fact, rows=tuple(order.sample(fact.rows, len(fact.rows))))
-        for fact in order.sample(list(shipped().facts.values()), len(shipped().facts))
+        for fact in order.sample(list(shipped_facts().facts.values()), len(shipped_facts().facts))
     }
-    other = compile_facts(replace(shipped(), facts=mixed))
-    matrix = matrix_of_shipped()
+    other = compile_facts(replace(shipped_facts(), facts=mixed))
+    matrix = shipped_matrix()
     for seed in range(40):
         given = request_at_random(matrix, random.Random(seed), 6)
         plans = [pick_newest(each, given) for each in (matrix, other)]

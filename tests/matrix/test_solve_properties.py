@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import pytest
 
-from envbuild.matrix import FACTS
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.load import load_facts
-from envbuild.matrix.facts.model import Facts
 from envbuild.matrix.solve.request import parse_request
+from tests.support.shipped_facts import shipped_facts, shipped_matrix
 
 pytestmark = [pytest.mark.unit, pytest.mark.slow_unit]
 
 CONFLICTS = ["gpu=H100 torch=2.0.1", "torch=2.8.0 nccl=2.20.5", "cuda=12.8 driver=470.256.02", "cuda=11.8 gcc=13"]
 UNRELATED = ["hydra-core", "omegaconf", "protobuf", "setuptools", "libfabric=2.6.0", "ucx"]
-
-
-@cache
-def shipped() -> Facts:
-    return load_facts([FACTS])
-
-
-@cache
-def matrix() -> FactTable:
-    return compile_facts(shipped())
 
 
 def verdict(given: FactTable, words: str) -> str:
@@ -37,8 +24,8 @@ def verdict(given: FactTable, words: str) -> str:
 
 @pytest.mark.parametrize("words", CONFLICTS)
 def test_an_unrelated_component_resolves_no_conflict(words: str) -> None:
-    assert verdict(matrix(), words) == "conflict"
-    assert {verdict(matrix(), f"{words} {other}") for other in UNRELATED} == {"conflict"}
+    assert verdict(shipped_matrix(), words) == "conflict"
+    assert {verdict(shipped_matrix(), f"{words} {other}") for other in UNRELATED} == {"conflict"}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +41,7 @@ def test_an_unrelated_component_resolves_no_conflict(words: str) -> None:
 )
 def test_less_knowledge_is_never_better(words: str, fact: str) -> None:
     """Without a fact, what was a conflict or unknown is not valid."""
-    assert fact in shipped().facts
-    assert verdict(matrix(), words) in ("conflict", "unknown")
-    less = replace(shipped(), facts={name: one for name, one in shipped().facts.items() if name != fact})
+    assert fact in shipped_facts().facts
+    assert verdict(shipped_matrix(), words) in ("conflict", "unknown")
+    less = replace(shipped_facts(), facts={name: one for name, one in shipped_facts().facts.items() if name != fact})
     assert verdict(compile_facts(less), words) in ("conflict", "unknown")
