@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,19 @@ from envbuild.spec.recipe import Check
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
 from tests.support import tiny_root as kit
+from tests.support.engine_fixtures import working_store
 
 pytestmark = pytest.mark.engine
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def store(scratch: Path) -> Iterator[Store]:
+    """Yield the store of all tests: a command changes nothing in it."""
+    with working_store(scratch) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
 def trees(store: Store) -> list[Path]:
     built = kit.build(store, kit.unit("a", "echo from-a > /opt/a; chown 1000 /opt/a; rm /data/two"))
     return [store.layer_tree(layer.diff_id) for layer in built.layers]
@@ -119,18 +127,26 @@ def test_a_failed_check_has_a_hint_that_can_be_typed(trees: list[Path], store: S
     assert [item.hint for item in bad] == ["open a shell in the image: envbuild run /x/a.sqsh -- /bin/sh"] * 2
 
 
-@pytest.fixture
-def image(trees: list[Path], store: Store, scratch: Path) -> Path:
+@pytest.fixture(scope="module")
+def written(trees: list[Path], scratch: Path) -> Path:
     if shutil.which("mksquashfs") is None:
         pytest.skip("mksquashfs is not installed")
     if os.geteuid() != 0:
         pytest.skip("mksquashfs reads the owners of a layer for root alone")
-    target = scratch / "image.sqsh"
+    target = scratch / "written.sqsh"
     target.unlink(missing_ok=True)
     subprocess.run(
         ["mksquashfs", str(trees[0]), str(target), "-quiet", "-no-progress"], check=True, capture_output=True
     )
     return target
+
+
+@pytest.fixture
+def image(written: Path, scratch: Path) -> Path:
+    """Return a copy, which a test may change."""
+    target = scratch / "image.sqsh"
+    target.unlink(missing_ok=True)
+    return Path(shutil.copy(written, target))
 
 
 @pytest.mark.parametrize("way", ["kernel", "squashfuse", "unsquashfs"])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,12 @@ def scratch() -> Iterator[Path]:
 @pytest.fixture
 def store(scratch: Path) -> Iterator[Store]:
     """Yield an empty store in which the embedded engine works."""
+    with working_store(scratch) as opened:
+        yield opened
+
+
+@contextmanager
+def working_store(scratch: Path) -> Iterator[Store]:
     path = Path(tempfile.mkdtemp(dir=scratch))
     path.chmod(0o755)
     yield open_working_store(path)
