@@ -32,6 +32,10 @@ define install
 	fi; rm -f .missing
 endef
 
+# $(call timed,NAME,COMMAND): the command, then a line with the time that it took.
+timed = began=$$(date +%s); $(2); code=$$?; echo "time: $(1): $$(($$(date +%s) - began)) s"; [ $$code = 0 ]
+BEGAN := $(shell date +%s)
+
 setup: $(ENVBUILD)
 
 $(ENVBUILD): pyproject.toml
@@ -83,6 +87,7 @@ test-tools: dev tools
 	$(call need,openssl,openssl,a registry that requires tokens)
 	$(call need,gpg,gpg,signed package repositories)
 	$(install)
+	@echo "time: environment and tools: $$(($$(date +%s) - $(BEGAN))) s"
 
 # What tests and linters need beside envbuild.
 dev: setup $(VENV)/.dev
@@ -92,7 +97,7 @@ $(VENV)/.dev: pyproject.toml | setup
 
 # Two at a time, the longest first; each prints its lines when it ends, and one that fails does not stop the others.
 lint: dev
-	@$(MAKE) --no-print-directory -j2 -k --output-sync=target lint-mypy lint-prose lint-imports lint-ruff
+	@$(call timed,lint,$(MAKE) --no-print-directory -j2 -k --output-sync=target lint-mypy lint-prose lint-imports lint-ruff)
 
 lint-mypy:
 	$(VENV)/bin/mypy
@@ -117,25 +122,25 @@ fast-tests:
 
 # Links, commands and examples of the documentation; generated tables; workflows.
 check-docs: dev
-	$(PYTEST) -q -m docs
+	@$(call timed,docs,$(PYTEST) -q -m docs)
 
 # Contains check and check-docs; each test runs once, and all run, whatever fails. Unit tests share nothing. Tests that
-# start servers, daemons and engines share what a file makes; two files at once keep two cores busy on any machine.
-# Builds of images use all cores by themselves.
+# start servers, daemons and engines share what a file makes, those that build images what a folder makes, and they often
+# wait: three workers keep two cores busy.
+TIER := $(PYTEST) -q --durations=15 --durations-min=5
 define tiers
 	@failed=; \
-	$(PYTEST) -q -n auto --dist worksteal -m '(unit or golden or matrix)$(1)' || failed=1; \
-	$(PYTEST) -q -n 2 --dist loadfile -m '(engine or registry or clients)$(1)' || failed=1; \
-	$(PYTEST) -m 'images$(1)' || failed=1; \
+	$(call timed,unit and docs,$(TIER) -n auto --dist worksteal -m '(unit or golden or matrix or docs)$(1)') || failed=1; \
+	$(call timed,engine and images,$(TIER) -n 3 --dist loadfile -m '(engine or registry or clients or images)$(1)') || failed=1; \
 	[ -z "$$failed" ]
 endef
 
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
-test: test-tools lint check-docs
+test: test-tools lint
 	$(call tiers, and not slow)
 
-test-all: test-tools lint check-docs
+test-all: test-tools lint
 	$(call tiers)
 
 # More random attacks than make test tries, with another seed: make attack N=200 SEED=7
