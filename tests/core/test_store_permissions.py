@@ -121,6 +121,19 @@ def test_layers_and_work_folders_are_closed_to_others(tmp_path: Path) -> None:
         assert len(lines) == 1
 
 
+def test_folders_that_members_of_an_older_store_worked_in_are_closed(shared: Path) -> None:
+    """They hold trees, in which setuid programs may be; nothing uses them any more."""
+    Store.open(shared)
+    for name in CLOSED:
+        (shared / name).mkdir()
+        (shared / name).chmod(0o2775)
+    lines: list[str] = []
+    Store.open(shared, lines.append)
+    assert [mode(shared / name) & 0o777 for name in CLOSED] == [0o700] * len(CLOSED) and len(lines) == 1
+    Store.open(shared, lines.append)
+    assert len(lines) == 1
+
+
 def test_each_user_of_a_shared_store_has_a_folder_in_it(shared: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()

@@ -94,8 +94,9 @@ class Store:
             try_to_write(store.tmp)
             closed = store.close()
         except OSError as error:
+            why = "it is not a folder" if error.errno == errno.EEXIST else os.strerror(error.errno or errno.EIO)
             raise EngineError(
-                f"the store {root} cannot be written: {os.strerror(error.errno or errno.EIO)}",
+                f"the store {root} cannot be written: {why}",
                 hint="set ENVBUILD_STORE to a folder on a local disk that you may write",
             ) from error
         if closed:
@@ -105,7 +106,9 @@ class Store:
 
     def close(self) -> list[str]:
         """Close the folders with trees that others could enter; return their names."""
-        return [f"{name}/" for name in (*CLOSED, *ENGINE_CACHES) if close_folder(self.own / name)]
+        places = dict.fromkeys((self.own, self.root))  # an older envbuild let a group share these, too
+        names = [name for place in places for name in (*CLOSED, *ENGINE_CACHES) if close_folder(place / name)]
+        return [f"{name}/" for name in dict.fromkeys(names)]
 
     @property
     def own(self) -> Path:
