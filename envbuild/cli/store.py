@@ -91,10 +91,9 @@ def store_collect(workspace: Workspace, *, dry_run: bool, everything: bool) -> R
     """Remove what no built image needs."""
     from envbuild.core.result import Result
     from envbuild.core.store.gc import collect
-    from envbuild.core.text import amount
+    from envbuild.core.text import amount, counted
 
     removed, freed = collect(workspace.store, workspace.reporter, dry_run=dry_run, everything=everything)
     verb = "would remove" if dry_run else "removed"
-    return Result(
-        {"removed": removed, "bytes": freed, "dry_run": dry_run}, f"{verb} {len(removed)} items, {amount(freed)}"
-    )
+    text = f"{verb} {counted(len(removed), 'item')}, {amount(freed)}"
+    return Result({"removed": removed, "bytes": freed, "dry_run": dry_run}, text)

@@ -18,7 +18,7 @@ from envbuild.core.errors import DamagedPackError, EnvbuildError
 from envbuild.core.store.gc import list_folder, records
 from envbuild.core.store.json_files import read_sealed
 from envbuild.core.store.store import Store
-from envbuild.core.text import amount
+from envbuild.core.text import amount, counted
 
 KINDS = ("packs", "layers", "blobs", "units", "images", "artifacts")
 TASK = "check"
@@ -216,10 +216,10 @@ ENTRIES: dict[str, Callable[[Store, StoreCheck], Iterator[Entry]]] = {
 
 def describe(found: StoreCheck, store: Store) -> str:
     """Return lines for the terminal: what was compared, each damaged entry, and what to do."""
-    counts = ", ".join(f"{count} {kind}" for kind, count in found.compared.items())
+    counts = ", ".join(counted(count, kind.removesuffix("s")) for kind, count in found.compared.items())
     lines = [f"{store.root}: compared {counts}; {amount(found.size)} of files"]
     if found.unknown:
-        lines.append(f"not compared, because no sha256 of them is recorded: {len(found.unknown)} images")
+        lines.append(f"not compared, because no sha256 of them is recorded: {counted(len(found.unknown), 'image')}")
     verb = "removed" if found.removed else "damaged"
     lines += [f"{verb}: {item.path.relative_to(store.root)}: {item.reason}" for item in found.damaged]
     if not found.damaged:

@@ -77,7 +77,7 @@ def test_a_thread_that_cannot_be_started_is_an_error_with_a_hint(tmp_path: Path)
 def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = envbuild("compile", "cpu-ucx", ENVBUILD_STORE=str(tmp_path / "file"))
-    refused(done, 5, "cannot be written", "set ENVBUILD_STORE")
+    refused(done, 5, "cannot be written: it is not a folder", "set ENVBUILD_STORE")
 
 
 def test_an_unknown_engine(project: Path, tmp_path: Path) -> None:

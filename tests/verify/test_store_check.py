@@ -47,6 +47,7 @@ def test_a_whole_store_is_compared(at: Workspace) -> None:
     assert result.data["compared"] == dict.fromkeys(KINDS, 1) | {"packs": 3}
     assert result.data["damaged"] == result.data["unknown"] == []
     assert result.data["bytes"] > 6_000_000 and result.text.endswith("nothing is damaged")
+    assert ": compared 3 packs, 1 layer, 1 blob, 1 unit, 1 image, 1 artifact; " in result.text
 
 
 @pytest.mark.parametrize(
