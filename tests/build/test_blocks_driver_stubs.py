@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from envbuild.build.blocks import driver_stubs
+from tests.support.tools import require_tools, tool
 
 pytestmark = pytest.mark.unit
 HEADER = """
@@ -45,8 +45,7 @@ NVML_FILLER = "".join(f"nvmlReturn_t DECLDIR nvmlFiller{number}(int x);\n" for n
 
 
 def made_stubs(folder: Path, cuda: str = HEADER + FILLER, nvml: str = NVML + NVML_FILLER) -> Any:
-    if not shutil.which("gcc"):
-        pytest.skip("no gcc")
+    require_tools("gcc")
     (folder / "include").mkdir()
     (folder / "include" / "cuda.h").write_text(cuda)
     (folder / "include" / "nvml.h").write_text(nvml)
@@ -55,9 +54,8 @@ def made_stubs(folder: Path, cuda: str = HEADER + FILLER, nvml: str = NVML + NVM
 
 
 def defined(path: Path) -> set[str]:
-    if not shutil.which("nm"):
-        pytest.skip("no nm (binutils)")
-    output = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
+    command = [tool("nm"), "-D", "--defined-only", path]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return {text.split()[-1] for text in output.splitlines()}
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.signals import reset_signals
+from tests.support.tools import tool
 
 pytestmark = pytest.mark.unit
 
@@ -36,11 +37,9 @@ def project(tmp_path: Path) -> Path:
 def latin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return a locale of one byte a sign, as `LANG=en_US` is on many clusters."""
     folder, name = tmp_path_factory.mktemp("locales"), "en_US.ISO-8859-1"
-    if shutil.which("localedef") is None:
-        pytest.skip("localedef is missing")
-    made = ["localedef", "-i", "en_US", "-f", "ISO-8859-1", str(folder / name)]
+    made = [tool("localedef"), "-i", "en_US", "-f", "ISO-8859-1", str(folder / name)]
     if subprocess.run(made, capture_output=True, check=False).returncode > 1:  # 1: made, with warnings
-        pytest.skip("localedef has no sources of locales (Debian's package locales)")
+        pytest.skip("the sources of locales, which localedef reads, are not installed (Debian: locales)")
     return {"LOCPATH": str(folder), "LC_ALL": name}
 
 

@@ -158,7 +158,7 @@ def enroot(request: pytest.FixtureRequest, tmp_path: Path) -> Enroot:
     """Return enroot run as root, and as another user: root hides failures."""
     if request.param == "root":
         if os.geteuid():
-            pytest.skip("not root")
+            pytest.skip("enroot runs as root only in tests of root")
         return Enroot(tmp_path / "enroot")
     for parent in [tmp_path, *tmp_path.parents][:3] if os.geteuid() == 0 else []:
         parent.chmod(parent.stat().st_mode | 0o055)

@@ -17,8 +17,9 @@ from envbuild.oci.config import ImageConfig
 from envbuild.oci.docker_engine import load_image
 from envbuild.oci.layout import Layout, write_layout
 from tests.support import tiny_root as kit
-from tests.support.dockerd import need, run
+from tests.support.dockerd import run
 from tests.support.stored_layers import EPOCH, layer
+from tests.support.tools import require_tools
 
 pytestmark = pytest.mark.clients
 
@@ -67,7 +68,7 @@ def layout(layers: tuple[LayerRecord, ...], store: Store, out: Path, **options: 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
 def test_skopeo_reads_a_layout(compression: str, layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:
-    need("skopeo")
+    require_tools("skopeo")
     made = layout(layers, store, tmp_path / "out", compression=compression)
     source = f"oci:{made.path}:tiny:1"
     seen = json.loads(run("skopeo", "inspect", source))
@@ -83,7 +84,7 @@ def test_skopeo_reads_a_layout(compression: str, layers: tuple[LayerRecord, ...]
 
 def test_skopeo_reads_docker_types(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:
     """Through its ``dir:`` form, which is what a registry would give: manifest and blobs."""
-    need("skopeo")
+    require_tools("skopeo")
     made = layout(layers, store, tmp_path / "out", docker=True)
     folder = tmp_path / "dir"
     folder.mkdir()
@@ -100,7 +101,7 @@ def test_skopeo_reads_docker_types(layers: tuple[LayerRecord, ...], store: Store
 
 
 def test_buildah_takes_a_layout(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:
-    need("buildah")
+    require_tools("buildah")
     made = layout(layers, store, tmp_path / "out")
     script = f"""
         set -e

@@ -56,13 +56,17 @@ def test_a_process_with_any_name_is_left_and_no_code_of_the_root_runs(store: Sto
 
 
 def test_a_step_cannot_enter_init(store: Store) -> None:
-    """Its descriptors lead to the process that records what was built."""
-    read = "ls /proc/1/$place/ || cat /proc/1/$place"
-    closed = f"for place in fd environ cwd root exe mem; do {{ {read}; }} >&2 && echo $place; done"
-    made = kit.build(store, kit.unit("enter", f"{{ {closed}; }} > /opt/found 2>&-; ls -l /proc/self/fd > /opt/mine"))
-    tree = store.layer_tree(made.layers[1].diff_id)
-    assert (tree / "opt/found").read_text() == ""
-    assert {line.split()[-3] for line in (tree / "opt/mine").read_text().splitlines()[1:]} <= {"0", "1", "2", "3"}
+    """Its descriptors lead to the process that records what was built: their numbers can be listed, and no more."""
+    look = (
+        "look() { for place in fd cwd root environ exe mem; do case $place in "
+        "fd|cwd|root) ls -l /proc/$1/$place/ ;; *) { true < /proc/$1/$place; } ;; "
+        "esac > /dev/null 2>&1 && echo $place; done; true; }"
+    )
+    step = f"{look}; look 1 > /opt/found; look self > /opt/own; ls -l /proc/self/fd > /opt/mine"
+    made = kit.build(store, kit.unit("enter", step)).layers[1].diff_id
+    found, own, mine = (read_product(store, made, f"opt/{name}") for name in ("found", "own", "mine"))
+    assert (found, own.split()) == ("", ["fd", "cwd", "root", "environ", "exe", "mem"])
+    assert {"1"} <= {line.split()[-3] for line in mine.splitlines()[1:]} <= {"0", "1", "2", "3"}
 
 
 @pytest.mark.parametrize(

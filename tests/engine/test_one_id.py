@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +16,7 @@ from tests.support import tiny_root
 from tests.support.foreign_images import image, made, workspace
 from tests.support.local_registry import Layout, file, folder, symlink, tar
 from tests.support.programs import import_path
+from tests.support.tools import require_tools
 from tests.support.unprivileged_user import SUBORDINATE, user_without_ids
 
 pytestmark = pytest.mark.engine
@@ -45,6 +44,7 @@ from envbuild.build.engines.select import choose_engine
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store.store import Store
+from tests.support.tools import require_tools
 try:
     choose_engine(sys.argv[2], Store.open(Path(sys.argv[1])), SilentReporter())
 except EngineError as error:
@@ -125,8 +125,7 @@ def test_what_a_killed_command_left_is_removed(user: str, files: dict[str, Path]
 
 @pytest.mark.parametrize("engine", ["auto", "embedded", "buildah"])
 def test_builds_need_subordinate_ids_and_no_hint_names_an_engine_that_refused(engine: str, user: str) -> None:
-    if shutil.which("buildah") is None or shutil.which("newuidmap") is None:
-        pytest.skip("buildah or newuidmap is not installed")
+    require_tools("buildah", "newuidmap")
     done = as_user(user, CHOOSE, f"/home/{user}/store", engine)
     lines = done.stdout.splitlines()
     assert len(lines) == (2 if engine == "auto" else 1), done.stderr
@@ -154,8 +153,7 @@ def test_the_audit_of_a_file_needs_no_ids(user: str, files: dict[str, Path]) -> 
 
 def test_root_in_a_namespace_with_one_id_runs_a_file(user: str, files: dict[str, Path]) -> None:
     """As in ``unshare --user --map-root-user``."""
-    if shutil.which("unshare") is None or os.geteuid():
-        pytest.skip("unshare is not installed")
+    require_tools("unshare")
     program = (
         f"import os, sys; os.execvp('unshare', ['unshare', '-U', '-r', sys.executable, '-c', {RUN!r}, *sys.argv[1:]])"
     )

@@ -21,6 +21,7 @@ from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import Status
 from envbuild.verify.run_inspector import OwnContent, Runner, inspect_image
 from tests.support.binaries import make_elf, make_fatbin, make_property
+from tests.support.tools import tool
 
 pytestmark = pytest.mark.engine
 
@@ -40,14 +41,6 @@ def copy_in(root: Path, path: str) -> None:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(os.path.realpath(path), target)
-
-
-def tool(name: str) -> str:
-    """Path of a program that a plain user's PATH may not have."""
-    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-    if not found:
-        pytest.skip(f"{name} is missing")
-    return found
 
 
 def runner_in(root: Path) -> Runner:

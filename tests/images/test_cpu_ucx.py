@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.support.image_project import Cli, with_inputs
+from tests.support.tools import require_tools
 from tests.support.unprivileged_user import plain_user
 
 pytestmark = pytest.mark.images
@@ -212,8 +213,9 @@ def test_gc_preserves_what_a_built_image_needs(made: dict[str, object], cli: Cli
 
 def test_a_full_disk_while_locking_is_reported(cli: Cli, tmp_path: Path) -> None:
     """A real one: the store on a file system of 64 kB."""
-    if os.geteuid() or not shutil.which("unshare"):
-        pytest.skip("needs root and unshare")
+    require_tools("unshare")
+    if os.geteuid():
+        pytest.skip("only root can mount a small file system")
     store = tmp_path / "small"
     store.mkdir()
     script = 'mount -t tmpfs -o size=64k none "$1" && shift && exec "$@"'

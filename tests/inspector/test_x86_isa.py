@@ -6,7 +6,6 @@ import contextlib
 import mmap
 import os
 import re
-import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -21,6 +20,7 @@ from envbuild.verify.cpu import cpu_results
 from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import Status
 from tests.support.binaries import make_elf, make_property
+from tests.support.tools import tool
 
 pytestmark = pytest.mark.unit
 
@@ -116,16 +116,9 @@ def test_no_instruction_is_longer_than_the_format_allows(code: bytes) -> None:
         assert x86_isa.instruction_length(code + bytes(64), 0) <= 16 + 15  # prefixes may repeat here; a CPU stops at 15
 
 
-def tool(name: str) -> str:
-    found = shutil.which(name)
-    if not found:
-        pytest.skip(f"{name} is missing")
-    return found
-
-
 def on_x86() -> None:
     if os.uname().machine != "x86_64":
-        pytest.skip("gcc for x86-64 is missing")
+        pytest.skip("gcc of this machine does not compile for x86-64")
 
 
 def library(folder: Path, code: str, *options: str) -> bytes:

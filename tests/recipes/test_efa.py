@@ -14,6 +14,7 @@ from envbuild.build.steps import INPUTS
 from envbuild.core.errors import SpecError
 from envbuild.spec.recipe import Archive
 from tests.support.recipes import image, moved, recipe, steps
+from tests.support.tools import require_tools
 
 pytestmark = pytest.mark.unit
 
@@ -63,8 +64,7 @@ def control(name: str) -> str:
 
 @pytest.mark.parametrize("complete", [True, False])
 def test_efa_is_unpacked_without_its_installer(complete: bool, tmp_path: Path) -> None:
-    if not shutil.which("dpkg-deb"):
-        pytest.skip("no dpkg-deb here")
+    require_tools("dpkg-deb")
     made = recipe("efa", version="1.47.0", plugin=True)
     env = image(made, base="ubuntu:24.04", target="p5-efa")
     lib = "usr/lib/x86_64-linux-gnu"

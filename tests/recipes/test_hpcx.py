@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from envbuild.build.steps import INPUTS
 from envbuild.core.errors import SpecError
 from tests.support.recipes import KEY, image, moved, recipe, steps
+from tests.support.tools import require_tools
 
 pytestmark = pytest.mark.unit
 
@@ -125,8 +125,7 @@ def pack(tmp_path: Path, file: str, contents: dict[str, str], mode: str) -> None
 
 @pytest.mark.parametrize("plugin", [True, False])
 def test_hpcx_is_configured_with_its_prefix(plugin: bool, tmp_path: Path) -> None:
-    if not shutil.which("bzip2"):
-        pytest.skip("no bzip2 here")
+    require_tools("bzip2")
     made = recipe("hpcx", version="2.18", plugin=plugin)
     env = image(made, recipe("rdma-core"), base="ubuntu:22.04")
     top = made.sources(env).archives[0].file.removesuffix(".tbz")

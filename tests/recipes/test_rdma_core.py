@@ -35,7 +35,7 @@ def test_an_unknown_version_of_rdma_core() -> None:
 
 def test_the_check_of_verbs_runs_here() -> None:
     if not ctypes.util.find_library("ibverbs"):
-        pytest.skip("no libibverbs here")
+        pytest.skip("libibverbs is not installed")
     check = recipe("rdma-core").verify(image())[0]
     output = subprocess.run(["/bin/sh", "-c", check.command], capture_output=True, text=True).stdout
     assert "verbs True" in output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -15,6 +14,7 @@ from envbuild.build.blocks import checks
 from envbuild.core.errors import SpecError
 from tests.support.recipes import NGC, Named, commands, image, line, matches, recipe
 from tests.support.recipes import matrix as matrix  # a fixture
+from tests.support.tools import require_tools
 
 pytestmark = pytest.mark.unit
 
@@ -152,8 +152,9 @@ def test_torch_compile_has_a_compiler(options: dict[str, Any], packages: tuple[s
 def test_the_compilers_are_checked_by_compiling(tmp_path: Path) -> None:
     """The check runs here, with this machine's Python and compilers; without Python's headers it fails."""
     headers = Path(sysconfig.get_paths()["include"])
-    if not (shutil.which("gcc") and shutil.which("g++") and (headers / "Python.h").exists()):
-        pytest.skip("no gcc, g++ or Python.h")
+    require_tools("gcc", "g++")
+    if not (headers / "Python.h").exists():
+        pytest.skip(f"Python.h is not installed in {headers}")
     check = line(recipe("torch"), image(), "C and C++ compile")
     assert check.tier == "run"
     command = check.command.replace(checks.PYTHON, sys.executable).replace("/tmp/made", str(tmp_path))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
+
+from tests.support.tools import require_tools
 
 
 def run(*command: str) -> str:
@@ -17,16 +18,10 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def need(program: str) -> None:
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not installed")
-
-
 @pytest.fixture(scope="module")
 def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield the address of a Docker Engine of its own: own socket, own data, own network and mount namespaces."""
-    for program in ("dockerd", "docker", "unshare"):
-        need(program)
+    require_tools("dockerd", "docker", "unshare")
     if os.geteuid() != 0:
         pytest.skip("dockerd needs root")
     folder = tmp_path_factory.mktemp("docker")

@@ -8,7 +8,6 @@ import io
 import json
 import re
 import select
-import shutil
 import struct
 import subprocess
 import tarfile
@@ -18,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 import zstandard
 
 from envbuild.lock.base_image.lock_base import LockedBase
+from tests.support.tools import tool
 
 Lock = Callable[..., LockedBase]  # the fixture `lock`
 
@@ -204,9 +203,7 @@ class Server:
 
 
 def skopeo(*arguments: str) -> str:
-    if shutil.which("skopeo") is None:
-        pytest.skip("skopeo is not installed")
-    command = ["skopeo", "--insecure-policy", *arguments]
+    command = [tool("skopeo"), "--insecure-policy", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -215,9 +212,7 @@ def skopeo(*arguments: str) -> str:
 @contextmanager
 def serve(place: Path, auth: str = "", login: str = "") -> Iterator[Server]:
     """Debian's docker-registry with its storage in `place`. `auth`: lines of its configuration."""
-    program = shutil.which("docker-registry")
-    if program is None:
-        pytest.skip("docker-registry is not installed")
+    program = tool("docker-registry")
     place.mkdir(parents=True, exist_ok=True)
     config = place / "config.yml"
     config.write_text(

@@ -70,6 +70,6 @@ def end(processes: Callable[[], Collection[Process]], seconds: float = PATIENCE)
 
 
 def mounts_below(folder: Path) -> list[str]:
-    """Return what is mounted below a folder, in any mount namespace that this process sees."""
+    """Return what is mounted below a folder in this mount namespace; others end with their processes."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return [line for line in lines if os.fspath(folder) in line]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,9 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
 from tests.support.http_server import Handler, serving
+from tests.support.tools import require_tools
 
 SERVICE, ISSUER = "test registry", "test issuer"
 
@@ -62,8 +60,7 @@ def encoded(value: Any) -> str:
 @contextmanager
 def tokens(folder: Path) -> Iterator[Tokens]:
     """Yield the service on the loopback interface."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
+    require_tools("openssl")
     folder.mkdir(parents=True)
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=test", "-days", "2"]
     command += ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]

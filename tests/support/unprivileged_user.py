@@ -6,13 +6,14 @@ import grp
 import os
 import pwd
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.support.tools import require_tools
 
 SUBORDINATE = ("/etc/subuid", "/etc/subgid")
 PREFIX = "envbuild-test-"
@@ -63,9 +64,7 @@ def users_of_a_group(*tools: str) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _require(*tools: str) -> None:
-    for tool in tools:
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
+    require_tools(*tools)
     if os.geteuid() != 0:
         pytest.skip("only root can make a user")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import pytest
 from envbuild.build.blocks.checks import PYTHON
 from envbuild.verify.extension_modules import import_results
 from envbuild.verify.results import AuditResult, Status
+from tests.support.tools import require_tools
 
 pytestmark = pytest.mark.unit
 
@@ -71,8 +71,9 @@ def test_one_that_ends_the_process_is_the_last_one_named(tmp_path: Path) -> None
 def test_a_module_that_needs_the_driver_is_named_and_not_a_failure(tmp_path: Path) -> None:
     """A real module, linked with a libcuda.so.1 that is not there any more."""
     headers = Path(f"/usr/include/python3.{sys.version_info.minor}")
-    if not shutil.which("gcc") or not (headers / "Python.h").exists():
-        pytest.skip("gcc or Python.h is missing")
+    require_tools("gcc")
+    if not (headers / "Python.h").exists():
+        pytest.skip(f"Python.h is not installed in {headers}")
     driver = tmp_path / "libcuda.so.1"
     build = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-x", "none"]
     stub = "int cuInit(int i) { return i; }"
