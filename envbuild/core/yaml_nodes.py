@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.regular_file import MAX_TEXT, NotRegularError, TooLargeError, read_bounded
 from envbuild.core.text import describe_hidden, first_hidden
+from envbuild.core.yaml_text import read_yaml_text, syntax_error
 
-MAX_BYTES = MAX_TEXT
 MAX_DEPTH = 50
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -86,7 +85,7 @@ def load(path: Path, findings: list[Finding]) -> Table:
     Mistakes that leave the rest readable (a duplicate key) are appended to `findings`; those that do not raise
     SpecError."""
     name = relative_path(path)
-    return parse(_decode(_read(path, name), name), name, findings)
+    return parse(read_yaml_text(path, name), name, findings)
 
 
 def parse(text: str, name: str, findings: list[Finding]) -> Table:
@@ -94,7 +93,7 @@ def parse(text: str, name: str, findings: list[Finding]) -> Table:
     try:
         top = _nodes(text, name, findings)
     except yaml.YAMLError as error:
-        raise _syntax(error, text, name) from None
+        raise syntax_error(error, text, name) from None
     if isinstance(top, Scalar) and top.kind == "null":
         raise SpecError("the file is empty", "it begins with schema: 1", name)
     if not isinstance(top, Table):
@@ -107,39 +106,6 @@ def describe(node: Node) -> str:
     if isinstance(node, Scalar):
         return {"text": "text", "number": "a number", "truth": "true or false", "null": "nothing"}[node.kind]
     return "a list" if isinstance(node, Sequence) else "keys with values"
-
-
-def _read(path: Path, name: str) -> bytes:
-    try:
-        return read_bounded(path, MAX_BYTES)
-    except FileNotFoundError:
-        raise SpecError("no such file", where=name) from None
-    except NotRegularError:
-        raise SpecError("not a file", where=name) from None
-    except TooLargeError:
-        raise SpecError(f"the file is larger than {MAX_BYTES >> 20} MiB", "is it the right file?", name) from None
-    except OSError as error:
-        raise SpecError(f"cannot be read: {error.strerror}", where=name) from None
-    except ValueError:  # a NUL in the path
-        raise SpecError("not a possible file name", where=repr(name)) from None
-
-
-def _decode(data: bytes, name: str) -> str:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
-        hint = f"if it is Latin-1: iconv -f LATIN1 -t UTF-8 {name}"
-        raise SpecError("the file is not UTF-8 text", hint, f"{name}:{line}:{column}") from None
-    if bad := first_hidden(text, "\t\n\r"):
-        raise SpecError(describe_hidden(bad), "remove it", _place(text, text.index(bad), name))
-    return text
-
-
-def _place(text: str, index: int, name: str) -> str:
-    line = text.count("\n", 0, index) + 1
-    return f"{name}:{line}:{index - (text.rfind(chr(10), 0, index) + 1) + 1}"
 
 
 def _nodes(text: str, name: str, findings: list[Finding]) -> Node:
@@ -212,28 +178,3 @@ def _close(opened: _Open, findings: list[Finding]) -> Node:
         else:
             entries[key.value] = (key, value)
     return Table(entries, opened.where)
-
-
-def _syntax(error: yaml.YAMLError, text: str, name: str) -> SpecError:
-    """Return libyaml's error with its cause: a tab is by far the most frequent one."""
-    mark = getattr(error, "problem_mark", None)
-    if mark is None:
-        return SpecError(f"not YAML: {error}", where=name)
-    lines = text.split("\n")
-    for number in (mark.line, mark.line + 1):  # some complaints point at the line before the tab
-        line = lines[number] if number < len(lines) else ""
-        indent = line[: len(line) - len(line.lstrip())]
-        if "\t" in indent:
-            return SpecError(
-                "a tab in the indentation", "indent with spaces", f"{name}:{number + 1}:{indent.index(chr(9)) + 1}"
-            )
-    where = f"{name}:{mark.line + 1}:{mark.column + 1}"
-    problem = getattr(error, "problem", None) or "cannot be read"
-    context = getattr(error, "context", None)
-    if problem == "found unexpected end of stream" and context == "while scanning a quoted scalar":
-        opened = getattr(error, "context_mark", None) or mark
-        where = f"{name}:{opened.line + 1}:{opened.column + 1}"
-        return SpecError("a quote that is never closed", "close it on the same line", where)
-    if problem.startswith("mapping values are not allowed"):
-        return SpecError("not YAML: a ':' inside an unquoted value", "put the value into quotes", where)
-    return SpecError(f"not YAML: {problem}{f' ({context})' if context else ''}", where=where)

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.yaml_nodes import MAX_BYTES, Node, Scalar, Sequence, Table, load, parse
+from envbuild.core.regular_file import MAX_TEXT
+from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, load, parse
 
 pytestmark = pytest.mark.unit
 
@@ -95,12 +96,12 @@ def test_fifty_levels() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[" * MAX_BYTES,
-        "{" * MAX_BYTES,
-        "- " * (MAX_BYTES // 2),
-        "? " * (MAX_BYTES // 2),
-        "a: &a [x]\n" + "b: *a\n" * (MAX_BYTES // 7),
-        "k: " + "'" * (MAX_BYTES - 4),
+        "[" * MAX_TEXT,
+        "{" * MAX_TEXT,
+        "- " * (MAX_TEXT // 2),
+        "? " * (MAX_TEXT // 2),
+        "a: &a [x]\n" + "b: *a\n" * (MAX_TEXT // 7),
+        "k: " + "'" * (MAX_TEXT - 4),
     ],
     ids=["lists", "tables", "dashes", "questions", "aliases", "quotes"],
 )
@@ -153,7 +154,7 @@ def test_a_key_is_text_and_unique() -> None:
         ("a: ü\nb: ü\x00\n".encode(), ":2:5"),
         (b"a: \x1b[31m\n", ":1:4"),
         (b"a: b\rc: \x07\n", ":1:9"),
-        (b"x" * (MAX_BYTES + 1), ""),
+        (b"x" * (MAX_TEXT + 1), ""),
     ],
 )
 def test_a_file_that_is_not_plain_text(data: bytes, place: str, tmp_path: Path) -> None:
