@@ -78,7 +78,7 @@ def store_comparison(workspace: Workspace, *, repair: bool) -> Result:
 def store_usage(workspace: Workspace) -> Result:
     """Return bytes on disk by kind of content."""
     from envbuild.core.result import Result
-    from envbuild.core.store.gc import usage
+    from envbuild.core.store.usage import usage
     from envbuild.core.text import amount, table
 
     sizes = usage(workspace.store)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.folder_removal import discard_folder, remove_folder, remove_level_by_level
-from envbuild.core.store.gc import size_of
 from envbuild.core.store.store import Store
+from envbuild.core.store.usage import size_of
 from envbuild.core.userns.removal import remove_tree
 
 pytestmark = pytest.mark.unit

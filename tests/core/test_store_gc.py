@@ -16,6 +16,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.store import gc as collecting
 from envbuild.core.store.gc import collect, stem
 from envbuild.core.store.store import CLOSED, LayerRecord, Store, UnitRecord, write_json
+from envbuild.core.store.usage import usage
 
 pytestmark = pytest.mark.unit
 
@@ -223,7 +224,7 @@ def test_a_shared_lock_waits_for_the_exclusive_one(store: Store) -> None:
 def test_usage_names_the_caches(store: Store) -> None:
     (store.root / "uv").mkdir()
     (store.root / "uv" / "x").write_bytes(b"x" * 10_000)
-    assert collecting.usage(store)["uv"] >= 10_000
+    assert usage(store)["uv"] >= 10_000
 
 
 def test_a_store_in_a_world_writable_folder_is_not_world_writable(tmp_path: Path) -> None:

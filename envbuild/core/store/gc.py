@@ -1,4 +1,4 @@
-"""Usage of the store, and the removal of what no image needs.
+"""Removal of what no image needs.
 
 An artifact is needed while the link NAME.sqsh points at it. Its record in images/ also requires its layers with their
 packs, and the units and inputs of its plan. Everything else is removed after a week without a change, because the next
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,45 +20,13 @@ from envbuild.core.console import Reporter
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.store.records import parse_record
 from envbuild.core.store.store import Store, read_json
+from envbuild.core.store.usage import size_of
 
 WEEK = 7 * 24 * 3600.0
-KINDS = (
-    *("blobs", "layers", "packs", "artifacts", "logs", "control", "partial", "apt", "uv", "git"),
-    *(*ENGINE_CACHES, "tmp"),
-)
 # The names that commands give to what they leave in tmp/ and images/: other names are of no command, and remain.
 LEFT = re.compile(r"(damaged|removed)-.+")
 SCRATCH = re.compile(r"\.probe-[0-9a-f]{8}|tmp[a-z0-9_]{8}")  # the second: of tempfile
 RECORD = re.compile(r"[0-9a-f]{64}\.json|\.[0-9a-f]{64}\.json\.[0-9a-f]{8}")
-
-
-def usage(store: Store) -> dict[str, int]:
-    """Return kind of content → bytes on disk, without what a user namespace owns and hides from this user."""
-    return {kind: sum(size_of(place / kind) for place in {store.root, store.own}) for kind in KINDS}
-
-
-def size_of(path: Path) -> int:
-    """Return the bytes on disk below `path`; hard links count once, and what cannot be read does not."""
-    seen: set[tuple[int, int]] = set()
-    total = 0
-    todo = [path]
-    while todo:
-        folder = todo.pop()
-        try:
-            entries = list(folder.iterdir())
-        except OSError:
-            continue
-        for entry in entries:
-            try:
-                found = entry.lstat()
-            except OSError:  # a path that is too long, or it was removed meanwhile
-                continue
-            if (found.st_dev, found.st_ino) not in seen:
-                seen.add((found.st_dev, found.st_ino))
-                total += found.st_blocks * 512
-            if stat.S_ISDIR(found.st_mode):
-                todo.append(entry)
-    return total
 
 
 @dataclass(slots=True)
