@@ -20,6 +20,7 @@ from envbuild.lock.debian.dummy_packages import DummyPackage
 from envbuild.lock.debian.package_lists import alternatives, parse_fields
 from envbuild.net.site import Site
 from tests.support.debian_archive import RELEASED, Signer, publish, stanza
+from tests.support.private_server import serve_private
 
 pytestmark = [
     pytest.mark.unit,
@@ -256,6 +257,17 @@ def test_the_hint_of_an_expired_archive_is_an_option(
 def test_the_second_mirror_is_tried(site: Site, tmp_path: Path) -> None:
     mirrors = {**site.mirrors, "debian:": (str(tmp_path / "none"), *site.mirrors["debian:"])}
     assert "dash 1.0" in names(resolve(replace(site, mirrors=mirrors), base=""), "base")
+
+
+def test_a_server_that_fails_is_not_a_matter_of_keys(site: Site, tmp_path: Path) -> None:
+    """apt calls an archive unsigned whose Release file it could not fetch."""
+    with serve_private(tmp_path) as server:
+        server.refused, server.refusal = ("/",), 500
+        mirrors = {**site.mirrors, "debian:": (server.url,)}
+        with pytest.raises(InputError) as caught:
+            resolve(replace(site, mirrors=mirrors), base="")
+    (finding,) = caught.value.findings
+    assert "500" in finding.message and "mirrors: {debian: " in finding.hint and "keyring" not in finding.hint
 
 
 def test_missing_parts_of_the_host(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -292,7 +292,8 @@ class AptSetup:
             line = 'apt: {"Acquire::Check-Valid-Until": "false"}'
             return Finding(message, hint=f"if the mirror is frozen on purpose, write into site.yaml:  {line}")
         main = archive or self.distribution.archives[0]
-        if "NO_PUBKEY" in text or "not signed" in text:
+        # What could not be fetched is "not signed" in apt's words, too.
+        if "NO_PUBKEY" in text or ("not signed" in text and "Failed to fetch" not in text):
             keys = f"name the mirror's keys in site.yaml:  {keyring_line(main)}"
             own = f"sudo apt install {self.distribution.keyring_package}, or {keys}"
             return Finding(message, hint=keys if archive else own)
