@@ -17,7 +17,9 @@ def run_command(
     network: Annotated[bool, typer.Option("--network", help="Share this machine's network.")] = False,
     bind: Annotated[
         list[str],
-        typer.Option("--bind", metavar="SRC[:DST[:ro]]", help="Mount a folder in the image; may be repeated."),
+        typer.Option(
+            "--bind", metavar="SRC[:DST[:ro]]", help="Mount a folder in the image, with :ro read-only; may be repeated."
+        ),
     ] = [],  # noqa: B006
 ) -> None:
     """Run a command in a finished image on this machine, in the same sandbox that built it. NAME may be a squashfs
