@@ -35,6 +35,17 @@ def made(cli: Cli) -> dict[str, object]:
     return dict(cli.json("make", IMAGE))
 
 
+@pytest.fixture(scope="module")
+def elsewhere(made: dict[str, object], cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """Return the command in another store, which has nothing but the inputs."""
+    return Cli(cli.project, with_inputs(cli.store, tmp_path_factory.mktemp("elsewhere") / "store"))
+
+
+@pytest.fixture(scope="module")
+def made_elsewhere(elsewhere: Cli) -> dict[str, object]:
+    return dict(elsewhere.json("make", IMAGE, "--workers", "1", "--jobs", "1", "--no-verify"))
+
+
 def test_make_writes_a_verified_squashfs(made: dict[str, object], cli: Cli) -> None:
     path = Path(str(made["artifact"]))
     assert path.name == f"{IMAGE}-{str(made['lock'])[7:19]}.sqsh"
@@ -109,12 +120,12 @@ def readable(entry: list[object]) -> list[object]:
     return [kind, int(str(mode)) | more, *rest]
 
 
-def test_bytes_are_equal_in_another_store_with_one_worker(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:
-    other = Cli(cli.project, with_inputs(cli.store, tmp_path / "store"))
-    second = other.json("make", IMAGE, "--workers", "1", "--jobs", "1", "--no-verify")
-    assert second["layers"] == made["layers"]
-    assert second["sha256"] == made["sha256"]
-    assert second["reused"] == []
+def test_bytes_are_equal_in_another_store_with_one_worker(
+    made: dict[str, object], made_elsewhere: dict[str, object]
+) -> None:
+    assert made_elsewhere["layers"] == made["layers"]
+    assert made_elsewhere["sha256"] == made["sha256"]
+    assert made_elsewhere["reused"] == []
 
 
 @pytest.fixture
@@ -198,17 +209,15 @@ def test_show_and_list_report_the_built_image(made: dict[str, object], cli: Cli)
     assert (answer["squashfs"]["codec"], answer["origin"]["image"]) == ("zstd", IMAGE)
 
 
-def test_gc_preserves_what_a_built_image_needs(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:
-    other = Cli(cli.project, with_inputs(cli.store, tmp_path / "store"))
-    first = other.json("make", IMAGE, "--no-verify")
-    (other.store / "blobs" / "sha256" / ("f" * 64)).write_bytes(b"nobody needs this")
-    removed = other.json("store", "gc", "--all")["removed"]
+def test_gc_preserves_what_a_built_image_needs(elsewhere: Cli, made_elsewhere: dict[str, object]) -> None:
+    (elsewhere.store / "blobs" / "sha256" / ("f" * 64)).write_bytes(b"nobody needs this")
+    removed = elsewhere.json("store", "gc", "--all")["removed"]
     assert f"blobs/sha256/{'f' * 64}" in removed
-    assert other.run("make", IMAGE, "--no-verify").stdout.startswith(f"{IMAGE}: up to date")
-    Path(first["artifact"]).unlink()
-    again = other.json("make", IMAGE, "--no-verify")
+    assert elsewhere.run("make", IMAGE, "--no-verify").stdout.startswith(f"{IMAGE}: up to date")
+    Path(str(made_elsewhere["artifact"])).unlink()
+    again = elsewhere.json("make", IMAGE, "--no-verify")
     assert again["built"] == []
-    assert again["sha256"] == first["sha256"]
+    assert again["sha256"] == made_elsewhere["sha256"]
 
 
 def test_a_full_disk_while_locking_is_reported(cli: Cli, tmp_path: Path) -> None:
