@@ -172,6 +172,22 @@ def test_old_entries_are_removed(tmp_path: Path) -> None:
     assert "old0" not in names
 
 
+def test_entries_that_are_used_remain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read from the disk, or in the memory of the process: the facts of other projects do not replace them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    facts, cache = folder(tmp_path), tmp_path / "xdg/envbuild/matrix"
+    first = load_fact_table([facts])
+    (entry,) = entries(cache)
+    for use in (lambda: cached.read_entry(entry), lambda: load_fact_table([facts])):
+        os.utime(entry, (1, 1))
+        use()
+        for number in range(cached.MAX_ENTRIES):
+            (cache / f"other{number}.json").write_text("")
+            os.utime(cache / f"other{number}.json", (2, 2))
+        cached.write_entry(cache / "new.json", first)
+        assert entry.exists()
+
+
 def test_wrong_facts_are_reported_and_not_cached(tmp_path: Path) -> None:
     facts = write(tmp_path / "facts", {"a": ["1.0"]}, [fact("a.x", "limits", {"a": "banana"}, {"a": "1"})])
     with pytest.raises(SpecError):

@@ -78,13 +78,24 @@ def read_entry(path: Path) -> FactTable | None:
         if head != checksum(body):
             return None
         with gc_paused():
-            return _from_json(json.loads(body))
+            matrix = _from_json(json.loads(body))
     except (OSError, ValueError, TypeError, LookupError):
         return None
+    mark_used(path)
+    return matrix
+
+
+def mark_used(path: Path) -> bool:
+    """Make an entry the newest one, so that others are deleted before it. Return whether it exists."""
+    try:
+        os.utime(path)
+    except OSError:  # missing, or another user's
+        return path.exists()
+    return True
 
 
 def write_entry(path: Path, matrix: FactTable) -> None:
-    """Store `matrix` as an entry, and delete all but the newest entries."""
+    """Store `matrix` as an entry, and delete all but the entries that were used last."""
     body = json.dumps(_to_json(matrix), separators=(",", ":")).encode()
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
     try:

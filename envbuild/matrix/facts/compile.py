@@ -24,7 +24,7 @@ def load_fact_table(folders: Sequence[Path], cache: Path | None = None) -> FactT
     Raise SpecError for wrong fact files; a cache that cannot be used is ignored."""
     key = fact_cache.cache_key(folders)
     entry = fact_cache.entry_path(cache, key) if key else None
-    if entry and entry in _last and entry.exists():  # several images of one run use the same facts
+    if entry and entry in _last and fact_cache.mark_used(entry):  # several images of one run use the same facts
         return _last[entry]
     matrix = fact_cache.read_entry(entry) if entry else None
     if matrix is None:
