@@ -43,6 +43,7 @@ def random_options(rng: random.Random) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow_unit
 def test_an_accepted_option_is_one_option_for_apt(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     own = set(settings(tmp_path, configuration(tmp_path, "amd64", {})))

@@ -105,6 +105,7 @@ def test_all_mistakes_are_reported_together() -> None:
     assert done.stderr.count("error: ") == 3
 
 
+@pytest.mark.slow_unit
 def test_shipped_images_have_no_conflict() -> None:
     done = envbuild("check", "--all", "--json")
     assert done.returncode == 0
@@ -191,6 +192,7 @@ def test_a_cache_that_cannot_be_written_or_is_damaged_changes_nothing(tmp_path: 
         assert (again.returncode, again.stdout) == (0, first.stdout)
 
 
+@pytest.mark.slow_unit
 def test_show_prints_a_table_and_refuses_unknown_components() -> None:
     done = envbuild("matrix", "show", "torch", "channel=index", "--json")
     rows = {row["torch"]: row for row in json.loads(done.stdout)["rows"]}

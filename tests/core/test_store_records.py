@@ -79,6 +79,7 @@ def test_a_record_is_named_by_each_part_and_by_the_code(tmp_path: Path, monkeypa
     assert record_path(store, ["abc"]).name not in names
 
 
+@pytest.mark.slow_unit
 def test_the_digest_covers_every_room(tmp_path: Path) -> None:
     """The package is hashed, not the folder of the function: a moved module must not shrink the set."""
     package = tmp_path / "envbuild"

@@ -241,6 +241,7 @@ def test_names_in_the_store(tmp_path: Path) -> None:
     assert store.layer_tree("sha256:ab") == tmp_path / "layers/ab/tree"
 
 
+@pytest.mark.slow_unit
 def test_a_flipped_bit_of_a_record_is_no_other_record(store: Store) -> None:
     """The unit's name in it is a part of the image: it would get another digest."""
     record = UnitRecord("a" * 64, "ucx", None, (("x.whl", add(store, "wheel")),), 2.5, {"seccomp": True})

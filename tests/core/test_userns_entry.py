@@ -43,6 +43,7 @@ def fail_at_length(size: int) -> None:
     raise SpecError("x" * size)
 
 
+@pytest.mark.slow_unit
 def test_an_answer_may_be_longer_than_a_pipe_holds() -> None:
     """The caller reads the output to its end first."""
     child = process.spawn(answer_at_length, {"size": 1 << 20})

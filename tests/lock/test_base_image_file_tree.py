@@ -216,6 +216,7 @@ ENTRIES = st.one_of(
 @as_root
 @examples(100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(ENTRIES, max_size=8), min_size=1, max_size=4))
+@pytest.mark.slow_unit
 def test_the_lock_and_the_build_see_the_same_tree(
     tmp_path: Path, layers: list[list[tuple[tarfile.TarInfo, bytes]]]
 ) -> None:

@@ -179,6 +179,7 @@ def test_vendors_are_used_by_every_unit_but_the_base(site: Site, tmp_path: Path,
     assert kept.read_bytes()[:1] in (b"\x98", b"\x99", b"\xc6")  # a public-key packet, without armor (RFC 4880, 4.2)
 
 
+@pytest.mark.slow_unit
 def test_key_must_be_the_known_one(site: Site, tmp_path: Path, vendor: Signer) -> None:
     at = with_vendors(site, tmp_path, vendor)
     wrong = replace(repositories(vendor)[0], key=UNTOUCHED)

@@ -59,6 +59,7 @@ def lock(
     return [file.name for file in found.units["debian" if asked else "base"]]
 
 
+@pytest.mark.slow_unit
 def test_locking_runs_no_program_that_a_project_names(tmp_path: Path) -> None:
     """One command line, all of them: exit code 2, each key named, nothing ran."""
     evil = tmp_path / "evil.sh"

@@ -24,6 +24,7 @@ from tests.support.git_site import server as server  # a fixture
 pytestmark = MARKS
 
 
+@pytest.mark.slow_unit
 def test_only_the_commit_is_fetched_once(demo: Repo, tmp_path: Path, server: Served) -> None:
     demo.commit({"big2": os.urandom(10_000)})
     demo.commit({"small": b"x"})

@@ -18,6 +18,7 @@ from tests.support.git_site import nested as nested  # a fixture
 pytestmark = MARKS
 
 
+@pytest.mark.slow_unit
 def test_submodules(nested: Repo, desk: Desk, tmp_path: Path) -> None:
     none = desk.lock(git_source(nested, name="none"))
     assert none.submodules == {}

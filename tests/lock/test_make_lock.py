@@ -148,6 +148,7 @@ def test_a_misspelt_upgrade(site: Site) -> None:
         pytest.param("python", "did you mean 'python3.13'?", marks=pytest.mark.slow_unit),
     ],
 )
+@pytest.mark.slow_unit
 def test_unknown_upgrade_is_answered_with_packages(site: Site, name: str, hint: str) -> None:
     first = make(site, REQUEST)
     with pytest.raises(SpecError) as caught:

@@ -67,6 +67,7 @@ def test_an_archive_that_replays_an_old_state_is_reported(site: Site, key: Signe
     assert rollback_warnings(second, first) == rollback_warnings(first, first) == []
 
 
+@pytest.mark.slow_unit
 def test_a_date_alone_or_a_package_alone_is_reported(site: Site, key: Signer, tmp_path: Path) -> None:
     publish_state(tmp_path, key, "2.0", RELEASED)
     lock = make(site, REQUEST)

@@ -236,6 +236,7 @@ def test_two_metadata_files(tmp_path: Path) -> None:
 
 @examples(150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.data())
+@pytest.mark.slow_unit
 def test_any_damage_is_an_input_error(tmp_path: Path, data: st.DataObject) -> None:
     """For any change in an archive: the right bytes, or an InputError."""
     content = archive(before=b"a" * 50, lib=bytes(range(256)) * 4, after=b"b")

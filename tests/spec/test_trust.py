@@ -260,6 +260,7 @@ def test_a_spec_s_path_does_not_avoid_the_check(folder: Path, tmp_path: Path) ->
     assert done.returncode == 2 and "not trusted" in done.stderr and not (folder / "ran").exists()
 
 
+@pytest.mark.slow_unit
 def test_help_and_completion_work_in_a_foreign_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_project(folder, ANNE, ANNES)
     monkeypatch.chdir(root)
