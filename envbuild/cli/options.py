@@ -55,14 +55,16 @@ def complete_fact(incomplete: str) -> list[str]:
 
 
 def _project() -> Project:
-    """Return the project for a completion; none if it is not trusted."""
+    """Return the project for a completion; none if it or its facts are not trusted."""
     from envbuild.core.errors import SpecError
     from envbuild.spec.project import Project
 
     try:
-        return Project.find()
+        project = Project.find()
+        project.facts()
     except SpecError:
         return Project()
+    return project
 
 
 Name = Annotated[

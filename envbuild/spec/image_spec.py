@@ -134,6 +134,7 @@ def load_image_spec(name: str, project: Project) -> ImageSpec:
 
 def _draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, ...]) -> _Draft:
     """Return the nodes of one file, merged over those of the file that it extends."""
+    project.check_file(path)
     top = reader.load(path)
     reader.schema(top, "spec")
     nodes = reader.table(top, KEYS, "spec", "a spec")

@@ -22,8 +22,8 @@ from pathlib import Path
 from envbuild.core.errors import SpecError
 from envbuild.core.paths import PACKAGE
 from envbuild.core.yaml_reader import closest, did_you_mean, short
-from envbuild.matrix import FACTS
-from envbuild.spec.trust import check_trust
+from envbuild.matrix import FACTS, fact_files
+from envbuild.spec.trust import check_file, check_trust
 
 INSTALLED = (PACKAGE / "shipped").is_dir()
 SHIPPED = (
@@ -94,17 +94,26 @@ class Project:
 
     def facts(self) -> tuple[Path, ...]:
         """Return folders of fact files (`envbuild.matrix`): those that ship with envbuild, then the project's own,
-        whose facts replace those of the same id."""
+        whose facts replace those of the same id. Raises SpecError for a fact file that others can change."""
         own = [] if self.root is None else [self.root / "facts"]
+        for path in (path for folder in own for path in fact_files(folder)):
+            self.check_file(path)
         return (FACTS, *(folder for folder in own if folder.is_dir()))
 
+    def check_file(self, path: Path) -> None:
+        """Raise SpecError if others than the caller can change a file that a command is to read; those that ship with
+        envbuild are trusted."""
+        check_file(path, (SHIPPED, PACKAGE))
+
     def lock_path(self, spec: Path) -> Path:
-        """Return the lock to read for `spec`; the file need not exist."""
-        beside = spec.with_suffix(".lock")
-        if not self._read_only(spec):
-            return beside
-        own = [] if self.root is None else [self.root / "images" / beside.name]
-        return next((path for path in [*own, data_folder() / "locks" / beside.name] if path.is_file()), beside)
+        """Return the lock to read for `spec`; the file need not exist. Raises SpecError for one that others can
+        change."""
+        path = spec.with_suffix(".lock")
+        if self._read_only(spec):
+            own = [] if self.root is None else [self.root / "images" / path.name]
+            path = next((other for other in [*own, data_folder() / "locks" / path.name] if other.is_file()), path)
+        self.check_file(path)
+        return path
 
     def new_lock_path(self, spec: Path) -> Path:
         """Return the path of a new lock for `spec`; its folder need not exist."""

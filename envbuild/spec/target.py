@@ -105,7 +105,9 @@ KEYS = ("schema", *(name for name in Target.__dataclass_fields__ if name not in 
 
 def load_target(name: str, project: Project) -> Target:
     """Return the target called `name`. Raises SpecError with every mistake of its file."""
-    return read_target(project.find_target(name))
+    path = project.find_target(name)
+    project.check_file(path)
+    return read_target(path)
 
 
 def read_target(path: Path) -> Target:

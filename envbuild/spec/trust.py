@@ -1,17 +1,17 @@
 """Trust in a project: its recipes are programs and its ``site.yaml`` decides where bytes come from, so a folder is not
 trusted because it is the current one (as git's safe.directory).
 
-The folder, the folders of its recipes, images, targets and facts, its recipes and its ``site.yaml`` must belong to the
-caller or to root, and no other user may write them. Of a symbolic link, the file that it points at counts, and the
-folder of that file. The caller may trust other folders: ``--trust``, ``ENVBUILD_TRUST``, `trust` in the caller's own
-``site.yaml``; never the project itself.
+The folder, the folders of its recipes, images, targets and facts, all that is below ``recipes/`` and its ``site.yaml``
+must belong to the caller or to root, and no other user may write them. So must each spec, lock, target and fact file
+that a command reads, and its folder, in a project or not. Of a symbolic link, the file that it points at counts, and
+the folder of that file. The caller may trust other folders: ``--trust``, ``ENVBUILD_TRUST``, `trust` in the caller's
+own ``site.yaml``; never the project itself.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from envbuild.core.errors import Finding, SpecError
@@ -31,32 +31,37 @@ def trust_folder(folder: Path) -> None:
 
 def check_trust(root: Path) -> None:
     """Raise SpecError if others than the caller can change what the project `root` decides, with every such path."""
-    if not (found := list(dict.fromkeys(find_intrusions(root)))):
+    _refuse(find_intrusions(root), root, "the project is not trusted: this", "its recipes are programs that run as you")
+
+
+def check_file(path: Path, shipped: Iterable[Path] = ()) -> None:
+    """Raise SpecError if others than the caller can change the file at `path`, if there is one; with every such path.
+
+    shipped: folders that are trusted, with all that they contain.
+    """
+    folder = Path(os.path.realpath(path.parent))
+    if any(folder.is_relative_to(os.path.realpath(other)) for other in shipped):
         return
-    trusted = [Path(os.path.realpath(folder)) for folder in trusted_folders()]
-    here = Path(os.path.realpath(root))
-    found = [
-        item
-        for item in found
-        if not any((here if here.is_relative_to(item.path) else item.path).is_relative_to(folder) for folder in trusted)
-    ]
-    if found:
-        raise SpecError.of(_findings(found, here))
+    _refuse(find_file_intrusions(path), folder, "not trusted: this", "it decides what commands do")
 
 
 def find_intrusions(root: Path) -> Iterator[Intrusion]:
     """Yield every path of the project `root` that others than the caller can change."""
     real = os.path.realpath(root)
-    for folder in Path(real).parents:
-        if is_replaceable(folder):
-            yield Intrusion(folder, "can be written by every user, who can rename the folders in it", False)
+    yield from _find_above(real)
     users = own_users()
     for path in _deciding_paths(real):
-        places = [path]
-        if os.path.islink(path):  # noqa: PTH114 - as in find_intrusion
-            target = os.path.realpath(path)
-            places = [os.path.dirname(target), target]  # noqa: PTH120
-        yield from filter(None, (find_intrusion(place, users) for place in places))
+        yield from _find_at(path, users)
+
+
+def find_file_intrusions(path: Path) -> Iterator[Intrusion]:
+    """Yield every path by which others than the caller can change the file at `path`; nothing if there is none."""
+    if not os.path.lexists(path):
+        return
+    folder, users = os.path.realpath(path.parent), own_users()
+    yield from _find_above(folder)
+    for place in (folder, f"{folder}/{path.name}"):
+        yield from _find_at(place, users)
 
 
 def trusted_folders() -> list[Path]:
@@ -70,36 +75,68 @@ def trusted_folders() -> list[Path]:
         if not folder.is_absolute():
             raise SpecError(f"'{folder}' is not an absolute path", f"export {VARIABLE}=/DIR[:/DIR]", VARIABLE)
     own = user_file()
-    return [*_granted, *listed, *(read_site(own).trust if own and own.is_file() else ())]
+    if own is None or not own.is_file() or any(find_file_intrusions(own)):  # `load_site` refuses it
+        return [*_granted, *listed]
+    return [*_granted, *listed, *read_site(own).trust]
+
+
+def _find_above(folder: str) -> Iterator[Intrusion]:
+    for above in Path(folder).parents:
+        if is_replaceable(above):
+            yield Intrusion(above, "can be written by every user, who can rename the folders in it", False)
+
+
+def _find_at(path: str, users: frozenset[int]) -> Iterator[Intrusion]:
+    places = [path]
+    if os.path.islink(path):  # noqa: PTH114 - as in find_intrusion
+        target = os.path.realpath(path)
+        places = [os.path.dirname(target), target]  # noqa: PTH120
+    yield from filter(None, (find_intrusion(place, users) for place in places))
 
 
 def _deciding_paths(root: str) -> list[str]:
-    """Return the files and folders that decide what the project at `root` does; some may not exist."""
-    paths = [root, *(f"{root}/{name}" for name in (*FOLDERS, "recipes/__pycache__", "site.yaml"))]
-    # Python runs the compiled form of a recipe in place of an unchanged one.
-    for folder, ending in ((f"{root}/recipes", ".py"), (f"{root}/recipes/__pycache__", ".pyc")):
-        with suppress(OSError), os.scandir(folder) as entries:
-            paths += sorted(entry.path for entry in entries if entry.name.endswith(ending))
+    """Return the files and folders that decide what the project at `root` does; some may not exist.
+
+    Recipes read files beside them, and Python runs the compiled form of a recipe in place of an unchanged one.
+    """
+    paths = [root, *(f"{root}/{name}" for name in (*FOLDERS, "site.yaml"))]
+    for folder, folders, files in os.walk(f"{root}/recipes"):
+        paths += (f"{folder}/{name}" for name in sorted((*folders, *files)))
     return paths
 
 
-def _findings(found: list[Intrusion], root: Path) -> Iterator[Finding]:
+def _refuse(intrusions: Iterable[Intrusion], folder: Path, what: str, because: str) -> None:
+    """Raise SpecError for those paths that the caller does not trust: `folder` is what the caller named."""
+    if not (found := list(dict.fromkeys(intrusions))):
+        return
+    trusted = [Path(os.path.realpath(granted)) for granted in trusted_folders()]
+    here = Path(os.path.realpath(folder))
+    found = [
+        item
+        for item in found
+        if not any((here if here.is_relative_to(item.path) else item.path).is_relative_to(other) for other in trusted)
+    ]
+    if found:
+        raise SpecError.of(_findings(found, here, what, because))
+
+
+def _findings(found: list[Intrusion], root: Path, what: str, because: str) -> Iterator[Finding]:
     from envbuild.net.site import user_file
 
     *first, last = found
     for item in first:
-        yield Finding(_message(item), str(item.path), _mode_hint(item))
+        yield Finding(_message(item, what), str(item.path), _mode_hint(item))
     outside = next((item.path for item in found if not item.path.is_relative_to(root)), root)
     folder = root if root.is_relative_to(outside) else outside if outside.is_dir() else outside.parent
     trust = (
-        f"its recipes are programs that run as you; if you trust it:  envbuild --trust {folder} COMMAND …, or  export "
+        f"{because}; if you trust it:  envbuild --trust {folder} COMMAND …, or  export "
         f"{VARIABLE}={folder}, or in {user_file() or 'your site.yaml'}:  trust: [{folder}]"
     )
-    yield Finding(_message(last), str(last.path), "; ".join(filter(None, (_mode_hint(last), trust))))
+    yield Finding(_message(last, what), str(last.path), "; ".join(filter(None, (_mode_hint(last), trust))))
 
 
-def _message(item: Intrusion) -> str:
-    return f"the project is not trusted: this {'folder' if item.path.is_dir() else 'file'} {item.reason}"
+def _message(item: Intrusion, what: str) -> str:
+    return f"{what} {'folder' if item.path.is_dir() else 'file'} {item.reason}"
 
 
 def _mode_hint(item: Intrusion) -> str:

@@ -14,6 +14,7 @@ from envbuild.core.store.use import in_use
 from envbuild.net import site as sites
 from envbuild.net.site import Site
 from envbuild.spec.project import Project
+from envbuild.spec.trust import check_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,15 @@ class Workspace:
 
 
 def load_site(project: Path | None = None) -> Site:
-    """Return the site of `project` (a folder), of the user, or of the host. Raises SpecError with every mistake of a
-    ``site.yaml``.
+    """Return the site of `project` (a folder, of `Project.find`), of the user, or of the host. Raises SpecError with
+    every mistake of a ``site.yaml``, or if others can change the one of the user.
     """
     for folder in (project, sites.config_folder()):
         if folder is not None and (folder / "site.yaml").is_file():
             from envbuild.net.site_file import read_site
 
+            if folder != project:
+                check_file(folder / "site.yaml")
             return read_site(folder / "site.yaml")
     return Site(store=sites.store_folder(None))
 
