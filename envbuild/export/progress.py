@@ -182,7 +182,7 @@ def redact_source(source: str) -> str:
 
 def unnamed_files(out: Path) -> list[Path]:
     """Return the files beside `out` that this process writes under a temporary name (``.NAME.…``)."""
-    found, name = set(), re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}(\.extra)?")
+    found, name = set(), re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}")
     with contextlib.suppress(OSError):
         folder = out.parent.resolve()
         for link in Path("/proc/self/fd").iterdir():

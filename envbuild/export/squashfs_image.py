@@ -64,7 +64,7 @@ class PackImage:
 
     def add(self, extra: Sequence[ExtraMember]) -> Pack:
         """Return a layer of members whose content is in memory; the caller applies it to the tree."""
-        self.packs += self.stack.enter_context(pack_extra_members(self.packs, extra, self.out))
+        self.packs += self.stack.enter_context(pack_extra_members(self.packs, extra))
         return self.packs[-1]
 
     def finish(self, tree: MergedTree, *, epoch: int, all_root: bool = True, keep_dev: bool = False) -> WrittenImage:

@@ -8,7 +8,6 @@ from pathlib import Path
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
-from envbuild.core.store.permissions import finished_mode
 from envbuild.core.text import amount
 from envbuild.export.built_image import BuiltImage
 from envbuild.export.options import ExportOptions
@@ -46,18 +45,18 @@ def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress)
     """Copy the file that `make` wrote; without -o, return that file."""
     from envbuild.export.squashfs_image import raise_write_errors
     from envbuild.squashfs.write.copy_extents import copy_file
-    from envbuild.squashfs.write.writer import image_file
+    from envbuild.squashfs.write.output_file import open_output
 
     path = Path(image.record.artifact)
     if options.output is not None:
         progress.output = output = options.output.file(path.name)
         progress.start("squashfs", f"squashfs {output.name}: copying {amount(path.stat().st_size)}")
         progress.advance("squashfs", 0, path.stat().st_size)
-        with raise_write_errors(output), image_file(output) as (file, temporary):
-            copy_file(path, file)
-            check_copy(temporary, image, options)
-            temporary.chmod(finished_mode(output.parent))
-            path = temporary.replace(output)
+        with raise_write_errors(output), open_output(output) as file:
+            copy_file(path, file.fd)
+            check_copy(file.handle, image, options)
+            file.publish()
+        path = output
         progress.finish("squashfs")
     else:
         check_copy(path, image, options)

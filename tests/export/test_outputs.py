@@ -21,6 +21,7 @@ from envbuild.export.progress import PACKING, track_export
 from envbuild.export.progress_list import list_exports
 from envbuild.export.project_image import write_artifact
 from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.write import copy_extents
 from tests.support.foreign_images import workspace
 from tests.support.small_plan import small_plan
 from tests.support.stored_inputs import lock
@@ -122,3 +123,24 @@ def test_the_docker_engine_gets_a_reference(image: BuiltImage, at: Workspace, mo
     assert export(image, at, ExportOptions("docker", tag="app:1")).data == {"reference": "app:1", "id": "sha256:1"}
     export(image, at, ExportOptions("docker"))
     assert loaded[0] == "app:1" and loaded[1].startswith(f"{image.plan.image}:")
+
+
+def test_a_link_in_the_place_of_the_copy_changes_no_other_file(
+    image: BuiltImage, at: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another user makes it who can write the folder."""
+    secret, out = tmp_path / "secret", tmp_path / "shared/copy.sqsh"
+    secret.touch(0o600)
+    out.parent.mkdir()
+    copy_file = copy_extents.copy_file
+
+    def copy_and_replace(path: Path, file: int) -> None:
+        copy_file(path, file)
+        (unfinished,) = out.parent.glob(".copy.sqsh.*")
+        unfinished.unlink()
+        unfinished.symlink_to(secret)
+
+    monkeypatch.setattr(copy_extents, "copy_file", copy_and_replace)
+    with pytest.raises(PublishError, match="another user replaced the file"):
+        export(image, at, ExportOptions(output=Output.of(str(out))))
+    assert secret.stat().st_mode & 0o777 == 0o600

@@ -20,7 +20,7 @@ from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.read.tree import SquashTree
 from envbuild.squashfs.write.limits import find_unsupported_metadata
 from envbuild.squashfs.write.merge import merge_packs
-from envbuild.squashfs.write.writer import STALE, image_file, remove_stale_files
+from envbuild.squashfs.write.output_file import STALE, open_output
 from tests.support.packs import file, folder, hard, pack, paths, symlink
 
 pytestmark = pytest.mark.unit
@@ -133,7 +133,8 @@ def test_a_fifo_or_a_link_with_the_name_of_an_unfinished_file_remains(tmp_path):
     os.mkfifo(tmp_path / ".x.sqsh.00000000")
     (tmp_path / ".x.sqsh.00000001").symlink_to("file")
     before = sorted(tmp_path.iterdir())
-    remove_stale_files(tmp_path / "x.sqsh")
+    with open_output(tmp_path / "x.sqsh"):
+        pass
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -148,9 +149,9 @@ def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
     assert STALE > 60
     with (tmp_path / names[2]).open("rb") as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
-        with image_file(out):
+        with open_output(out):
             left = {path.name for path in tmp_path.iterdir()}
             assert set(names[1:]) < left and names[0] not in left and len(left) == len(names)
             os.utime(next(tmp_path / name for name in left - set(names)), (1, 1))
-            with image_file(out):
+            with open_output(out):
                 assert left < {path.name for path in tmp_path.iterdir()}

@@ -23,7 +23,7 @@ def write_image(
     u+rwx directories). Without it owners, device nodes and user., trusted. and security. attributes are preserved.
     Raises EnvbuildError when packs are incompatible or cannot be read.
     """
-    with pack_extra_members(packs, extra, out) as added:
+    with pack_extra_members(packs, extra) as added:
         everything = [*packs, *added]
         return write_tree(everything, merge_packs(everything), out, epoch=epoch, all_root=all_root)
 

@@ -26,11 +26,11 @@ from envbuild.squashfs.pack.workers import Workers
 from envbuild.squashfs.pack.writer import PackWriter, Region
 from envbuild.squashfs.write.image_body import write_image_body
 from envbuild.squashfs.write.merge import MergedTree
+from envbuild.squashfs.write.output_file import open_output
 from envbuild.squashfs.write.writer import (
     ExtraMember,
     WrittenImage,
     describe_written_image,
-    image_file,
     publish_image,
     write_extra_members,
 )
@@ -52,7 +52,7 @@ class DirectImage:
         self.writer: PackWriter | None = None
         self.stack = contextlib.ExitStack()
         self.workers = self.stack.enter_context(Workers(jobs))
-        self.file, self.temporary = self.stack.enter_context(image_file(out))
+        self.file = self.stack.enter_context(open_output(out))
 
     def layer(self) -> PackWriter:
         """Return the sink of the next layer; one at a time: it must be closed before the next one is requested. One
@@ -60,12 +60,12 @@ class DirectImage:
         """
         self._complete()
         self.writer = PackWriter(
-            self.temporary,
+            self.file.handle,  # this file is read again, not another one that has its name by then
             codec=self.codec.name,
             level=self.codec.level,
             block=self.block,
             jobs=self.workers,
-            into=Region(self.file, self.end - DATA, self._done),
+            into=Region(self.file.fd, self.end - DATA, self._done),
         )
         return self.writer
 
@@ -79,7 +79,7 @@ class DirectImage:
         """Write the image of `tree`, which `packs` were merged to; see `envbuild.squashfs.write.writer.write_tree`."""
         self._complete()
         filled = write_image_body(
-            self.file,
+            self.file.fd,
             self.packs,
             tree,
             self.codec,
@@ -90,7 +90,7 @@ class DirectImage:
             jobs=self.jobs,
             spool=self.end,
         )
-        publish_image(self.temporary, self.out)
+        publish_image(self.file)
         self.discard()
         return describe_written_image(self.out, filled)
 

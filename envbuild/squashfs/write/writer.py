@@ -7,27 +7,21 @@ threads, not on whether a pack was made now or earlier.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import re
-import secrets
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
-from envbuild.core.regular_file import open_regular
-from envbuild.core.store.permissions import finished_mode
 from envbuild.oci.tar.member import Member
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.checksums import compare_image
-from envbuild.squashfs.pack.file import Pack, read_pack
-from envbuild.squashfs.pack.writer import PackWriter
+from envbuild.squashfs.pack.file import Pack
+from envbuild.squashfs.pack.writer import PackWriter, Region
 from envbuild.squashfs.write.image_body import ImageBody, write_image_body
 from envbuild.squashfs.write.merge import MergedTree
+from envbuild.squashfs.write.output_file import OutputFile, open_output
 
-STALE = 600  # seconds without a write, after which an unfinished file without a live writer is removed
 ExtraMember = tuple[Member, bytes]  # a member to add, and its content
 
 
@@ -71,9 +65,9 @@ def write_tree(
     EnvbuildError when packs are incompatible, DamagedPackError when one is damaged.
     """
     codec, block = common_codec(packs)
-    with image_file(out) as (file, temporary):
+    with open_output(out) as file:
         filled = write_image_body(
-            file,
+            file.fd,
             packs,
             tree,
             codec,
@@ -84,44 +78,18 @@ def write_tree(
             jobs=jobs,
             reread=reread,
         )
-        sha256 = compare_image(temporary, filled.checksums) if reread else ""
-        publish_image(temporary, out)
+        sha256 = compare_image(file.handle, filled.checksums) if reread else ""
+        publish_image(file)
     return describe_written_image(out, filled, sha256)
 
 
-@contextlib.contextmanager
-def image_file(out: Path) -> Iterator[tuple[int, Path]]:
-    """Create a file beside `out`, as descriptor and path; remove it at the end if it was not renamed."""
-    remove_stale_files(out)
-    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
-    file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks: then only its age counts
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield file, temporary
-    finally:
-        os.close(file)
-        temporary.unlink(missing_ok=True)
-
-
-def remove_stale_files(out: Path) -> None:
-    """Remove the unfinished files of killed writers of `out`: each is as large as the image, and easy to overlook. A
-    live writer holds its lock; where locks of another machine are not seen, its file is never old."""
-    name = re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}")
-    for path in [path for path in out.parent.iterdir() if name.fullmatch(path.name)]:
-        with contextlib.suppress(OSError), open_regular(path, follow=False) as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if time.time() - os.fstat(file.fileno()).st_mtime > STALE:
-                path.unlink()
-
-
-def publish_image(temporary: Path, out: Path) -> None:
+def publish_image(file: OutputFile) -> None:
     """Give a finished file its name, once it passed the check."""
-    from envbuild.squashfs.read.superblock import check_image
+    from envbuild.squashfs.read.superblock import read_layout
 
-    check_image(temporary)
-    temporary.chmod(finished_mode(out.parent))
-    temporary.replace(out)
+    with file.handle.open("rb") as stream:
+        read_layout(stream, str(file.out), padded=True)
+    file.publish()
 
 
 def describe_written_image(out: Path, filled: ImageBody, sha256: str = "") -> WrittenImage:
@@ -146,19 +114,21 @@ def common_codec(packs: Sequence[Pack]) -> tuple[Codec, int]:
 
 
 @contextlib.contextmanager
-def pack_extra_members(packs: Sequence[Pack], extra: Sequence[ExtraMember], out: Path) -> Iterator[tuple[Pack, ...]]:
-    """Write the pack of `extra` members beside `out`, and remove it at the end; yield nothing when there are none."""
+def pack_extra_members(packs: Sequence[Pack], extra: Sequence[ExtraMember]) -> Iterator[tuple[Pack, ...]]:
+    """Yield the pack of `extra` members, which is in memory; nothing when there are none."""
     if not extra:
         yield ()
         return
     codec, block = common_codec(packs)
-    path = out.with_name(f".{out.name}.{secrets.token_hex(4)}.extra")
+    file = os.memfd_create("extra")
+    written: list[Pack] = []
     try:
-        with PackWriter(path, codec=codec.name, level=codec.level, block=block, jobs=1) as writer:
+        into, handle = Region(file, 0, written.append), Path(f"/proc/self/fd/{file}")
+        with PackWriter(handle, codec=codec.name, level=codec.level, block=block, jobs=1, into=into) as writer:
             write_extra_members(writer, extra)
-        yield (replace(read_pack(path), digest=b""),)
+        yield (*written,)
     finally:
-        path.unlink(missing_ok=True)
+        os.close(file)
 
 
 def write_extra_members(writer: PackWriter, extra: Sequence[ExtraMember]) -> None:

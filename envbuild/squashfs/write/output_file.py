@@ -1,0 +1,104 @@
+"""The file of an image while it is written: beside its place, under a name of its own.
+
+Another user may be able to write its folder, and can put a link in the place of any name in it. So the folder and the
+file are held by descriptors: what is read, what gets a mode and what is renamed is the file that was written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.core.errors import PublishError
+from envbuild.core.store.permissions import finished_mode
+
+STALE = 600  # seconds without a write, after which an unfinished file without a live writer is removed
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file that gets the name of `out` when it is published. `fd` and `folder`: descriptors of it and of its
+    folder; `name`: its name until then."""
+
+    out: Path
+    folder: int
+    name: str
+    fd: int
+
+    @property
+    def handle(self) -> Path:
+        """A path that leads to the file, even if another file has its name (proc_pid_fd(5))."""
+        return Path(f"/proc/self/fd/{self.fd}")
+
+    def publish(self) -> None:
+        """Give the file its mode and the name of `out`. Raises PublishError if another user replaced it."""
+        os.fchmod(self.fd, finished_mode(Path(f"/proc/self/fd/{self.folder}")))
+        with _errors_at(self.out):
+            os.rename(self.name, self.out.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+            found = os.stat(self.out.name, dir_fd=self.folder, follow_symlinks=False)
+        if not os.path.samestat(found, os.fstat(self.fd)):
+            raise PublishError(
+                "another user replaced the file while it was written",
+                "write it into a folder that no other user can write: -o FOLDER/",
+                str(self.out),
+            )
+
+
+@contextlib.contextmanager
+def open_output(out: Path) -> Iterator[OutputFile]:
+    """Create a file beside `out`; remove it at the end if it was not published."""
+    with contextlib.ExitStack() as stack:
+        with _errors_at(out.parent):
+            folder = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, folder)
+        _remove_stale(folder, out.name)
+        name = f".{out.name}.{secrets.token_hex(4)}"
+        with _errors_at(out.with_name(name)):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            file = os.open(name, flags, 0o600, dir_fd=folder)
+        stack.callback(_remove, name, folder)
+        stack.callback(os.close, file)
+        with contextlib.suppress(OSError):  # a file system without locks: then only its age counts
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield OutputFile(out, folder, name, file)
+
+
+def _remove_stale(folder: int, name: str) -> None:
+    """Remove the unfinished files of killed writers of `name`: each is as large as the image, and easy to overlook. A
+    live writer holds its lock; where locks of another machine are not seen, its file is never old."""
+    unfinished = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}")
+    for other in filter(unfinished.fullmatch, os.listdir(folder)):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            if not stat.S_ISREG(os.stat(other, dir_fd=folder, follow_symlinks=False).st_mode):
+                continue
+            # Another file may have its name by now: O_NONBLOCK opens a FIFO without waiting for a writer.
+            file = os.open(other, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            stack.callback(os.close, file)
+            status = os.fstat(file)
+            if stat.S_ISREG(status.st_mode):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - status.st_mtime > STALE:
+                    os.unlink(other, dir_fd=folder)
+
+
+def _remove(name: str, folder: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _errors_at(path: Path) -> Iterator[None]:
+    """Name the whole path in an OSError: the system call got a name alone."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
