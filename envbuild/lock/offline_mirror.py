@@ -21,7 +21,6 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from typing import Any
 from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import LockError, PublishError, SpecError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.store import Store, read_json, write_atomic
 from envbuild.core.text import amount, counted
 from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs
@@ -90,11 +90,11 @@ def exclusive_access(folder: Path) -> Iterator[None]:
     try:
         with contextlib.suppress(OSError):  # a file system without locks: other processes are not excluded
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        shutil.rmtree(folder / NEW, ignore_errors=True)
+        discard_folder(folder / NEW)
         (folder / NEW).mkdir()
         yield
     finally:
-        shutil.rmtree(folder / NEW, ignore_errors=True)
+        discard_folder(folder / NEW)
         os.close(descriptor)
 
 
@@ -275,11 +275,11 @@ def is_copy(target: Path, blob: Path, sha256: str) -> bool:
 def copy_file(source: Path, target: Path) -> str:
     """Copy a file and flush it to the disk. Return the sha256 of what was read."""
     found = hashlib.sha256()
-    with source.open("rb") as reading, target.open("wb") as writing:
+    with source.open("rb") as reading, target.open("xb") as writing:
         while chunk := reading.read(CHUNK):
             found.update(chunk)
             writing.write(chunk)
         writing.flush()
+        os.fchmod(writing.fileno(), 0o644)  # another user may put a link in the place of its name
         os.fsync(writing.fileno())
-    target.chmod(0o644)
     return found.hexdigest()

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import PublishError, SpecError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.net.registry.media_types import DOCKER, OCI, REF_NAME, MediaTypes
 from envbuild.oci.config import ImageConfig, canonical_json, config_json
@@ -90,7 +90,7 @@ def write_layout(
             hint="name a new folder on a writable disk with free space: -o FOLDER",
         ) from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        discard_folder(beside)
     return Layout(out, *layout)
 
 
@@ -167,4 +167,4 @@ def _replace(new: Path, out: Path) -> None:
         if old.exists():
             old.rename(out)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    discard_folder(old)

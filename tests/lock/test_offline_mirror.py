@@ -17,7 +17,7 @@ from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch, inputs_to_fetch
 from envbuild.lock.inputs import list_inputs
 from envbuild.lock.lockfile import read_lock
-from envbuild.lock.offline_mirror import MirrorStats, export_mirror, mirror_path
+from envbuild.lock.offline_mirror import MirrorStats, copy_file, export_mirror, mirror_path
 from envbuild.net.origin_kinds import MIRROR_FOLDERS, ORIGIN_KINDS
 from envbuild.net.site import Site
 from envbuild.net.site_file import read_site
@@ -167,3 +167,18 @@ def test_a_commit_is_exported_as_its_tarball(store: Store, tmp_path: Path) -> No
     fetch(wanted, other, read_site(tmp_path / "bundle/site.yaml"), SilentReporter(), pause=0.001)
     assert inputs_to_fetch(wanted, other) == []
     assert not (other.root / "git").exists()
+
+
+def test_a_link_in_the_place_of_a_copy_changes_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As another user makes it who can write the folder."""
+    source, target, secret = (tmp_path / name for name in ("blob", "copy", "secret"))
+    source.write_bytes(b"x")
+    secret.touch(0o600)
+
+    def replace_target(descriptor: int) -> None:
+        target.unlink()
+        target.symlink_to(secret)
+
+    monkeypatch.setattr(os, "fsync", replace_target)
+    copy_file(source, target)
+    assert secret.stat().st_mode & 0o777 == 0o600

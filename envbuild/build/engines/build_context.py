@@ -10,7 +10,6 @@ Containerfile
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from envbuild.build.engines import prepare_inputs
 from envbuild.build.plan.containerfile import PRINTED, containerfile, has_debs, script_path
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.errors import PublishError
+from envbuild.core.folder_removal import remove_folder
 from envbuild.core.store.store import Store
 from envbuild.core.userns.call import call
 
@@ -42,7 +42,7 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
         if folder.exists() and any(folder.iterdir()):
             if not is_build_context(folder):
                 raise PublishError(f"{folder} holds something else than a build context", hint="name an empty folder")
-            shutil.rmtree(folder)
+            remove_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         checked: list[str] = []
         for unit in plan.units:
@@ -87,7 +87,7 @@ def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: lis
     verified = prepare_inputs.prepare_inputs(store, inputs, folder, checked)
     if has_debs(unit):
         prepare_inputs.write_apt_files(folder)
-        shutil.rmtree(folder / "apt")  # a tmpfs in the build
+        remove_folder(folder / "apt")  # a tmpfs in the build
         with (folder / "apt.conf").open("a") as file:
             file.write(POLICY)
     for number, step in enumerate(unit.steps):
@@ -103,7 +103,7 @@ def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: lis
         )
     if unit.layers:  # they are in the seed; a builder gets the whole context sent, and layers are large
         layers = folder / prepare_inputs.LAYERS
-        shutil.rmtree(layers)
+        remove_folder(layers)
         layers.mkdir()
     return verified
 
@@ -137,5 +137,5 @@ def write_seed(*, debs: list[tuple[str, str]], layers: list[tuple[str, str]], wo
             (tree / name).chmod(mode)
     with (Path(work) / "seed.tar").open("wb") as file:
         write_members(upper_members(tree, [], epoch=epoch), [TarSink(file)])
-    shutil.rmtree(tree)
-    shutil.rmtree(names)
+    remove_folder(tree)
+    remove_folder(names)

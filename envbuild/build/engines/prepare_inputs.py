@@ -23,6 +23,7 @@ from envbuild.build.steps import INPUTS
 from envbuild.core.bounded_tar import BoundedTarFile, SparseTarInfo
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
+from envbuild.core.folder_removal import remove_folder
 from envbuild.core.rooted_tree import PATH_ERRORS
 from envbuild.core.store.store import Store
 from envbuild.core.text import escaped
@@ -151,7 +152,7 @@ def unpack_archive(archive: Path, name: str, target: Path) -> None:
     entries = [path for path in target.iterdir() if path.name != "pax_global_header"]
     if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink():
         top = entries[0].rename(target.with_name(f".{target.name}.top"))
-        shutil.rmtree(target)
+        remove_folder(target)
         top.rename(target)
     for folder, _, _ in os.walk(target):
         os.utime(folder, (TIME, TIME))

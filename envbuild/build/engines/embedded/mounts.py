@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.rooted_tree import RootedTree
 from envbuild.core.tree_entry import Entry
 from envbuild.core.userns import libc
@@ -35,7 +35,7 @@ def mount_overlay(work: Path, lowers: Sequence[str]) -> Path:
     root = work / "root"
     for name in ("upper", "root", "l"):
         (work / name).mkdir(exist_ok=True)
-    shutil.rmtree(work / "work", ignore_errors=True)  # `volatile` forbids a second use
+    discard_folder(work / "work")  # `volatile` forbids a second use
     (work / "work").mkdir()
     (work / "upper").chmod(0o755)
     (work / "l/empty").mkdir(exist_ok=True)

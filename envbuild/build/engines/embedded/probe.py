@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from envbuild.build.engines.base import Probe
 from envbuild.build.engines.embedded import mounts
 from envbuild.core.errors import EngineError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.rooted_tree import RootedTree
 from envbuild.core.store.store import Store
 from envbuild.core.userns import libc, namespaces
@@ -55,7 +55,7 @@ def try_build(*, work: str) -> None:
     try:
         _try_build(folder)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        discard_folder(folder)
 
 
 def _try_build(work: Path) -> None:
