@@ -57,6 +57,8 @@ def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> 
         track_export(source, out.path if out else None, workspace) as progress,
         open_source(source, workspace.site, store, options.platform, keep=options.keep_layers) as image,
     ):
+        for line in image.warnings:
+            workspace.reporter.warn(line)
         if not image.layers:
             raise InputError(f"{image.reference} has no layers", hint="choose another image")
         taken = image.name in workspace.project.images() or is_project_link(store, image.name)

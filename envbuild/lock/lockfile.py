@@ -16,6 +16,7 @@ from envbuild.core.yaml_reader import short
 from envbuild.lock.hidden_text import find_hidden
 from envbuild.lock.lock_head import read_text, read_texts
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
+from envbuild.oci.manifest import FOREIGN
 from envbuild.spec.project import is_valid_name
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -195,6 +196,9 @@ def _parse_base_image(value: Mapping[str, Any]) -> BaseImage:
     for digest in (texts["digest"], texts["config"], *(layer[0] for layer in layers)):
         if not SHA256.fullmatch(digest):
             raise ValueError("base_image: a digest is not 64 hexadecimal digits")
+    for number, (_, _, kind) in enumerate(layers, 1):
+        if FOREIGN.search(kind):
+            raise ValueError(f"base_image: layer {number} is a foreign layer, which only its publisher may distribute")
     return BaseImage(
         **texts, layers=layers, python=read_texts(value["python"], "python"), env=read_texts(value["env"], "env")
     )

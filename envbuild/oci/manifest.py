@@ -120,11 +120,12 @@ def other_architecture_error(name: str, arch: str, found: list[str]) -> Conflict
 
 
 def read_manifest(
-    value: Mapping[str, Any], name: str, has_blob: Callable[[BlobDescriptor], bool] = lambda _: False
+    value: Mapping[str, Any], name: str, has_blob: Callable[[BlobDescriptor], bool] | None = None
 ) -> ImageManifest:
     """Return the parts of an image's manifest. Raises InputError with every layer that cannot be read or unpacked.
 
     has_blob: whether the blob of a foreign layer is stored with the image. A foreign layer is then like any other.
+    None: no foreign layer is accepted, because the image is an input of a lock.
     """
     whole = Part(value)
     try:
@@ -136,9 +137,12 @@ def read_manifest(
     findings = []
     for number, (layer, urls) in enumerate(zip(layers, addresses, strict=True), 1):
         hint = "choose another image"
-        if (urls or FOREIGN.search(layer.kind)) and not has_blob(layer):
+        if (urls or FOREIGN.search(layer.kind)) and not (has_blob and has_blob(layer)):
             why = f"is a foreign layer: only its publisher has sha256:{layer.digest}"
-            if urls:
+            if not has_blob:
+                why = f"is a foreign layer: only its publisher may distribute sha256:{layer.digest}"
+                hint = "choose a base image without such layers: a lock names inputs that mirrors and registries have"
+            elif urls:
                 hint = f"{urls[0]} has it; an OCI layout with that file as blobs/sha256/{layer.digest} can be exported"
         elif layer.kind.endswith("+encrypted"):
             why = "is encrypted, and envbuild has no keys"

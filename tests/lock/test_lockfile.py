@@ -122,6 +122,15 @@ def test_damage(old: str, new: str, message: str) -> None:
     assert "envbuild lock demo" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "kind", ["docker.image.rootfs.foreign.diff.tar.gzip", "oci.image.layer.nondistributable.v1.tar"]
+)
+def test_a_lock_with_a_foreign_layer_is_refused(kind: str) -> None:
+    base = BaseImage("x", SHA, SHA, ((SHA, 1, f"application/vnd.{kind}"),), "debian:13")
+    with pytest.raises(LockError, match="layer 1 is a foreign layer"):
+        parse_lock(dump_lock(replace(SMALL, base_image=base)), Path("images/demo.lock"))
+
+
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "\0", "schema: 1", "schema: 1\ndebian: 5", "- " * 5000])
 def test_not_a_lock(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.lock").write_text(text)

@@ -26,7 +26,7 @@ def test_layers_that_are_stored_elsewhere_or_of_unknown_kind() -> None:
         descriptor(mediaType="a/b"),
     ]
     with pytest.raises(InputError) as caught:
-        manifest.read_manifest({"config": descriptor(), "layers": layers}, "x.io/y:1")
+        manifest.read_manifest({"config": descriptor(), "layers": layers}, "x.io/y:1", lambda _: False)
     findings = caught.value.findings
     assert [finding.message.split(":")[0] for finding in findings[:3]] == [
         f"layer {number} of x.io/y" for number in (2, 3, 4)

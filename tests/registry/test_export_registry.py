@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from envbuild.core.console import RecordingReporter, SilentReporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.export import pack_layers
@@ -303,6 +306,22 @@ def test_a_foreign_layer_is_exported_if_the_registry_has_it(tmp_path: Path) -> N
     with pytest.raises(InputError, match="is a foreign layer") as caught:
         made("docker://some/app:1", workspace(tmp_path / "other", docker=str(tmp_path / "mirror")))
     assert "https://x.example/1" in caught.value.hint
+
+
+@pytest.mark.parametrize("insecure", [True, False])
+def test_a_transfer_that_is_not_encrypted_is_reported_once(
+    insecure: bool, layout: Layout, registry: Server, tmp_path: Path
+) -> None:
+    push_image(layout, registry)
+    at, reporter = workspace(tmp_path / "store", docker=registry.url), RecordingReporter(SilentReporter())
+    host = urlsplit(registry.url).hostname or ""
+    at = replace(at, reporter=reporter, site=replace(at.site, insecure_hosts=(host,) if insecure else ()))
+    made("docker://some/app:1", at)
+    assert [line for line in reporter.warnings if "not encrypted" in line] == (
+        [f"the transfer from {host} is not encrypted (insecure_hosts of site.yaml, or trusted-host of pip)"]
+        if insecure
+        else []
+    )
 
 
 def test_by_digest_without_a_network(layout: Layout, registry: Server, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,6 +126,27 @@ def test_an_index_of_indexes(tmp_path: Path, lock: Lock) -> None:
     own.add(own.index([index]), "1")
     with pytest.raises(InputError, match="is an index of indexes"):
         lock("docker.io/some/base:1", str(tmp_path / "mirror"))
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_base_with_a_foreign_layer_is_refused_even_if_it_is_stored(
+    stored: bool, tmp_path: Path, lock: Lock, store: Store
+) -> None:
+    own = Layout(tmp_path / "mirror/some/base")
+    plain = own.image([kit.system()])
+    blobs = own.path / "blobs/sha256"
+    manifest = json.loads((blobs / plain["digest"][7:]).read_bytes())
+    layer = manifest["layers"][0]
+    layer["urls"] = ["https://its.publisher.example/1"]
+    own.add({**plain, **own.blob(json.dumps(manifest).encode(), kit.MANIFEST)}, "1")
+    path = blobs / layer["digest"][7:]
+    if stored:
+        store.add_blob(shutil.copy(path, tmp_path / "layer"))
+    else:
+        path.unlink()
+    with pytest.raises(InputError, match="foreign layer: only its publisher may distribute sha256:") as caught:
+        lock("docker.io/some/base:1", str(tmp_path / "mirror"))
+    assert "choose a base image without such layers" in caught.value.hint
 
 
 def test_no_image_for_the_architecture(layout: Layout, registry: Server, lock: Lock) -> None:

@@ -78,6 +78,7 @@ class SourceImage:
     - `name`: base name of files made from it
     - `created`: seconds since 1970 (0: unknown)
     - `notes`: what was left out of the configuration, and other notes for the user, one line each
+    - `warnings`: about the transfer, one line each; they do not depend on the content
     - `stream`, if there is one: the source sends its layers only one after another and in its own order. They must
       be read from it, each before the next is requested. The `diff_id` of a layer of the stream that has none is known
       after it was read, and an entry that is not a layer of the image is left out.
@@ -92,4 +93,5 @@ class SourceImage:
     identity: str = ""
     name: str = ""
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     stream: LayerStream | None = None

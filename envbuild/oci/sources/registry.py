@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Any, cast
+from urllib.parse import urlsplit
 
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.store import Store
-from envbuild.net.registry.client import Repository
+from envbuild.net.registry.client import RegistryAddress, Repository
 from envbuild.net.registry.reference import DOCKER, Reference, parse_reference
 from envbuild.net.transport import Transport
 from envbuild.oci import manifest as m
@@ -46,7 +47,7 @@ def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
         raise m.nested_index_error(name)
     image = m.read_manifest(value, name, place.has_blob)
     found = image_documents.read_configuration(place.blob(image.config, name), name, platform)
-    yield image_documents.make_source_image(
+    source = image_documents.make_source_image(
         image,
         found,
         lambda part: _Opener(place, part),
@@ -58,6 +59,16 @@ def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
         ),
         places=len(place.repository.places) + any(has_blob_or_part(place.store, part.digest) for part in image.layers),
     )
+    yield replace(source, warnings=tuple(unprotected_transfers(repository)))
+
+
+def unprotected_transfers(repository: Repository) -> Iterator[str]:
+    """Yield a warning for each registry whose certificate the site does not want to be checked."""
+    for place in repository.places:
+        parts = urlsplit(place.url) if isinstance(place, RegistryAddress) else None
+        if parts and parts.hostname in repository.transport.settings.insecure:
+            why = "is not encrypted" if parts.scheme == "http" else "is not protected: its certificate is not checked"
+            yield f"the transfer from {parts.hostname} {why} (insecure_hosts of site.yaml, or trusted-host of pip)"
 
 
 def parse_source_reference(rest: str) -> Reference:
