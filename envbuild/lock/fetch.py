@@ -102,6 +102,7 @@ def fetch_inputs(
     known, findings = split_by_supplier(wanted, site, where or {})
     if not known:
         raise InputError.of(findings)
+    store.check_space((entry.sha256, entry.size) for entry in known)
     transport = Transport(site.network())
     count = Progress(reporter, sum(entry.size for entry in known))
     transfer = Transfer(transport, store, count.add, pause)

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.errors import LockError
+from envbuild.core.errors import EngineError, LockError
 from envbuild.core.plain_yaml import MAX_BYTES, load_plain
 from envbuild.core.regular_file import read_bounded
 from envbuild.core.store.store import write_atomic
+from envbuild.core.text import amount
 from envbuild.core.yaml_reader import short
 from envbuild.lock.hidden_text import find_hidden
 from envbuild.lock.lock_head import read_text, read_texts
@@ -40,12 +41,18 @@ HEADER = """\
 def write_lock(lock: Lock, path: Path) -> None:
     """Write `lock` to `path`, whole or not at all. The same lock has the same bytes.
 
-    Raises LockError for a text of an index or of a base image that could not be read as it is."""
+    Raises LockError for a text of an index or of a base image that could not be read as it is, EngineError if the file
+    cannot be written."""
     text = dump_lock(lock)
     if fault := find_hidden(text, _lock_value(lock)):
         hint = "an index or the base image has that text: use another version, or another place of it"
         raise LockError(fault, hint, str(path))
-    write_atomic(path, lambda file: file.write(text.encode()))
+    content = text.encode()
+    try:
+        write_atomic(path, lambda file: file.write(content))
+    except OSError as error:
+        hint = f"{amount(len(content))} must be free in {path.parent.absolute()}, and you must be able to write there"
+        raise EngineError(f"the lock cannot be written: {error.strerror}", hint, str(path)) from error
 
 
 def dump_lock(lock: Lock) -> str:

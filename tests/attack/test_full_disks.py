@@ -10,6 +10,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,20 @@ import pytest
 from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.embedded.engine import Embedded
 from envbuild.build.plan.units import Plan
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, EnvbuildError, PublishError
 from envbuild.core.store.store import Store
+from envbuild.lock.base_image.lock_base import lock_base
+from envbuild.lock.lockfile import write_lock
+from envbuild.lock.model import Lock
 from envbuild.make import build_and_write
+from envbuild.net.download import Transfer
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
 from tests.support import foreign_images
-from tests.support.engine_fixtures import scratch
-from tests.support.local_registry import Layout
+from tests.support.engine_fixtures import open_working_store, scratch
+from tests.support.fetching import deb, run, site
+from tests.support.local_registry import Layout, file, system, tar
 from tests.support.stored_inputs import lock
 from tests.support.tiny_root import plan, unit
 
@@ -116,6 +125,68 @@ def test_exports_on_a_full_store(small: Path, tmp_path: Path) -> None:
     )
 
 
+def mirror_with(folder: Path, count: int, known: bool) -> Lock:
+    """Write packages that do not compress into a mirror; return their lock. `known`: it has their sizes."""
+    entries = []
+    for number in range(count):
+        content, path = foreign_images.noise(3_000_000 + number, number), f"pool/main/p/p/p{number}_1.0_all.deb"
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+        entry = deb(content, f"p{number}", path)
+        entries.append(entry if known else replace(entry, size=0))
+    return lock(*entries)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_fetches_on_a_full_store(small: Path, tmp_path: Path, known: bool) -> None:
+    """If the lock has the sizes, nothing is downloaded that does not fit."""
+    root, wanted = small / "store", mirror_with(tmp_path / "mirror", 5, known)
+
+    def write() -> str:
+        store = Store.open(root)
+        run(wanted, store, site(store, str(tmp_path / "mirror")))
+        return "fetched"
+
+    def check() -> None:
+        check_store(root)
+        left = [*(root / "partial").glob("*")]
+        assert not (known and left)
+        assert all((root / "blobs/sha256" / entry.sha256).is_file() for entry in wanted.debian.values()) or (
+            (small / "filler").exists()
+        )
+
+    fail_at_any_moment(write, lambda: shutil.rmtree(root, ignore_errors=True), check, small)
+
+
+def test_locks_of_a_base_image_on_a_full_store(small: Path, tmp_path: Path) -> None:
+    root, own = small / "store", Layout(tmp_path / "mirror/some/base")
+    contents = [system(), tar(file("opt/noise", foreign_images.noise(9_000_000)))]
+    own.add(own.image(contents), "1")
+
+    def write() -> str:
+        store = Store.open(root)
+        at = Site(root, mirrors={"oci:docker.io/": (str(tmp_path / "mirror"),)})
+        transport = Transport(at.network())
+        parts = (at, transport, Transfer(transport, store, pause=0.01), store, SilentReporter())
+        options = {"previous": None, "distribution": "debian:13", "python": "3.13"}
+        return lock_base("docker.io/some/base:1", "amd64", *parts, **options).image.digest  # type: ignore[arg-type]
+
+    fail_at_any_moment(write, lambda: shutil.rmtree(root, ignore_errors=True), lambda: check_store(root), small)
+
+
+def test_a_lock_on_a_full_disk_names_its_folder_and_leaves_the_old_one(small: Path) -> None:
+    path = small / "images/demo.lock"
+    path.parent.mkdir()
+    write_lock(lock(), path)
+    before, filler = path.read_bytes(), leave(small, 0)
+    with pytest.raises(EngineError, match="No space left") as caught:
+        write_lock(lock(deb(b"x")), path)
+    assert caught.value.exit_code == 5 and caught.value.where == str(path) and str(path.parent) in caught.value.hint
+    assert path.read_bytes() == before and [*path.parent.iterdir()] == [path]
+    filler.unlink()
+    write_lock(lock(deb(b"x")), path)
+
+
 @pytest.mark.parametrize("cache", [True, False])
 def test_exports_to_a_full_output(small: Path, tmp_path: Path, cache: bool) -> None:
     """From packs, and directly into the file."""
@@ -130,10 +201,7 @@ def test_exports_to_a_full_output(small: Path, tmp_path: Path, cache: bool) -> N
 
 def test_makes_on_a_full_store(small: Path) -> None:
     """Layers, packs and the file are in the store."""
-    try:
-        os.setxattr(small, "user.x", b"")
-    except OSError:
-        pytest.skip("this kernel has no user attributes on tmpfs")
+    open_working_store(small / "tried")  # an overlay on tmpfs needs its user attributes
     root = small / "store"
     one = unit("one", "mkdir -p /opt/x && cp /usr/bin/* /opt/x")
     units = one, unit("two", "echo 2 > /opt/two", lowers=("base", "one"))

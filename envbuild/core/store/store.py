@@ -32,7 +32,7 @@ import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +57,7 @@ from envbuild.core.store.permissions import (
     own_place,
     share_file,
 )
+from envbuild.core.text import amount
 
 __all__ = ["LayerRecord", "SharedLayer", "Store", "UnitRecord", "read_json", "stamp", "write_atomic", "write_json"]
 
@@ -128,6 +129,20 @@ class Store:
             if error.errno not in FULL:
                 raise
             raise EngineError(f"the store {self.root} is full: {error.strerror}", hint=FREE_SOME) from None
+
+    def check_space(self, files: Iterable[tuple[str, int]]) -> None:
+        """Raise EngineError if the disk of the store has less space than `files` (sha256, bytes) take that are not
+        there, nor a part of them: at once, and not after some of them were downloaded."""
+        needed = 0
+        for sha256, size in files:
+            with contextlib.suppress(FileNotFoundError):
+                size -= self.part(sha256).stat().st_size
+            needed += max(size, 0)
+        status = os.statvfs(self.root)
+        free = status.f_bavail * status.f_frsize
+        if needed > free:
+            why = f"{os.strerror(errno.ENOSPC)}: {amount(needed)} are needed, and {amount(free)} are free"
+            raise EngineError(f"the store {self.root} is full: {why}", hint=FREE_SOME)
 
     # blobs
     def blob(self, sha256: str) -> Path:

@@ -134,6 +134,7 @@ class _BaseDownload:
         if not wanted:
             return
         done, total, guard = 0, sum(part.size for part in wanted.values()), threading.Lock()
+        self.store.check_space((part.digest, part.size) for part in wanted.values())
 
         def add_progress(size: int) -> None:
             nonlocal done
