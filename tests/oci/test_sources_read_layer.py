@@ -240,6 +240,19 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sink.size == 80 * MIB
 
 
+@pytest.mark.slow_unit
+def test_a_bomb_in_a_part_of_a_layer_is_refused_when_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large the rest is: a blob of 5 GB might otherwise unpack to 1 TB first."""
+    monkeypatch.setattr(module, "SUSPECT", 16 * MIB)
+    rest, zeros, compress = os.urandom(14 * MIB), 96 * MIB, zstandard.ZstdCompressor().compress
+    blob = compress(kit.header(b"zeros", size=kit.octal(zeros)) + bytes(zeros))
+    blob += compress(kit.header(b"rest", size=kit.octal(len(rest))) + rest + kit.END)
+    assert len(blob) * 8 > zeros + len(rest)  # as a whole it is none
+    with pytest.raises(InputError, match="more than 8 times as many: it is a bomb"):
+        read_layer(source(blob, b""), [sink := Count()], ratio=8)
+    assert sink.size < zeros
+
+
 def test_a_layer_beyond_the_limit_is_not_read_to_its_end() -> None:
     read: list[int] = []
     tar = TAR + bytes(8 * MIB)  # far more than what is read ahead

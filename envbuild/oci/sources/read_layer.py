@@ -57,7 +57,9 @@ def layer_label(layer: SourceLayer) -> str:
 
 
 LIMIT = 1 << 42  # bytes of an unpacked layer: more than any image has, less than hours of zeros
-RATIO, SUSPECT = 200, 1 << 30  # a blob that grows more than 200 times, to more than 1 GiB, is not a real layer
+# A blob that grows more than 200 times, to more than 1 GiB, is not a real layer; nor is one of which a part does so
+# and unpacks to 1 GiB more than that: a large bomb is not read to 200 times its size.
+RATIO, SUSPECT = 200, 1 << 30
 UNNAMED = "sha256:?"  # of a layer that does not name itself: Docker's are all sha256
 ALGORITHMS = ("sha256", "sha384", "sha512")
 
@@ -173,9 +175,10 @@ class _TarReader:
         self.size += len(piece)
         if self.size > self.limit:
             raise LayerTooLargeError(f"it unpacks to more than {self.limit} bytes, which is the limit")
-        packed = self.blob.known or self.blob.size
-        if self.size > SUSPECT and self.ratio and self.size > self.ratio * packed:
-            raise LayerTooLargeError(f"its {packed} bytes unpack to more than {self.ratio} times as many: it is a bomb")
+        packed, read = self.blob.known or self.blob.size, self.blob.size
+        if self.size > SUSPECT and self.ratio and self.size > min(self.ratio * packed, self.ratio * read + SUSPECT):
+            size = packed if self.size > self.ratio * packed else read
+            raise LayerTooLargeError(f"its {size} bytes unpack to more than {self.ratio} times as many: it is a bomb")
         self.hash.update(piece)
         self.whole = not piece and not self.cut
         return piece
