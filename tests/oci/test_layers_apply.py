@@ -108,6 +108,26 @@ def test_a_folder_in_the_place_of_a_file_hides_the_lower_one(store: Store) -> No
     assert [member.path for member, _ in stored_members(store, above.diff_id)] == [b"a/.wh..wh..opq", b"a/other"]
 
 
+@pytest.mark.parametrize("content", [b"text", None])
+@pytest.mark.parametrize("name", ["a/.wh.file", ".wh.a", "a/.wh..wh..opq", "a/.wh...", "a/.wh..wh.plnk"])
+def test_a_file_of_a_step_with_the_name_of_a_whiteout_is_refused(
+    store: Store, tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    """In the layer of another builder, which wrote it as it is. None: a folder."""
+    below = layer(store, "below", first)
+    info = tarfile.TarInfo(name)
+    info.type, info.size = (tarfile.DIRTYPE, 0) if content is None else (tarfile.REGTYPE, len(content))
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        tar.addfile(info, io.BytesIO(content or b""))
+    file.seek(0)
+    (tmp_path / "tree").mkdir()
+    with pytest.raises(InputError, match="deletes another one") as caught:
+        apply_tar(file, tmp_path / "tree", [store.layer_tree(below.diff_id)])
+    assert name in caught.value.message and "rename it" in caught.value.hint
+    assert not [*(tmp_path / "tree").rglob("*")]
+
+
 @pytest.mark.parametrize(
     "entries",
     [

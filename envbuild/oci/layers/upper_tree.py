@@ -20,8 +20,10 @@ from envbuild.core.link_walk import Step
 from envbuild.oci.layers.apply import PlainTree
 from envbuild.oci.layers.changeset import EntryKind, join_path
 from envbuild.oci.layers.lower_view import OPAQUE, LowerView, is_opaque, is_whiteout, list_xattrs
+from envbuild.oci.layers.scan import RENAME
 from envbuild.oci.tar import member as m
 from envbuild.oci.tar.decompress import convert_layer_errors
+from envbuild.oci.tar.fields import LayerError, quote_name
 from envbuild.oci.tar.member import Member
 
 
@@ -29,8 +31,8 @@ def apply_tar(file: IO[bytes], tree: Path, lowers: Sequence[Path]) -> None:
     """Unpack one layer tar over the content of `tree`, with owners, modes, times (whole seconds) and attributes.
 
     `lowers`: trees below, bottom first; folders that the tar implies get the attributes they have there. Device nodes
-    are left out. Must run as root, or root of a user namespace. Raises OSError, InputError for a tar that is corrupt or
-    leaves its folder, EngineError for owners that are not available here.
+    are left out. Must run as root, or root of a user namespace. Raises OSError, InputError for a tar that is corrupt,
+    leaves its folder or has files with the name of a whiteout, EngineError for owners that are not available here.
     """
     with convert_layer_errors("a layer"):
         _UpperTree(os.fsencode(tree), LowerView([os.fsencode(path) for path in lowers])).apply(file)
@@ -45,6 +47,14 @@ class _UpperTree(PlainTree):
         super().__init__(root)
         self.below = below
         self.shows = {b"": True}  # see `shows_below`
+
+    def begin(self, member: Member) -> None:
+        """Apply one entry. Raises LayerError for a name of a whiteout that is not an empty file: no engine writes such
+        a mark, so it is a file of a step, which other steps still saw as one."""
+        if member.path.rpartition(b"/")[2].startswith(m.WHITEOUT) and (member.kind is not m.Kind.FILE or member.size):
+            what = f"it holds {quote_name(member.path)}, a file of a step whose name deletes another one in a layer"
+            raise LayerError(what, RENAME)
+        super().begin(member)
 
     def enter(self, parent: bytes, name: bytes, last: bool) -> Step[bytes]:
         path = join_path(parent, name)
