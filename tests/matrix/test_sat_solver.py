@@ -65,6 +65,25 @@ def test_learned_clauses_do_not_change_the_next_answer(
         assert search.first(list(assumptions.items())) == every(limited, clauses, order)
 
 
+@given(problems(), st.data())
+@examples(80)
+def test_implied_domains_depend_on_their_own_question_alone(
+    given: tuple[list[int], list[Clause], list[int]], data: st.DataObject
+) -> None:
+    domains, clauses, _ = given
+    search = Search(domains, clauses, free=range(len(domains)))
+    literals = st.tuples(st.integers(0, len(domains) - 1), st.integers(1, (1 << MAX_BITS) - 1))
+    shared = data.draw(st.lists(literals, max_size=2))
+    for _ in range(4):
+        assumptions = [*shared, *data.draw(st.lists(literals, max_size=2))]
+        alone = Search(domains, clauses, free=range(len(domains)))
+        first = alone.first(assumptions)
+        assert search.first(assumptions) == first
+        if first is not None:  # up to a contradiction, the way to it counts
+            fresh = Search(domains, clauses, free=range(len(domains)))
+            assert search.implied_domains(assumptions) == fresh.implied_domains(assumptions)
+
+
 @given(problems())
 @examples(80)
 def test_irrelevant_clauses_can_be_removed(given: tuple[list[int], list[Clause], list[int]]) -> None:

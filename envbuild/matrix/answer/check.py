@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.matrix.answer.verdict import Answer, judge_plan
+from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.sat.solver import UndecidedError
 from envbuild.matrix.solve.encoding import Core, Request, pick_newest
-from envbuild.matrix.solve.query import Query, prefer_known_plan, unrequested_components
+from envbuild.matrix.solve.lasting_gaps import unrelatable_pairs
+from envbuild.matrix.solve.query import EFFORT, STEPS, Query, prefer_known_plan, unrequested_components
 from envbuild.matrix.solve.request import Ask
+from envbuild.matrix.solve.shared_search import effort_of
 from envbuild.matrix.solve.unknowns import Unknown, find_unknowns, unheard_ranges
 
 if TYPE_CHECKING:  # the module that describes conflicts and searches fixes is imported where there is one
@@ -57,18 +60,18 @@ def plan_filter(case: Query) -> PlanFilter:
     matrix = case.matrix
     asked = {request.component for request in case.wanted}
     whole = {request.component: request.mask for request in case.wanted if request.id}
-
+    hopeless = unrelatable_pairs(matrix, map(matrix.number.__getitem__, asked), case.waived)
     left = OLDER
 
     @cache
     def known(pinned: tuple[tuple[str, int], ...]) -> bool:
         nonlocal left
         left -= 1
-        if left < 0:
+        if left < 0 or effort_of(matrix) > EFFORT:
             return False
         wanted = [*(Request("", name, mask) for name, mask in pinned), *(r for r in case.wanted if not r.id)]
         try:
-            plan = pick_newest(matrix, wanted, case.waived)
+            plan = pick_newest(matrix, wanted, case.waived, STEPS)
             if plan is None:
                 return False
             plan = prefer_known_plan(matrix, wanted, case.asks, case.waived, plan, FEW)
@@ -77,6 +80,8 @@ def plan_filter(case: Query) -> PlanFilter:
         return not find_unknowns(matrix, plan.assignment, case.asks, case.waived)
 
     def good(assignment: list[int]) -> bool:
+        if any(assignment[one] != ABSENT and assignment[other] != ABSENT for one, other in hopeless):
+            return False
         if unrequested_components(matrix, assignment, asked, case.waived):
             return False
         another = "base" in whole and not assignment[matrix.number["base"]] & whole["base"]
@@ -105,15 +110,15 @@ def is_buildable_base(chosen: Mapping[str, str]) -> bool:
 
 def nearest_known_changes(case: Query, unknown: Sequence[Unknown], good: PlanFilter) -> tuple[str, ...]:
     """Return the nearest changes after which nothing is unknown."""
-    from envbuild.matrix.answer.conflict import fix_text, prefer_plain_fixes, rule_stages
+    from envbuild.matrix.answer.conflict import fix_text, lasting_cores, prefer_plain_fixes, rule_stages
     from envbuild.matrix.answer.fixes import find_fixes
     from envbuild.matrix.answer.typed_back import TypedBack
 
     names = {name for one in unknown for name in one.of}
     involved = tuple(request for request in case.wanted if request.id and request.component in names)
-    core = Core(involved, (), (), frozenset(), False)
-    for rules in rule_stages(case):
-        found = prefer_plain_fixes(case, find_fixes(case.matrix, case.wanted, [core], case.waived, good, NEAR, rules))
+    cores = [Core.of(involved), *lasting_cores(case)]
+    for rules in rule_stages(case, known=True):
+        found = prefer_plain_fixes(case, find_fixes(case.matrix, case.wanted, cores, case.waived, good, NEAR, rules))
         if not case.image:
             found = TypedBack(case).keep_working(found)
         if found:

@@ -17,6 +17,7 @@ from envbuild.matrix.facts.atoms import PRESENT_KINDS
 from envbuild.matrix.facts.fact_table import HARDWARE, FactTable
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.encoding import Core
+from envbuild.matrix.solve.lasting_gaps import can_be_covered, unheard_requests
 from envbuild.matrix.solve.phrasing import Reason, component_text, conflict_sentence, join_and, row_reason
 from envbuild.matrix.solve.query import Query, undecided_as_unknown
 from envbuild.matrix.solve.request import Ask
@@ -91,15 +92,17 @@ def fixes_by_conflict(case: Query, found: Sequence[Core], good: PlanFilter) -> l
     resolve it when the others are ignored. None leads to what is unknown. Other hardware is proposed only if nothing
     else helps, and never for an image."""
     found_fixes: list[list[Fix]] = [[] for _ in found]
-    for rules in rule_stages(case):
-        if whole := prefer_plain_fixes(
-            case, find_fixes(case.matrix, case.wanted, found, case.waived, good, rules=rules)
-        ):
+    every = [*found, *lasting_cores(case)]
+    known = rule_stages(case, known=True)
+    singly = case.image or can_be_covered(case.unrelatable(), 2)  # by a change, and by what it also needs
+    for at, rules in enumerate(rule_stages(case)):
+        some = find_fixes(case.matrix, case.wanted, every, case.waived, good, rules=known[at]) if known else []
+        if whole := prefer_plain_fixes(case, some):
             return [
                 some or [fix for fix in whole if touches(fix, core)] or whole
                 for some, core in pairs(found_fixes, found)
             ]
-        if len(found) > 1:
+        if len(found) > 1 and singly:
             found_fixes = [some or fixes_of_one(case, core, found, rules) for some, core in pairs(found_fixes, found)]
         if all(found_fixes):
             break
@@ -119,9 +122,21 @@ def fixes_of_one(case: Query, core: Core, found: Sequence[Core], rules: Rules) -
     )
 
 
-def rule_stages(case: Query) -> list[Rules]:
+def lasting_cores(case: Query) -> list[Core]:
+    """Return the requests that have to change before anything can be known: those for versions that no fact lists."""
+    return [Core.of([request]) for request in unheard_requests(case.matrix, case.wanted, case.waived)]
+
+
+def rule_stages(case: Query, *, known: bool = False) -> list[Rules]:
     """Return what may be proposed: first anything but other hardware; then, for a request of the command line, that as
-    well."""
+    well. `known`: of what can lead to a plan that is known; nothing if two pairs of components are related in none."""
+    pairs = case.unrelatable() if known else []
+    asked = {request.component for request in case.wanted if request.id}
+    left_out = frozenset.intersection(*pairs) if pairs else asked
+    return [rules.fixing(asked - left_out) for rules in _rule_stages(case)] if left_out or not pairs else []
+
+
+def _rule_stages(case: Query) -> list[Rules]:
     rules = spec_rules(case) if case.image else FREE
     hardware = [component.name for component in case.matrix.components if component.cost >= HARDWARE]
     same_hardware = rules.fixing(hardware)

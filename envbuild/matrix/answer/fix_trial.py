@@ -10,7 +10,9 @@ from envbuild.matrix.facts.constraint_masks import labelled_mask
 from envbuild.matrix.facts.fact_table import HARD, FactTable
 from envbuild.matrix.facts.value_order import ascending_bits, interchangeable_values
 from envbuild.matrix.sat.solver import Search, UndecidedError
-from envbuild.matrix.solve.encoding import Problem, Request
+from envbuild.matrix.solve.encoding import Problem, Request, assumptions_of
+from envbuild.matrix.solve.query import EFFORT
+from envbuild.matrix.solve.shared_search import effort_of, order_of, shared_search
 
 STEPS = 100_000  # for one value
 PATIENCE = 12  # values that are possible but not good before the search for better ones ends
@@ -65,6 +67,19 @@ class Task:
     rules: Rules
 
 
+def _search(task: Task, given: Sequence[tuple[int, int]], free: Collection[int]) -> Search:
+    """Return the search for plans with the hard facts, the same one for all trials that differ in requests alone."""
+    matrix = task.matrix
+    unbacked = frozenset(number for number in free if number in matrix.backing)
+
+    def prepare(all_free: Collection[int]) -> Search:
+        problem = Problem.of(matrix, (), task.waived, HARD, task.ignored, unbacked)
+        return Search(problem.domains, problem.clauses, all_free, problem.index)
+
+    key = "trial", frozenset(task.waived), task.ignored, unbacked
+    return shared_search(matrix, key, given, prepare, free)
+
+
 class Trial:
     """The request without its requirements of some components, which are present all the same."""
 
@@ -73,18 +88,21 @@ class Trial:
         gone = {*free, left_out}.union(*(task.rules.ties.get(name, ()) for name in (*free, left_out)))
         kept = [request for request in task.requests if request.component not in gone]
         numbers = {self._matrix.number[name] for name in free}
-        problem = Problem.of(self._matrix, kept, task.waived, HARD, task.ignored, numbers)
-        self._search: Search = problem.search(numbers)
+        self._given = assumptions_of(self._matrix, kept)
+        self._search = _search(task, self._given, numbers)
+        asked = numbers.union(number for number, _ in self._given)
+        self._order = order_of(asked, self._search.implied_domains(self._given))
         self._asked = {name: self._mask(name) for name in free}
         self._alike = {at: interchangeable_values(self._matrix, at) for at in numbers}
 
     def plan(self, wanted: Mapping[int, int]) -> list[int] | None:
         """Return the plan in which these components have values within these masks; None when there is none, or no
         time."""
-        if self._task.budget.over():
+        if self._task.budget.over() or effort_of(self._matrix) > EFFORT:
             return None
         try:
-            return self._search.first(tuple(wanted.items()), limit=STEPS)
+            self._search.arrange(self._order)
+            return self._search.first((*self._given, *wanted.items()), limit=STEPS)
         except UndecidedError:
             return None
 

@@ -12,6 +12,7 @@ from envbuild.matrix.answer.fixes import Change, Fix, find_fixes
 from envbuild.matrix.facts.fact_table import HARDWARE
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.sat.solver import UndecidedError
+from envbuild.matrix.solve.lasting_gaps import can_be_covered
 from envbuild.matrix.solve.query import Query
 from envbuild.matrix.solve.request import Ask, parse_ask
 from envbuild.matrix.solve.unknowns import find_unknowns, unheard_ranges
@@ -25,6 +26,7 @@ class TypedBack:
 
     def __init__(self, case: Query) -> None:
         self._case = case
+        self._unrelatable = case.unrelatable()
         self._known: dict[tuple[Change, ...], Query | None] = {}
 
     def keep_working(self, fixes: Iterable[Fix]) -> list[Fix]:
@@ -35,6 +37,9 @@ class TypedBack:
 
     def _complete(self, fix: Fix) -> Fix | None:
         """Return the fix, with what it also needs; None if it leads to no answer."""
+        gone = {change.component for change in fix.changes if change.value is None}
+        if not can_be_covered([pair for pair in self._unrelatable if not pair & gone], 1):
+            return None
         query = self._query(fix.changes)
         if query is None:
             return None

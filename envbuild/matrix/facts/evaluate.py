@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from envbuild.matrix.facts import precedence
 from envbuild.matrix.facts.claims import row_claim
-from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
+from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable, GuardedRow
 
 MAX_ASSIGNMENTS = 16  # of which the rows are cached
 ALWAYS = -1  # in the place of a component: of rows without a condition
@@ -24,13 +24,15 @@ def evaluate_rows(matrix: FactTable, assignment: Sequence[int], waived: Collecti
 
 
 def _evaluate_all(matrix: FactTable, assignment: Sequence[int], waived: Collection[str]) -> list[EvaluatedRow]:
-    atoms = matrix.atoms
-    rows = [
-        number
-        for number in _candidates(matrix, assignment)
-        if all(not assignment[atoms[at].component] & ~atoms[at].sure for at in matrix.rows[number].when)
-        and matrix.fact(number).id not in waived
-    ]
+    rows = []
+    for row, others in _candidates(matrix, assignment):
+        for number, unmet in others:
+            if assignment[number] & unmet:
+                break
+        else:
+            rows.append(row)
+    if waived:
+        rows = [row for row in rows if matrix.fact(row).id not in waived]
     rows.sort()
     by_question: dict[str, list[int]] = {}
     for row in rows:
@@ -38,27 +40,29 @@ def _evaluate_all(matrix: FactTable, assignment: Sequence[int], waived: Collecti
     return [_evaluate(matrix, row, assignment, by_question[matrix.fact(row).question]) for row in rows]
 
 
-def _candidates(matrix: FactTable, assignment: Sequence[int]) -> list[int]:
+def _candidates(matrix: FactTable, assignment: Sequence[int]) -> list[GuardedRow]:
     """Return the rows whose narrowest condition is met, so that the others need no check."""
     known = matrix.caches.candidates
     guarded = matrix.caches.guarded
     if guarded is None:
         guarded = matrix.caches.guarded = _guarded(matrix)
-    found = [row for row, _ in guarded.get(ALWAYS, ())]
+    found = [one for one, _ in guarded.get(ALWAYS, ())]
     for key in enumerate(assignment):
         if key not in known:
             number, mask = key
-            known[key] = [row for row, sure in guarded.get(number, ()) if not mask & ~sure]
+            known[key] = [one for one, sure in guarded.get(number, ()) if not mask & ~sure]
         found += known[key]
     return found
 
 
-def _guarded(matrix: FactTable) -> Mapping[int, list[tuple[int, int]]]:
+def _guarded(matrix: FactTable) -> Mapping[int, list[tuple[GuardedRow, int]]]:
     """Return component → (row, values) of the rows whose narrowest condition is that it has these values."""
-    guarded: dict[int, list[tuple[int, int]]] = {}
+    guarded: dict[int, list[tuple[GuardedRow, int]]] = {}
     for row, at in enumerate(find_guards(matrix)):
         component, sure = (matrix.atoms[at].component, matrix.atoms[at].sure) if at != ALWAYS else (ALWAYS, 0)
-        guarded.setdefault(component, []).append((row, sure))
+        others = [matrix.atoms[other] for other in matrix.rows[row].when if other != at]
+        unmet = tuple((atom.component, ~atom.sure) for atom in others)
+        guarded.setdefault(component, []).append(((row, unmet), sure))
     return guarded
 
 
@@ -70,7 +74,7 @@ def find_guards(matrix: FactTable) -> Sequence[int]:
     return matrix.caches.guards
 
 
-def _evaluate(matrix: FactTable, row: int, assignment: Sequence[int], rows: Iterable[int]) -> EvaluatedRow:
+def _evaluate(matrix: FactTable, row: int, assignment: Sequence[int], rows: Collection[int]) -> EvaluatedRow:
     """Return the result of one row. `rows`: those that hold and answer the same question."""
     claim = row_claim(matrix, row)
     unsure = [
@@ -80,11 +84,12 @@ def _evaluate(matrix: FactTable, row: int, assignment: Sequence[int], rows: Iter
     ]
     yields = {}
     fails = []
+    others = rows if claim.fact.question and len(rows) > 1 else ()
     for number, allowed in claim.allowed.items():
         name = matrix.components[number].name
         better = [
             other
-            for other in (rows if claim.fact.question else ())
+            for other in others
             if precedence.takes_precedence(matrix.fact(other), claim.fact)
             and row_claim(matrix, other).allowed.get(number, allowed) != allowed
         ]

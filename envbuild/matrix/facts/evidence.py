@@ -6,7 +6,8 @@ that holds for an absent component, too, states nothing about it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.atoms import ABSENT, Atom
@@ -14,19 +15,25 @@ from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Fact
 
 OPEN = (">=", ">", "!=", "any")  # operators that allow every later version
+NAMELESS = ("any", "!=")  # operators that name no version which is meant
 COMPATIBLE = "compatible"  # what a source may assert
 
 
 def evidence_components(matrix: FactTable, row: int, assignment: Sequence[int]) -> set[int]:
     """Return the numbers of the components about whose values in an assignment a row that holds is evidence."""
+    return {number for number, mask in evident_values(matrix, row).items() if assignment[number] & mask}
+
+
+def evident_values(matrix: FactTable, row: int) -> Mapping[int, int]:
+    """Return component → the values of which a row is evidence."""
     known = matrix.caches.evidence
     if row not in known:
         known[row] = _evident_values(matrix, row)
-    return {number for number, mask in known[row].items() if assignment[number] & mask}
+    return known[row]
 
 
 def _evident_values(matrix: FactTable, row: int) -> Mapping[int, int]:
-    """Return component → the values of which the row is evidence."""
+    """Compute `evident_values`."""
     line, fact = matrix.rows[row], matrix.fact(row)
     found: dict[int, int] = {}
     if fact.default and not fact.question:  # an assumption
@@ -47,19 +54,20 @@ def _evident_values(matrix: FactTable, row: int) -> Mapping[int, int]:
     return found
 
 
-def _operators(atom: Atom) -> Iterable[list[str]]:
-    """Yield the operators of each alternative of a constraint."""
-    return ([term.partition(" ")[0] for term in line.split("\t")] for line in atom.terms.split("\n"))
+@lru_cache(maxsize=1 << 13)
+def _all_operators(terms: str, operators: tuple[str, ...]) -> bool:
+    """Return whether all operators of some alternative of a constraint are among `operators`."""
+    return any(all(term.partition(" ")[0] in operators for term in line.split("\t")) for line in terms.split("\n"))
 
 
 def is_open(atom: Atom) -> bool:
     """Return whether a constraint allows every later version."""
-    return any(all(op in OPEN for op in ops) for ops in _operators(atom))
+    return _all_operators(atom.terms, OPEN)
 
 
 def names_no_value(atom: Atom) -> bool:
     """Return whether a constraint is ``*``, or only excludes values."""
-    return any(all(op in ("any", "!=") for op in ops) for ops in _operators(atom))
+    return _all_operators(atom.terms, NAMELESS)
 
 
 def _values_up_to(matrix: FactTable, fact: Fact, number: int) -> int:

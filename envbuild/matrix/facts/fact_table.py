@@ -5,7 +5,7 @@ bit i+1 is the i-th value. An *assignment* holds one mask a component, by its nu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,12 +15,16 @@ from envbuild.matrix.facts.atoms import ABSENT, Atom
 from envbuild.matrix.facts.model import Component, Constraint, Fact, Question
 from envbuild.matrix.facts.precedence import Box, Claim
 from envbuild.matrix.sat.program import Program, SoftProgram
-from envbuild.matrix.sat.solver import Clause
+from envbuild.matrix.sat.solver import Clause, Search
 
 HARDWARE = 9  # Component.cost of what no user changes for a version
 HARD = ("hard",)
 WARN = ("warn",)
 HARD_AND_WARN = ("hard", "warn")
+
+
+# A row, and (component, values with which it does not hold) of its conditions but the narrowest.
+GuardedRow = tuple[int, tuple[tuple[int, int], ...]]
 
 
 class CompiledRow(NamedTuple):
@@ -33,8 +37,7 @@ class CompiledRow(NamedTuple):
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluatedRow:
+class EvaluatedRow(NamedTuple):
     """A row that holds in an assignment. `fails`: the components of its `then` that are not as it requires; `unsure`:
     those that cannot be ordered. `yields`: component → the row of a better source that binds it instead (such a
     component is not in `fails`)."""
@@ -42,7 +45,7 @@ class EvaluatedRow:
     row: int
     fails: tuple[str, ...]
     unsure: tuple[str, ...]
-    yields: Mapping[str, int] = field(default_factory=dict)
+    yields: Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -58,9 +61,10 @@ class Caches:
     soft_programs: dict[frozenset[str], SoftProgram] = field(default_factory=dict)
     evaluated: dict[tuple[tuple[int, ...], frozenset[str]], list[EvaluatedRow]] = field(default_factory=dict)
     guards: Sequence[int] | None = None
-    guarded: Mapping[int, Sequence[tuple[int, int]]] | None = None
-    candidates: dict[tuple[int, int], Sequence[int]] = field(default_factory=dict)
+    guarded: Mapping[int, Sequence[tuple[GuardedRow, int]]] | None = None
+    candidates: dict[tuple[int, int], Sequence[GuardedRow]] = field(default_factory=dict)
     evidence: dict[int, Mapping[int, int]] = field(default_factory=dict)
+    related: set[tuple[int, int]] | None = None
     ends: dict[tuple[int, str], int] = field(default_factory=dict)
     calls: set[tuple[frozenset[int], frozenset[int]]] | None = None
     backing: Mapping[int, Clause] | None = None
@@ -95,6 +99,8 @@ class FactTable:
     added: Mapping[int, int] = field(default_factory=dict)
     backing: Mapping[int, Clause] = field(default_factory=dict)
     caches: Caches = field(default_factory=Caches, compare=False, repr=False)
+    # of this table alone, with `closed` and `backing`: prepared searches, by what their clauses depend on
+    searches: dict[Hashable, Search] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def closing(
         self, closed: Iterable[int], backing: Mapping[int, Clause], kept_out: Mapping[int, int] | None = None
@@ -105,6 +111,7 @@ class FactTable:
         object.__setattr__(twin, "closed", frozenset(closed))
         object.__setattr__(twin, "backing", backing)
         object.__setattr__(twin, "kept_out", kept_out or {})
+        object.__setattr__(twin, "searches", {})
         return twin
 
     # --- components and values

@@ -11,6 +11,7 @@ to it (conflict-driven learning), which loses no assignment and spares most of t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,6 +46,15 @@ class ClauseIndex:
 EMPTY_INDEX = ClauseIndex(0, (), {})
 
 
+class Watch:
+    """A literal by its mask, and the clauses that are visited when it becomes false."""
+
+    __slots__ = ("clauses", "mask")
+
+    def __init__(self, mask: int, clauses: list[int]) -> None:
+        self.mask, self.clauses = mask, clauses
+
+
 class Search:
     """Clauses prepared for many questions that differ in a few assumptions; clauses learned for one help the next."""
 
@@ -56,30 +66,40 @@ class Search:
         index: ClauseIndex = EMPTY_INDEX,
     ) -> None:
         """Prepare a search. `free`: variables that assumptions will name. `index`: of the first clauses."""
+        self.free = frozenset(free)
         self._index = index
         self._given = clauses
+        self._full = domains
         self._domains = list(domains)
         self._steps = 0
+        self.effort = 0  # steps of all questions so far
         self._used = 0  # bit i: clause i takes part in the contradiction
         self._clauses: list[list[tuple[int, int]]] = []  # the two watched literals come first
         self._origins: list[int] = []  # bit mask of the given clauses that each follows from
-        # A watched literal is visited again when a certain one of its values is removed: variable → that bit → clauses.
-        self._watching: list[dict[int, list[int]]] = [{} for _ in domains]
+        # A watched literal is visited again when a certain one of its values is removed: variable → that bit → watches.
+        self._watching: list[dict[int, list[Watch]]] = [{} for _ in domains]
+        self._watches: dict[tuple[int, int], Watch] = {}
+        self._given_count = sys.maxsize
         self._trail: list[tuple[int, int, int]] = []  # (variable, its domain before, reason)
         self._levels: list[int] = []  # length of the trail when each decision was made
+        self._assumed: Sequence[tuple[int, int]] = ()  # what the first levels are about
+        self._taught = False  # whether there are learned clauses
+        self._twin: Search | None = None  # the same without learned clauses
         self._removed: list[tuple[int, int]] = []  # (variable, the values removed from it), not propagated yet
         self._possible = [not domain & 1 for domain in domains]  # whether bit 0 of a variable may be removed
-        for var in free:
+        for var in self.free:
             self._possible[var] = True
         self._broken = not all(domains) or not self._take_relevant()
         for var, possible in enumerate(self._possible):
             if not possible:
                 self._domains[var] &= 1
-        self._order = [var for var, domain in enumerate(self._domains) if _open(domain)]
+        self._given_count = len(self._clauses)
+        self._undecided = {var for var, domain in enumerate(self._domains) if _open(domain)}
+        self._order = sorted(self._undecided)
 
     def arrange(self, order: Sequence[int]) -> None:
         """Assign variables in `order`, then the others by number."""
-        undecided = set(self._order)
+        undecided = self._undecided
         self._order = [var for var in order if var in undecided] + sorted(undecided.difference(order))
 
     def decision_variables(self) -> list[int]:
@@ -87,10 +107,34 @@ class Search:
         choosing."""
         return [var for var, _, reason in self._trail if reason == _DECISION]
 
-    def implied_domains(self) -> list[int]:
-        """Return the domain of each variable that follows from the clauses without a choice."""
-        self._undo(0)
+    def implied_domains(self, assumptions: Sequence[tuple[int, int]] = ()) -> list[int]:
+        """Return the domain of each variable that follows from the clauses and `assumptions` without a choice, up to
+        the first contradiction. What other questions taught does not count: an answer depends on its question alone."""
+        if self._taught:
+            if self._twin is None:
+                self._twin = Search(self._full, self._given, self.free, self._index)
+            return self._twin.implied_domains(assumptions)
+        for var, mask in assumptions[self._resume(assumptions) :] if not self._broken else ():
+            if not self._domains[var] & mask:
+                break
+            self._levels.append(len(self._trail))
+            self._set(var, self._domains[var] & mask, _DECISION)
+            if self._propagate() is not None:
+                implied = list(self._domains)
+                self._undo(len(self._levels) - 1)
+                return implied
         return list(self._domains)
+
+    def _resume(self, assumptions: Sequence[tuple[int, int]]) -> int:
+        """Return to where the search differs from the last one; return how many assumptions are made already."""
+        same = 0
+        for one, other in zip(assumptions, self._assumed[: len(self._levels)], strict=False):
+            if one != other:
+                break
+            same += 1
+        self._undo(same)
+        self._assumed = assumptions
+        return same
 
     def _take_relevant(self) -> bool:
         """Add the clauses that matter, and what follows from them at once; return False when they contradict each
@@ -131,12 +175,16 @@ class Search:
     def first(self, assumptions: Sequence[tuple[int, int]] = (), limit: int = STEP_LIMIT) -> list[int] | None:
         """Return the first assignment in which every variable of `assumptions` has a value within its mask. Raise
         UndecidedError after `limit` steps."""
-        self._undo(0)
-        if self._broken:
-            return None
         self._steps = 0
+        try:
+            return None if self._broken else self._first(assumptions, limit)
+        finally:
+            self.effort += self._steps
+
+    def _first(self, assumptions: Sequence[tuple[int, int]], limit: int) -> list[int] | None:
+        domains, order = self._domains, self._order
         place = 0
-        places: list[int] = []  # where in the order each decision was made
+        places = [0] * self._resume(assumptions)  # where in the order each decision was made
         while True:
             if self._steps > limit:
                 raise UndecidedError(f"no answer after {limit} steps")
@@ -147,12 +195,12 @@ class Search:
                     return None
                 mask &= self._domains[var]
             else:
-                while place < len(self._order) and not _open(self._domains[self._order[place]]):
+                while place < len(order) and not (left := domains[order[place]]) & left - 1:
                     place += 1
-                if place == len(self._order):
-                    return list(self._domains)
-                var = self._order[place]
-                mask = self._domains[var] & -self._domains[var]
+                if place == len(order):
+                    return list(domains)
+                var = order[place]
+                mask = domains[var] & -domains[var]
             places.append(place)
             self._levels.append(len(self._trail))
             self._set(var, mask, _DECISION)
@@ -197,12 +245,24 @@ class Search:
         for at, place in enumerate(alive[:2]):
             ours[at], ours[place] = ours[place], ours[at]
         if len(alive) > 1:
-            for var, mask in ours[:2]:  # where a learned literal is false, its values return with the decision
-                bits = self._domains[var] & mask or mask
-                self._watching[var].setdefault(bits & -bits, []).append(number)
+            for var, mask in ours[:2]:
+                self._watch(var, mask, number)
         self._clauses.append(ours)
         self._origins.append(origin)
         return number
+
+    def _watch(self, var: int, mask: int, number: int) -> None:
+        """Watch a literal of a clause. Given clauses with the same literal share a watch."""
+        watch = self._watches.get((var, mask)) if number < self._given_count else None
+        if watch is None:
+            watch = Watch(mask, [])
+            bits = (
+                self._domains[var] & mask or mask
+            )  # where a learned literal is false, its values return with the decision
+            self._watching[var].setdefault(bits & -bits, []).append(watch)
+            if number < self._given_count:
+                self._watches[var, mask] = watch
+        watch.clauses.append(number)
 
     def _assert(self, number: int) -> bool:
         """Make true the first literal of a clause whose others are false; return False when it cannot be true."""
@@ -218,35 +278,41 @@ class Search:
         domains, clauses, watching = self._domains, self._clauses, self._watching
         while self._removed:
             var, removed = self._removed.pop()
-            ours = watching[var]
+            ours, domain = watching[var], domains[var]
             for bit in [bit for bit in ours if bit & removed]:
-                watchers = ours.pop(bit)
-                self._steps += len(watchers) + 1
-                for at, number in enumerate(watchers):
-                    clause = clauses[number]
-                    if clause[0][0] == var:
-                        clause[0], clause[1] = clause[1], clause[0]
-                    if left := domains[var] & clause[1][1]:
-                        ours.setdefault(left & -left, []).append(number)
+                watches = ours.pop(bit)
+                self._steps += len(watches) + 1
+                for at, watch in enumerate(watches):
+                    if left := domain & watch.mask:
+                        ours.setdefault(left & -left, []).append(watch)
                         continue
-                    other, mask = clause[0]
-                    if domains[other] & ~mask:  # it does not hold anyway
+                    watchers, watch.clauses = watch.clauses, []
+                    kept = watch.clauses.append
+                    self._steps += len(watchers)
+                    for seen, number in enumerate(watchers):
+                        clause = clauses[number]
+                        if clause[0][0] == var:
+                            clause[0], clause[1] = clause[1], clause[0]
+                        other, mask = clause[0]
+                        if not domains[other] & ~mask:  # it holds anyway
+                            kept(number)
+                            continue
                         for place in range(2, len(clause)):
                             next_var, next_mask = clause[place]
-                            if left := domains[next_var] & next_mask:
+                            if domains[next_var] & next_mask:
                                 clause[1], clause[place] = clause[place], clause[1]
-                                watching[next_var].setdefault(left & -left, []).append(number)
+                                self._watch(next_var, next_mask, number)
                                 break
                         else:
+                            kept(number)
                             left = domains[other] & mask
                             if not left:
-                                ours.setdefault(bit, []).extend(watchers[at:])
+                                watch.clauses += watchers[seen + 1 :]
+                                ours.setdefault(bit, []).extend(watches[at:])
                                 self._removed.clear()
                                 return number
                             self._set(other, left, number)
-                            ours.setdefault(bit, []).append(number)
-                    else:
-                        ours.setdefault(bit, []).append(number)
+                    ours.setdefault(bit, []).append(watch)
         return None
 
     def _learn(self, conflict: int) -> int | None:
@@ -287,6 +353,7 @@ class Search:
         for var, mask in learned:  # deepest first; a variable that was decided twice (an assumption) occurs once
             merged[var] = merged.get(var, 0) | mask
         self._undo(levels[1] + 1 if len(levels) > 1 else 0)
+        self._taught = True
         return self._add(list(merged.items()), origin, range(len(merged)))
 
 

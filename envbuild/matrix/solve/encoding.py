@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.clauses import program_of, replaceable_waivers
 from envbuild.matrix.facts.fact_table import HARD, WARN, FactTable
 from envbuild.matrix.facts.model import SOURCES
 from envbuild.matrix.sat.minimal_core import FindCore
 from envbuild.matrix.sat.program import SoftProgram
-from envbuild.matrix.sat.solver import EMPTY_INDEX, Clause, ClauseIndex, Search, relevant_clauses
+from envbuild.matrix.sat.solver import EMPTY_INDEX, STEP_LIMIT, Clause, ClauseIndex, Search, relevant_clauses
+from envbuild.matrix.solve.shared_search import order_of, shared_search
 
 STEPS = 500_000  # for one question to the solver
 SECONDS = 1.0  # for the search of one conflict
@@ -46,6 +46,11 @@ class Core:
     groups: tuple[tuple[int, ...], ...]
     aside: frozenset[int]
     minimal: bool
+
+    @classmethod
+    def of(cls, requests: Iterable[Request]) -> Core:
+        """Return requests of which one has to change, for a reason that is not a row."""
+        return cls(tuple(requests), (), (), frozenset(), False)
 
     def components(self) -> tuple[str, ...]:
         """Return the components of its requests."""
@@ -101,12 +106,9 @@ class Problem:
         return search
 
     def order(self, search: Search, free: Iterable[int] = ()) -> list[int]:
-        """Return what is requested, or must be present, in the order of ranks, then the rest: so that no component is
-        left out at the price of an older one that the user requested."""
+        """Return the order in which components are decided."""
         asked = {self.matrix.number[request.component] for request in self.requests}.union(free)
-        implied = search.implied_domains()[: len(self.domains)]
-        first = [at for at, domain in enumerate(implied) if at in asked or not domain & ABSENT]
-        return first + sorted(set(range(len(self.domains))).difference(first))
+        return order_of(asked, search.implied_domains()[: len(self.domains)])
 
     def relevant(self) -> Problem:
         """Return the problem without the rows that apply to every choice, as long as every request is satisfied."""
@@ -142,20 +144,40 @@ class Problem:
         return list(parts), ask
 
 
-def pick_newest(matrix: FactTable, requests: Sequence[Request], waived: Collection[str] = ()) -> Picks | None:
-    """Return the newest plan: component by component, in `Problem.order`, the first value with which the rest can still
-    be satisfied; what nothing requires is absent. Before that, as many warnings as possible are obeyed, those of better
-    sources first. None when the hard facts are not satisfiable. Raises UndecidedError."""
-    hard = Problem.of(matrix, requests, waived)
+def pick_newest(
+    matrix: FactTable,
+    requests: Sequence[Request],
+    waived: Collection[str] = (),
+    limit: int = STEP_LIMIT,
+    given: Sequence[Request] = (),
+) -> Picks | None:
+    """Return the newest plan: component by component, in `order_of`, the first value with which the rest can still be
+    satisfied; what nothing requires is absent. Before that, as many warnings as possible are obeyed, those of better
+    sources first. `given`: further requests, which other questions to the same search have too. None when the hard
+    facts are not satisfiable. Raises UndecidedError."""
     soft = soft_program_of(matrix, frozenset(waived))
-    asked = hard.clauses[len(hard.clauses) - len(requests) - len(matrix.backing) :]
-    first = len(hard.domains)
-    search = Search((*hard.domains, *(0b11 for _ in soft.rows)), [*soft.clauses, *asked], index=soft.index)
-    search.arrange([*range(first, first + len(soft.rows)), *hard.order(search)])
-    values = search.first()
+    shared = assumptions_of(matrix, given)
+
+    def prepare(free: Collection[int]) -> Search:
+        domains = (*matrix.domains, *(0b11 for _ in soft.rows))
+        clauses = [*soft.clauses, *matrix.backing.values(), *((one,) for one in shared)]
+        return Search(domains, clauses, free, soft.index)
+
+    assumptions = assumptions_of(matrix, requests)
+    search = shared_search(matrix, ("newest", frozenset(waived), *given), assumptions, prepare)
+    first = len(matrix.components)
+    asked = {number for number, _ in (*shared, *assumptions)}
+    order = order_of(asked, search.implied_domains(assumptions)[:first])
+    search.arrange([*range(first, first + len(soft.rows)), *order])
+    values = search.first(assumptions, limit)
     if values is None:
         return None
     return Picks(values[:first], tuple(row for at, row in enumerate(soft.rows, first) if values[at] == 0b10))
+
+
+def assumptions_of(matrix: FactTable, requests: Iterable[Request]) -> list[tuple[int, int]]:
+    """Return requests as assumptions of a search."""
+    return [(matrix.number[request.component], request.mask) for request in requests]
 
 
 def soft_program_of(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:

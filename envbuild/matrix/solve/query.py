@@ -19,10 +19,14 @@ from envbuild.matrix.facts.value_order import interchangeable_values
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.sat.solver import UndecidedError
 from envbuild.matrix.solve.encoding import Core, Picks, Request, pick_newest
+from envbuild.matrix.solve.lasting_gaps import unrelatable_pairs
 from envbuild.matrix.solve.request import Ask
+from envbuild.matrix.solve.shared_search import effort_of
 from envbuild.matrix.solve.unknowns import Unknown, find_unknowns
 
 TRIES = 24  # plans that are tried for one of which nothing is unknown
+STEPS = 100_000  # for one of them
+EFFORT = 1_000_000  # steps of all searches after which nothing better is tried: about half a second
 
 
 @contextmanager
@@ -59,19 +63,25 @@ class Query:
         backing = {at: clause for at, clause in backing_clauses(matrix).items() if at in there - asked}
         matrix = matrix.closing(set(range(len(matrix.components))) - there, backing, values_kept_out(matrix, wanted))
         with undecided_as_unknown():
-            while (plan := pick_newest(matrix, wanted, waived)) is not None:
+            while (plan := pick_newest(matrix, (), waived, given=wanted)) is not None:
                 extra = unrequested_components(matrix, plan.assignment, {ask.component for ask in asks}, waived)
                 if not extra:
                     break
-                wanted += [Request("", name, ABSENT) for name in sorted(extra)]
+                wanted = [*wanted, *(Request("", name, ABSENT) for name in sorted(extra))]
             if plan is not None:
-                plan = prefer_known_plan(matrix, wanted, asks, waived, plan)
+                plan = prefer_known_plan(matrix, (), asks, waived, plan, given=wanted)
         return cls(matrix, tuple(asks), wanted, waived, plan)
 
     @property
     def image(self) -> bool:
         """Return whether the request is that of an image: then its target states its hardware."""
         return any(ask.by.startswith("target ") for ask in self.asks)
+
+    def unrelatable(self) -> list[frozenset[str]]:
+        """Return the pairs of requested components that no row relates, in any of their versions."""
+        asked = (self.matrix.number[ask.component] for ask in self.asks)
+        names = self.matrix.components
+        return [frozenset(names[at].name for at in pair) for pair in unrelatable_pairs(self.matrix, asked, self.waived)]
 
     def involved(self, core: Core) -> tuple[Ask, ...]:
         """Return the requirements that a conflict names."""
@@ -85,20 +95,22 @@ def prefer_known_plan(
     waived: frozenset[str],
     plan: Picks,
     tries: int = TRIES,
+    given: Sequence[Request] = (),
 ) -> Picks:
     """Return the newest plan of which nothing is unknown, as far as what the request leaves open allows one: an
     unavoidable gap about one component does not justify another one of which nothing is known. What is open is made
-    older, the last component in the order of picking first."""
+    older, the last component in the order of picking first. `given`: further requests."""
     asked = {ask.component for ask in asks}
     best, missing = plan, find_unknowns(matrix, plan.assignment, asks, waived)
     kept: list[Request] = []  # what was found to be better avoided
     hopeless: set[tuple[str, tuple[str, ...]]] = set()
+    end = effort_of(matrix) + EFFORT
     while tries > 0 and (unknown := next((one for one in missing if (one.id, one.of) not in hopeless), None)):
         others = {(one.id, one.of) for one in missing if one is not unknown}
         avoided, current, left = list(kept), best, [unknown]
-        while left and tries > 0:
+        while left and tries > 0 and effort_of(matrix) < end:
             tries -= 1
-            step = avoid_unknown(matrix, [*wanted, *avoided], current, left, waived)
+            step = avoid_unknown(matrix, [*wanted, *avoided], current, left, waived, given)
             if step is None or unrequested_components(matrix, step[1].assignment, asked, waived):
                 break
             avoided, current = [*avoided, step[0]], step[1]
@@ -112,7 +124,12 @@ def prefer_known_plan(
 
 
 def avoid_unknown(
-    matrix: FactTable, wanted: Sequence[Request], plan: Picks, missing: Sequence[Unknown], waived: frozenset[str]
+    matrix: FactTable,
+    wanted: Sequence[Request],
+    plan: Picks,
+    missing: Sequence[Unknown],
+    waived: frozenset[str],
+    given: Sequence[Request] = (),
 ) -> tuple[Request, Picks] | None:
     """Return (what to avoid, the newest plan then) to get away from what is unknown: the value, and those that the
     facts do not distinguish from it, of the last component in the order of picking that can be another one."""
@@ -120,7 +137,10 @@ def avoid_unknown(
         value = plan.assignment[number]
         alike = interchangeable_values(matrix, number).get(value, value) if value != ABSENT else value
         other = Request("", matrix.components[number].name, matrix.full[number] & ~alike)
-        following = pick_newest(matrix, [*wanted, other], waived)
+        try:
+            following = pick_newest(matrix, [*wanted, other], waived, STEPS, given)
+        except UndecidedError:
+            continue
         if following is not None:
             return other, following
     return None

@@ -97,8 +97,9 @@ def unanswered_questions(
 
 def question_arises(matrix: FactTable, question: Question, assignment: Sequence[int]) -> bool:
     """Return whether an assignment has all that a question is about, and is as the question requires it."""
-    if any(assignment[matrix.number[name]] == ABSENT for name in question.of):
-        return False
+    for name in question.of:
+        if assignment[matrix.number[name]] == ABSENT:
+            return False
     atoms = [matrix.atoms[at] for at in matrix.arising.get(question.id, ())]
     return all(not assignment[atom.component] & ~atom.sure for atom in atoms)
 

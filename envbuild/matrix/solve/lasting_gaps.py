@@ -1,0 +1,61 @@
+"""Gaps of the facts that no choice of versions fills: the search for a known combination leaves them out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import combinations
+
+from envbuild.matrix.facts.evidence import evident_values
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.encoding import Request
+from envbuild.matrix.solve.pairs import Pair
+
+UNRELATED = "unrelated"  # what a waiver of this finding is about
+UNHEARD = "unheard"
+
+
+def unrelatable_pairs(matrix: FactTable, asked: Iterable[int], waived: Collection[str]) -> list[Pair]:
+    """Return the pairs of requested components that no row relates, in any of their versions."""
+    if UNRELATED in waived:
+        return []
+    known = set(_pairs_of_rows(matrix))
+    for question in waived & matrix.questions.keys():
+        known.update(combinations(sorted(matrix.number[name] for name in matrix.questions[question].of), 2))
+    return [pair for pair in combinations(sorted(set(asked)), 2) if not _is_relatable(matrix, known, pair, frozenset())]
+
+
+def can_be_covered(pairs: Collection[frozenset[str]], count: int) -> bool:
+    """Return whether some `count` components are part of all pairs."""
+    if not pairs:
+        return True
+    first = next(iter(pairs))
+    return count > 0 and any(can_be_covered([pair for pair in pairs if name not in pair], count - 1) for name in first)
+
+
+def _pairs_of_rows(matrix: FactTable) -> Collection[Pair]:
+    """Return the pairs of which some row is evidence."""
+    if matrix.caches.related is None:
+        found: set[Pair] = set()
+        for components in {tuple(sorted(evident_values(matrix, row))) for row in range(len(matrix.rows))}:
+            found.update(combinations(components, 2))
+        matrix.caches.related = found
+    return matrix.caches.related
+
+
+def _is_relatable(matrix: FactTable, known: Collection[Pair], pair: Pair, seen: frozenset[int]) -> bool:
+    """Return whether `is_related` could hold of a pair in some plan."""
+    if pair in known or pair in matrix.independent:
+        return True
+    return any(
+        all(_is_relatable(matrix, known, (min(one, via), max(one, via)), seen | set(pair)) for one in pair)
+        for via in matrix.through.get(pair, ())
+        if via not in seen and via not in pair
+    )
+
+
+def unheard_requests(matrix: FactTable, requests: Iterable[Request], waived: Collection[str]) -> list[Request]:
+    """Return the requests that allow nothing but versions that no fact lists."""
+    if UNHEARD in waived:
+        return []
+    added = {matrix.components[number].name: mask for number, mask in matrix.added.items()}
+    return [one for one in requests if one.id and one.mask and not one.mask & ~added.get(one.component, 0)]

@@ -1,0 +1,72 @@
+"""Gaps of the facts that no choice of versions fills."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envbuild.matrix.answer import fixes
+from envbuild.matrix.answer.check import check
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.lasting_gaps import can_be_covered, unrelatable_pairs
+from envbuild.matrix.solve.query import Query
+from envbuild.matrix.solve.request import parse_request
+from tests.support.facts import fact, matrix
+
+pytestmark = pytest.mark.unit
+
+COMPONENTS = {name: ["1.0", "2.0"] for name in "abcde"}
+FACTS = [
+    fact("a.b", "limits", {"a": "1.0"}, {"b": "1.0"}),
+    fact("b.c", "limits", {"b": "*"}, {"c": "*"}, asserts="compatible"),
+    fact("c.d", "limits", {"c": "*"}, {"d": "*"}),
+]
+PAIRS = [{"of": ["a", "c"], "through": "b", "because": "made up"}, {"of": ["a", "d"], "independent": "made up"}]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> FactTable:
+    return matrix(tmp_path_factory.mktemp("facts"), COMPONENTS, FACTS, pairs=PAIRS)
+
+
+def pairs(given: FactTable, asked: str, *waived: str) -> set[str]:
+    numbers = [given.number[name] for name in asked]
+    found = unrelatable_pairs(given, numbers, frozenset(waived))
+    return {"".join(sorted(given.components[at].name for at in pair)) for pair in found}
+
+
+def test_a_pair_that_some_version_relates_can_be_known(small: FactTable) -> None:
+    assert pairs(small, "ab") == pairs(small, "ac") == pairs(small, "ad") == pairs(small, "bc") == set()
+    assert pairs(small, "abcde") == {"bd", "cd", "ae", "be", "ce", "de"}  # "*" alone relates nothing
+    assert pairs(small, "abcde", "unrelated") == set()
+
+
+def test_pairs_that_two_components_cover() -> None:
+    chain = [frozenset(pair) for pair in ("ab", "bc", "cd")]
+    assert [can_be_covered(chain[:count], 1) for count in range(4)] == [True, True, True, False]
+    assert can_be_covered(chain, 2)
+    assert not can_be_covered([*chain, frozenset("ef")], 2)
+
+
+def test_no_plan_is_tried_where_none_can_be_known(small: FactTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    change_one = fixes._change_one
+
+    def count(task: Any, name: str) -> Any:
+        tried.append(name)
+        return change_one(task, name)
+
+    monkeypatch.setattr(fixes, "_change_one", count)
+    for words, names in (("a=2.0 b=1.0", {"a", "b"}), ("b=1.0 d=1.0 c=2.0 e", set()), ("a=1.0 b=2.0 c=1.0 e", {"e"})):
+        tried.clear()
+        given = check(small, parse_request(words.split(), small))
+        assert given.verdict in ("unknown", "conflict")
+        assert set(tried) <= names
+    assert check(small, parse_request(["a=2.0", "b=1.0"], small)).nearest == ("a=1.0",)
+
+
+def test_questions_about_one_request_share_a_search(small: FactTable) -> None:
+    query = Query.of(small, parse_request(["a", "b=2.0", "c"], small), ())
+    assert query.plan is not None
+    assert len(query.matrix.searches) == 1
