@@ -26,6 +26,7 @@ REAL = r"[-+]?[0-9]{1,18}(\.[0-9]{1,18})?"
 
 MAX_FINDINGS = 100
 NAMED = 30  # choices that a hint lists
+SIMILAR = 8  # names that are compared by typing mistakes
 
 Guard = Callable[[str], str]  # text → what is wrong with it, or ""
 
@@ -202,10 +203,26 @@ def one_of(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the one of `known` most similar to `name`; "" if none reaches `likeness` (difflib's, from 0 to 1)."""
+    """Return the one of `known` that takes the fewest typing mistakes to become `name`, of those similar to it; "" if
+    none reaches `likeness` (difflib's, from 0 to 1)."""
     import difflib
 
-    return next(iter(difflib.get_close_matches(name.lower()[:100], list(known), n=1, cutoff=likeness)), "")
+    typed = name.lower()[:100]
+    close = difflib.get_close_matches(typed, list(known), n=SIMILAR, cutoff=likeness)
+    return min(close, key=lambda one: typing_distance(typed, one), default="")
+
+
+def typing_distance(one: str, other: str) -> int:
+    """Return how many characters are missing, added, wrong or swapped with the next one."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, char in enumerate(one, 1):
+        older, before, row = before, row, [at]
+        for to, wanted in enumerate(other, 1):
+            row.append(min(row[-1] + 1, before[to] + 1, before[to - 1] + (char != wanted)))
+            if older and to > 1 and char == other[to - 2] and wanted == one[at - 2]:
+                row[-1] = min(row[-1], older[to - 2] + 1)
+    return row[-1]
 
 
 def _listed(choices: list[str], otherwise: str) -> str:

@@ -11,7 +11,16 @@ import pytest
 
 from envbuild.core.errors import Finding, SpecError
 from envbuild.core.yaml_nodes import Table, parse
-from envbuild.core.yaml_reader import MAX_FINDINGS, Reader, closest, did_you_mean, nearest, one_of, short
+from envbuild.core.yaml_reader import (
+    MAX_FINDINGS,
+    Reader,
+    closest,
+    did_you_mean,
+    nearest,
+    one_of,
+    short,
+    typing_distance,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -187,6 +196,14 @@ def test_mistakes_of_the_yaml_itself_are_findings_too(tmp_path: Path) -> None:
     assert list(reader.load(tmp_path / "x.yaml").entries) == ["a"]
     (finding,) = reader.findings
     assert finding.where.endswith("x.yaml:2:1")
+
+
+def test_the_nearest_name_takes_the_fewest_typing_mistakes() -> None:
+    pairs = [("torch", "torch"), ("torhc", "torch"), ("trch", "torch"), ("torchh", "torch"), ("tprch", "torch")]
+    assert [typing_distance(*pair) for pair in pairs] == [0, 1, 1, 1, 1]
+    assert typing_distance("", "abc") == typing_distance("abc", "") == 3
+    assert nearest("cuad", ["cu-a-d", "cuda"]) == nearest("cuad", ["cuda", "cu-a-d"]) == "cuda"  # two swapped
+    assert nearest("trch", ["arch", "torch"]) == "torch"  # one mistake each: the more similar
 
 
 def test_hints_for_misspelt_words() -> None:

@@ -7,27 +7,21 @@ Compute capabilities: ``9.0``, ``sm_90``, ``>=8.0``, or what code was compiled f
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 
 from envbuild.core.errors import SpecError
 from envbuild.core.text import human_list
-from envbuild.core.yaml_reader import did_you_mean, short
+from envbuild.core.yaml_reader import did_you_mean, nearest, short
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.model import Component, Constraint, Term
+from envbuild.matrix.facts.not_covered import hint_not_covered
 from envbuild.matrix.facts.value_match import ORDER, fold_name
 
 OPERATORS = r"(===|==|!=|~=|>=|<=|>|<|=)?\s*(.*)"
 MAX_NAMES = 12  # names that a hint lists
 LIKENESS = 0.7  # of a name that a hint proposes, difflib's, from 0 to 1
-# Accelerators of vendors of which there are no facts: a name of another vendor would be a wrong hint.
-NOT_COVERED = {
-    "AMD": r"(amd|radeon|instinct|mi[0-9]{2,3}[a-z]*|rx[0-9]{3,4}.*|w[67][0-9]00)",
-    "Intel": r"(intel|gaudi|hl[0-9]{3}|(data ?center ?gpu ?)?max1[15][05]0|pontevecchio|arc)",
-    "Google": r"(google|tpu)",
-}
 
 
 class InvalidValueError(ValueError):
@@ -284,14 +278,11 @@ def _named(component: Component, text: str) -> str:
 
 def _known(component: Component, text: str) -> str:
     """Return a hint with the closest name in any case, or with the first few."""
-    folded = fold_name(text[:100])
-    for vendor, pattern in NOT_COVERED.items() if component.name == "gpu" else ():
-        if re.match(pattern, folded):
-            return f"{vendor} is not covered: the facts are about GPUs of NVIDIA and AWS Neuron devices"
+    if hint := hint_not_covered(component.name, text[:100]):
+        return hint
     spelled = {value.casefold(): value for value in component.values}
-    close = difflib.get_close_matches(text.casefold()[:100], spelled, n=1, cutoff=LIKENESS) if text else []
-    if close:
-        return f"did you mean '{spelled[close[0]]}'?"
+    if text and (close := nearest(text, spelled, LIKENESS)):
+        return f"did you mean '{spelled[close]}'?"
     rest = f" (envbuild matrix show {component.name})" if len(component.values) > MAX_NAMES else ""
     return f"known are: {human_list(component.values, MAX_NAMES)}{rest}"
 
