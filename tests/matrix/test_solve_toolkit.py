@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import cache
 from typing import Any
 
 import pytest
@@ -14,22 +13,15 @@ from hypothesis import strategies as st
 from envbuild.matrix import FACTS
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.answer.verdict import Answer
-from envbuild.matrix.facts.compile import compile_facts
-from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.reachability import reachable_components
 from envbuild.matrix.solve.query import Query
 from envbuild.matrix.solve.request import parse_request
 from tests.support.examples import examples
+from tests.support.shipped_facts import shipped_matrix
 
 pytestmark = [pytest.mark.unit, pytest.mark.slow_unit]
 
 WITHOUT_NVCC = {"torch-ucc", "deepspeed"}  # C++ alone; imported without its ops, which a job may never compile
-
-
-@cache
-def shipped() -> FactTable:
-    return compile_facts(load_facts([FACTS]))
 
 
 def extensions() -> list[str]:
@@ -38,7 +30,7 @@ def extensions() -> list[str]:
 
 
 def ask(words: str) -> Answer:
-    return check(shipped(), parse_request(words.split(), shipped()))
+    return check(shipped_matrix(), parse_request(words.split(), shipped_matrix()))
 
 
 @pytest.mark.parametrize(
@@ -73,13 +65,15 @@ def test_the_toolkit_that_was_found_is_listed(words: str, toolkit: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in extensions() if name not in WITHOUT_NVCC])
 def test_every_extension_calls_for_a_toolkit(name: str) -> None:
-    assert shipped().number["cuda"] in reachable_components(shipped(), [name, "torch", "channel", "torch-cuda"])
+    assert shipped_matrix().number["cuda"] in reachable_components(
+        shipped_matrix(), [name, "torch", "channel", "torch-cuda"]
+    )
 
 
 @given(st.integers(0, 1 << 30))
 @examples(60)
 def test_no_plan_is_possible_without_a_toolkit_that_none_completes(seed: int) -> None:
-    choice, matrix = random.Random(seed), shipped()
+    choice, matrix = random.Random(seed), shipped_matrix()
     torch = [value for value in matrix.values[matrix.number["torch"]] if "+" not in value]
     name = choice.choice([one for one in extensions() if one != "torch-ucc"])
     version = choice.choice(matrix.values[matrix.number[name]])
@@ -89,4 +83,4 @@ def test_no_plan_is_possible_without_a_toolkit_that_none_completes(seed: int) ->
 
 
 def has_plan(words: list[str]) -> bool:
-    return Query.of(shipped(), parse_request(words, shipped()), ()).plan is not None
+    return Query.of(shipped_matrix(), parse_request(words, shipped_matrix()), ()).plan is not None

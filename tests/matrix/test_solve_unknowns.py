@@ -12,6 +12,7 @@ from envbuild.matrix.answer.check import check
 from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.facts import cache
 from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.request import parse_request
 from tests.support.facts import fact, matrix
 
@@ -60,6 +61,14 @@ def test_an_open_row_is_evidence_up_to_what_its_source_knew(tmp_path: Path) -> N
 def test_an_open_row_still_binds_what_it_is_no_evidence_of(tmp_path: Path) -> None:
     row = ({"a": ">=1.0"}, {"b": "<2.0"})
     assert verdict(tmp_path, row, **{"known-to": {"a": {"2026-11-21": "1.0"}}}) == "conflict"
+
+
+def test_a_waived_row_relates_only_what_it_refuses(tmp_path: Path) -> None:
+    """A waiver that overrides a refusal is an answer; without a fact that allows a pair nothing is known about it."""
+    given = matrix(tmp_path, VERSIONS, [fact("a.b", "limits", {"a": "3.0"}, {"b": "2.0"})])
+    for words, expected in (("a=3.0 b=1.0", "valid"), ("a=3.0 b=2.0", "unknown")):
+        asks = parse_request(words.split(), given)
+        assert check(given, asks, [Waiver("a.b", "tried it")]).verdict == expected
 
 
 CHAIN = [

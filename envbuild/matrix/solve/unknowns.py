@@ -112,7 +112,7 @@ def unrelated_components(
     asked = {matrix.number[ask.component] for ask in asks}
     related: list[Collection[int]] = [components for _, components in evidence]
     related += [{matrix.number[name] for name in matrix.questions[one].of} for one in waived & matrix.questions.keys()]
-    aside = (one.row for one in evaluate_rows(matrix, assignment) if matrix.fact(one.row).id in waived)
+    aside = (one.row for one in evaluate_rows(matrix, assignment) if one.fails and matrix.fact(one.row).id in waived)
     related += [evidence_components(matrix, row, assignment) for row in aside]  # overridden, with a reason
     strangers: dict[int, list[int]] = {}
     for one, other in unrelated_pairs(matrix, assignment, asked, related):
