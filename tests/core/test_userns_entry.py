@@ -72,9 +72,11 @@ def test_what_a_process_has_of_its_caller(monkeypatch: pytest.MonkeyPatch) -> No
     }
 
 
-def test_signals_of_the_terminal_are_for_the_command() -> None:
-    found = process.spawn(surroundings, {}, interactive=True).result()
-    assert (found["ignored"], found["session"]) == ([signal.SIGINT, signal.SIGQUIT], False)
+def test_signals_of_the_callers_terminal_do_not_reach_it() -> None:
+    """It has a session of its own also with streams of the caller."""
+    with Path("/dev/zero").open("r+b", buffering=0) as file:
+        found = process.spawn(surroundings, {}, streams=[file.fileno()] * 3).result()
+    assert (found["ignored"], found["session"], found["input"]) == ([], True, False)
 
 
 def test_an_error_of_the_user_has_no_traceback() -> None:
