@@ -37,12 +37,12 @@ def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> IO[
         raise
 
 
-def read_bounded(path: Path, limit: int) -> bytes:
-    """Return the bytes of a regular file, at most `limit`.
+def read_bounded(path: Path, limit: int, *, follow: bool = True) -> bytes:
+    """Return the bytes of a regular file, at most `limit`; `follow`: or of a symbolic link to one.
 
     Raises TooLargeError, NotRegularError, OSError.
     """
-    with open_regular(path) as file:
+    with open_regular(path, follow=follow) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise TooLargeError(f"the file is larger than {limit >> 20} MiB")

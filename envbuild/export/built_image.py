@@ -114,7 +114,11 @@ def read_image_record(
     fields: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
     try:
         made = ImageRecord(**fields)
+        texts = (made.image, made.artifact, made.sha256, made.lock, made.engine, made.evidence)
+        whole = all(isinstance(text, str) for text in (*texts, *made.messages, *made.layers, *made.built, *made.reused))
     except TypeError:  # a record of something else
+        return None
+    if not whole:
         return None
     if (verified and not made.evidence) or engine not in ("", "auto", made.engine):
         return None

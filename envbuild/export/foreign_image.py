@@ -127,14 +127,13 @@ def read_conversion(record: Path) -> ConvertedImage | None:
     if made is None:
         return None
     try:
-        return ConvertedImage(
-            Artifact(Path(made["artifact"]), made["sha256"], made["size"], tuple(made["messages"])),
-            made["reference"],
-            made["origin"],
-            made["identity"],
-            tuple(PackedLayer(diff_id, 0, True) for diff_id in made["layers"]),
-            0.0,
-            True,
-        )
+        texts = made["sha256"], made["reference"], made["origin"], made["identity"]
+        size, messages = made["size"], tuple(made["messages"])
     except (KeyError, TypeError):  # a record of something else
         return None
+    if not isinstance(size, int) or not all(isinstance(text, str) for text in (*texts, *messages)):
+        return None
+    sha256, reference, origin, identity = texts
+    artifact = Artifact(Path(made["artifact"]), sha256, size, messages)
+    layers = tuple(PackedLayer(diff_id, 0, True) for diff_id in made["layers"])
+    return ConvertedImage(artifact, reference, origin, identity, layers, 0.0, True)

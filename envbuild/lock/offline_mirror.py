@@ -29,8 +29,9 @@ from typing import Any
 
 from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
-from envbuild.core.errors import LockError, PublishError, SpecError
+from envbuild.core.errors import InputError, LockError, PublishError, SpecError
 from envbuild.core.folder_removal import discard_folder
+from envbuild.core.regular_file import open_regular
 from envbuild.core.store.store import Store, read_json, write_atomic
 from envbuild.core.text import amount, counted
 from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs
@@ -162,11 +163,13 @@ class MirrorExport:
         temporary = self.folder / NEW / secrets.token_hex(8)
         try:
             os.link(blob, temporary)
-            unverified = True
+            found = ""
         except OSError:  # another disk, or one without hard links
-            unverified = copy_file(blob, temporary) != entry.sha256
-        if unverified:
+            found = copy_file(blob, temporary)
+        if found != entry.sha256:
             self.store.check_blob(entry.sha256)
+            if found:
+                raise InputError(f"the file {blob} changed while it was copied", hint="run the command again")
         temporary.replace(target)
         return True
 
@@ -200,14 +203,14 @@ class MirrorExport:
         folder = f"oci/{reference.name}"
         blob = self.store.blob(image.digest)
         manifest: dict[str, Any] = {
-            "mediaType": json.loads(blob.read_bytes()).get("mediaType") or MANIFEST,
+            "mediaType": json.loads(self.store.read_document(image.digest)).get("mediaType") or MANIFEST,
             "digest": f"sha256:{image.digest}",
             "size": blob.stat().st_size,
             "platform": {"architecture": self.lock.arch, "os": "linux"},
         }
         if not reference.digest:  # with a digest the reference may have no tag
             manifest["annotations"] = {TAG: reference.tag}
-        index = read_json(self.folder / folder / "index.json") or {}
+        index = read_json(self.folder / folder / "index.json", follow=True) or {}
         older = [
             drop_moved_tag(item, manifest)
             for item in index.get("manifests", ())
@@ -275,7 +278,7 @@ def is_copy(target: Path, blob: Path, sha256: str) -> bool:
 def copy_file(source: Path, target: Path) -> str:
     """Copy a file and flush it to the disk. Return the sha256 of what was read."""
     found = hashlib.sha256()
-    with source.open("rb") as reading, target.open("xb") as writing:
+    with open_regular(source, follow=False) as reading, target.open("xb") as writing:
         while chunk := reading.read(CHUNK):
             found.update(chunk)
             writing.write(chunk)

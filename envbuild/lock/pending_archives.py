@@ -1,7 +1,7 @@
 """Archives whose digest was computed by a locking that failed, because something else was missing: the next one
 within a day uses them, and downloads nothing twice.
 
-Stored in the store's ``archives.json``, beside the archives themselves.
+Stored in ``partial/archives.json``, of this user alone: the next lock obeys it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from envbuild.core.store.store import Store, read_json, write_json
 from envbuild.lock.model import SourceFile
 
 DAY = 24 * 3600.0
-FILE = "archives.json"
+FILE = "partial/archives.json"
 
 
 def read_pending(store: Store) -> dict[str, SourceFile]:
@@ -29,21 +29,21 @@ def record_pending(store: Store, archives: Iterable[SourceFile]) -> None:
     with store.lock("archives"):
         new = {file.file: [file.origin, file.sha256, file.size, time.time()] for file in archives}
         if new:
-            write_json(store.root / FILE, new | _read_entries(store))
+            write_json(store.own / FILE, new | _read_entries(store))
 
 
 def remove_pending(store: Store, names: Iterable[str]) -> None:
     """Remove archives that a lock names now."""
-    if not (store.root / FILE).exists():
+    if not (store.own / FILE).exists():
         return
     with store.lock("archives"):
         gone = frozenset(names)
-        write_json(store.root / FILE, {name: entry for name, entry in _read_entries(store).items() if name not in gone})
+        write_json(store.own / FILE, {name: entry for name, entry in _read_entries(store).items() if name not in gone})
 
 
 def _read_entries(store: Store) -> dict[str, list[Any]]:
     """Return file name → [origin, sha256, size, when it was recorded]."""
-    value = read_json(store.root / FILE)
+    value = read_json(store.own / FILE)
     entries = value.items() if isinstance(value, dict) else ()
     return {name: entry for name, entry in entries if _is_entry(entry) and store.has_blob(entry[1])}
 

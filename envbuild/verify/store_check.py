@@ -15,8 +15,10 @@ from typing import Any
 from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import DamagedPackError, EnvbuildError
-from envbuild.core.store.gc import list_folder, records
+from envbuild.core.regular_file import NotRegularError
+from envbuild.core.store.gc import list_folder, records, remove_entry
 from envbuild.core.store.json_files import read_sealed
+from envbuild.core.store.records import file_names
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
 
@@ -60,7 +62,7 @@ def check_store(store: Store, reporter: Reporter, *, repair: bool) -> StoreCheck
     found = StoreCheck()
     for kind, list_entries in ENTRIES.items():
         entries = list(list_entries(store, found))
-        sizes = [path.stat().st_size if path.is_file() else 0 for path, _ in entries]
+        sizes = [path.lstat().st_size if path.is_file() else 0 for path, _ in entries]
         before, total = found.size, sum(sizes)
         reporter.start(TASK, f"{kind}: {len(entries)} to check")
         for (path, look), size in zip(entries, sizes, strict=True):
@@ -84,7 +86,7 @@ def remove_damaged(damage: Damage, store: Store) -> None:
     if damage.kind == "layers":
         damage.path.rename(store.tmp / f"damaged-{damage.path.name}-{os.urandom(4).hex()}")
     else:
-        damage.path.unlink(missing_ok=True)
+        remove_entry(damage.path, store)
 
 
 def packs(store: Store, found: StoreCheck) -> Iterator[Entry]:
@@ -143,7 +145,10 @@ def blobs(store: Store, found: StoreCheck) -> Iterator[Entry]:
 
 
 def digest_fault(path: Path, expected: str) -> str:
-    got = file_digest(path)
+    try:
+        got = file_digest(path, follow=False)
+    except NotRegularError:
+        return "not a regular file"
     return "" if got == expected else f"expected sha256 {expected}, got {got}"
 
 
@@ -184,7 +189,7 @@ def artifacts(store: Store, found: StoreCheck) -> Iterator[Entry]:
     known = {}
     for _, record in records(store, set(files)):
         made = record["made"]
-        known[Path(made["artifact"]).name] = made.get("sha256")
+        known[file_names(record)["artifact"]] = made.get("sha256")
     for name, path in files.items():
         if known.get(name):
             yield path, lambda path=path, sha256=known[name]: digest_fault(path, sha256)  # type: ignore[misc]

@@ -85,7 +85,9 @@ def verify_built(image: BuiltImage, workspace: Workspace) -> tuple[Path, Evidenc
     workspace.reporter.finish("digest")
     if whole.status == Status.FAIL:
         forget_damaged(image_record_path(image.resolution, workspace))
-        evidence = Evidence(image.lock.image, record.lock, layers, f"sha256:{record.sha256}", record.messages, (whole,))
+        evidence = Evidence(
+            image.lock.image, lock_digest(image.lock), layers, f"sha256:{record.sha256}", record.messages, (whole,)
+        )
     else:
         evidence = collect_evidence(
             path, record.sha256, record.messages, layers, image.plan, image.resolution, image.lock, workspace

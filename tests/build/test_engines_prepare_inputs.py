@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.build.engines.prepare_inputs import prepare_inputs
+from envbuild.build.engines.prepare_inputs import link_blobs, prepare_inputs, unpack_archive
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
 from envbuild.core.store.store import Store
@@ -145,3 +145,20 @@ def test_an_archive_that_cannot_be_unpacked(content: bytes, store: Store, tmp_pa
     sha256 = add(store, content)
     with pytest.raises(InputError):
         prepare_inputs(store, [item("archives", "tree", [("x", sha256)])], tmp_path / "inputs")
+
+
+def test_a_link_in_the_place_of_a_blob_is_not_read(tmp_path: Path) -> None:
+    """Another member of the group may put it there after the digest was compared: a step would get the file."""
+    root = tmp_path / "store"
+    root.mkdir()
+    root.chmod(0o3770)
+    store, secret = Store.open(root), tmp_path / "secret.tar"
+    with tarfile.open(secret, "w") as tar:
+        tar.add(__file__, "top/file")
+    store.blob("a" * 64).symlink_to(secret)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(OSError, match="not a regular file"):
+        link_blobs(store, [("file", "a" * 64)], tmp_path / "out")
+    with pytest.raises(InputError, match="not a regular file"):
+        unpack_archive(store.blob("a" * 64), "a.tar", tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []

@@ -38,9 +38,12 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("folder", "found"), [(0o2770, 0o2770), (0o775, 0o775), (0o755, 0), (0o1777, 0), (0o777, 0), (0o702, 0)]
+    ("folder", "found"),
+    [(0o2770, 0o2770), (0o3775, 0o3775), (0o775, 0), (0o1775, 0), (0o2755, 0), (0o1777, 0), (0o777, 0), (0o702, 0)],
 )
-def test_a_group_shares_a_folder_that_it_may_write_and_others_may_not(folder: int, found: int, tmp_path: Path) -> None:
+def test_a_group_shares_a_setgid_folder_that_it_may_write_and_others_may_not(
+    folder: int, found: int, tmp_path: Path
+) -> None:
     tmp_path.chmod(folder)
     assert permissions.is_shared(tmp_path) == found
     tmp_path.chmod(0o700)

@@ -56,10 +56,12 @@ def test_a_file_with_its_lock_is_audited(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.fixture
 def built(tmp_path: Path) -> tuple[BuiltImage, Path]:
     """Return an image that `make` recorded, and its record."""
-    path = image(tmp_path, lock_yaml=LOCK)
+    for name in ("artifacts", "images"):
+        (tmp_path / name).mkdir()
+    path = image(tmp_path / "artifacts", lock_yaml=LOCK)
     lock = parse_lock(LOCK.decode(), path)
     made = ImageRecord("app", str(path), file_digest(path), lock_digest(lock), "embedded", (), "", (), (), (), 1.0)
-    record = tmp_path / "record.json"
+    record = tmp_path / "images" / "record.json"
     write_record(record, asdict(made))
     parts: Any = SimpleNamespace(spec=None)
     return BuiltImage(parts, lock, parts, made, ()), record
@@ -79,7 +81,7 @@ def test_a_flipped_bit_of_the_file_fails_and_the_next_make_writes_it_again(
         verify.verify_image("app", workspace(tmp_path / "store"))
     assert (caught.value.exit_code, caught.value.hint) == (7, "envbuild make app writes it again")
     assert known.record.sha256 in caught.value.message and file_digest(path) in caught.value.message
-    evidence = json.loads(next(tmp_path.glob("*.evidence.json")).read_bytes())
+    evidence = json.loads(next(tmp_path.glob("artifacts/*.evidence.json")).read_bytes())
     assert [item["status"] for item in evidence["results"]] == ["fail"] and evidence["tiers"]["audit"] == "failed"
     assert read_record(record) is None and json.loads(record.read_bytes())["holds"] == {"units": [], "blobs": []}
 

@@ -18,6 +18,7 @@ from typing import IO, cast
 
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError
+from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
 from envbuild.core.rooted_tree import PATH_ERRORS, RootedTree
 from envbuild.core.store.permissions import make_shared_folder
 from envbuild.core.store.store import Store, write_atomic
@@ -82,8 +83,8 @@ def packages_index(files: Iterable[tuple[str, str, Path]], store: Store) -> str:
     for name, sha256, path in files:
         cached = cache / sha256
         try:
-            stanza = cached.read_text()
-        except FileNotFoundError:
+            stanza = read_bounded(cached, MAX_CONTROL, follow=False).decode()
+        except (FileNotFoundError, NotRegularError, TooLargeError, UnicodeError):
             stanza = read_control(path)
             write_atomic(cached, lambda file, text=stanza: file.write(text.encode()))  # type: ignore[misc]
         stanzas.append(f"{stanza}\nFilename: ./{name}\nSize: {path.stat().st_size}\nSHA256: {sha256}\n")

@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from envbuild.build.engines import deb
 from envbuild.build.engines.safe_extract import extract_tar
@@ -24,6 +24,7 @@ from envbuild.core.bounded_tar import BoundedTarFile, SparseTarInfo
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
 from envbuild.core.folder_removal import remove_folder
+from envbuild.core.regular_file import open_regular
 from envbuild.core.rooted_tree import PATH_ERRORS
 from envbuild.core.store.store import Store
 from envbuild.core.text import escaped
@@ -117,7 +118,8 @@ def link_blobs(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> 
     for name, sha256 in blobs:
         path = place_of(target, name)
         if shared or not _has_link(store.blob(sha256), path):
-            shutil.copyfile(store.blob(sha256), path)
+            with open_regular(store.blob(sha256), follow=False) as source, path.open("wb") as file:
+                shutil.copyfileobj(source, file)
 
 
 def _has_link(blob: Path, path: Path) -> bool:
@@ -138,11 +140,13 @@ def fix_times(target: Path) -> None:
 def unpack_archive(archive: Path, name: str, target: Path) -> None:
     """Extract a tar or zip archive into the empty folder `target`, without its single top folder. Raises InputError."""
     try:
-        if zipfile.is_zipfile(archive):
-            unpack_zip(archive, target)
-        else:
-            with BoundedTarFile.open(archive, tarinfo=SparseTarInfo) as tar:
-                extract_tar(tar, target)
+        with open_regular(archive, follow=False) as file:
+            if zipfile.is_zipfile(file):
+                unpack_zip(file, target)
+            else:
+                file.seek(0)
+                with BoundedTarFile.open(fileobj=file, tarinfo=SparseTarInfo) as tar:
+                    extract_tar(tar, target)
     except (*DAMAGE, OSError) as error:
         if isinstance(error, OSError) and error.errno not in NAME_ERRORS:
             raise
@@ -158,7 +162,7 @@ def unpack_archive(archive: Path, name: str, target: Path) -> None:
         os.utime(folder, (TIME, TIME))
 
 
-def unpack_zip(archive: Path, target: Path) -> None:
+def unpack_zip(archive: IO[bytes], target: Path) -> None:
     """Extract a zip archive with its permission bits; `zipfile` keeps names inside of the target."""
     with zipfile.ZipFile(archive) as bundle:
         for entry in bundle.infolist():

@@ -18,7 +18,7 @@ from typing import Any
 
 from envbuild.core.console import Reporter
 from envbuild.core.engines import CACHES as ENGINE_CACHES
-from envbuild.core.store.records import parse_record
+from envbuild.core.store.records import file_names, parse_record
 from envbuild.core.store.store import Store, read_json
 from envbuild.core.store.usage import size_of
 
@@ -83,7 +83,7 @@ def records(store: Store, artifacts: set[str]) -> list[tuple[Path, dict[str, Any
         record = parse_record(read_json(path))
         if record is None:
             continue
-        name = Path(record["made"]["artifact"]).name
+        name = file_names(record)["artifact"]
         if name in artifacts and (store.root / "artifacts" / name).is_file():
             found.setdefault(name, []).append((path, record))
     current = []
@@ -172,17 +172,24 @@ def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool
     removed: list[str] = []
     freed = 0
     for path in list(unneeded_entries(store, everything=everything)):
-        folder = path.is_dir() and not path.is_symlink()
-        size = size_of(path) if folder else path.lstat().st_blocks * 512
+        size = size_of(path) if path.is_dir() and not path.is_symlink() else path.lstat().st_blocks * 512
         if not dry_run:
             try:
-                remove_folder(path, store) if folder else path.unlink(missing_ok=True)
+                remove_entry(path, store)
             except PermissionError:  # another user's, who removes it
                 continue
         freed += size
         removed.append(str(path.relative_to(store.root)))
         reporter.note("gc", str(path))
     return removed, freed
+
+
+def remove_entry(path: Path, store: Store) -> None:
+    """Remove a file, a link or a folder of the store."""
+    if path.is_dir() and not path.is_symlink():
+        remove_folder(path, store)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def remove_folder(path: Path, store: Store) -> None:

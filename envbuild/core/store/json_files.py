@@ -9,14 +9,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
+
 SEAL = "checksum"
 
 
-def read_json(path: Path) -> Any:
-    """Return the value of a JSON file; None if it is missing, truncated or not JSON."""
+MAX_RECORD = 16 << 20  # bytes: a record of a layer lists folders
+
+
+def read_json(path: Path, *, follow: bool = False) -> Any:
+    """Return the value of a JSON file; None if it is missing, unreadable, truncated or not JSON. Another user may have
+    put a FIFO, a device or a link in its place: None, too. `follow`: follow links."""
     try:
-        return json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError, RecursionError):
+        return json.loads(read_bounded(path, MAX_RECORD, follow=follow))
+    except (FileNotFoundError, PermissionError, NotRegularError, TooLargeError, ValueError, RecursionError):
         return None
 
 

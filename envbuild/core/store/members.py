@@ -1,70 +1,173 @@
 """The owners of a store's folders: which other users could change what a command of this user does in it.
 
 Files of a store are found by name. A user who may replace a folder of it by a link makes the commands of other users
-write, change modes and remove files elsewhere. So the folders of a store that a group shares belong to the store's
-owner or to root, and only the owner of a name in it may replace it (the sticky bit: inode(7)); members write in these
-folders, and trust each other with what is in them. What a member works in is in a folder of that member.
+write, change modes and remove files elsewhere. So no user but the store's owner and root may replace a folder on the
+way to a file: a store is writable by its owner alone, or by a group. In the store of a group the shared folders belong
+to the store's owner or to root, and a folder that has such a folder in it is sticky (inode(7)): only the owner of a
+name in it may replace it. Members write in these folders, and trust each other with the content of files, never with a
+path. What a member works in is in a folder of that member.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
-from envbuild.core.ownership import in_user_namespace, own_users, user_name
-from envbuild.core.store.permissions import STICKY, is_shared, make_shared_folder
+from envbuild.core.ownership import group_name, in_user_namespace, own_users, user_name
+from envbuild.core.store.permissions import GROUP, OTHERS, STICKY, is_shared, make_shared_folder
+
+LOCKS = "locks"  # a lock needs no more than the right to read its file: only users of the store may enter the folder
 
 
-def check_members(root: Path, folders: Iterable[str]) -> None:
+def check_place(root: Path) -> None:
+    """Check that the folder `root` is this user's, or a group's, and not writable by every user. Raises EngineError."""
+    status = root.stat()
+    name, own = user_name(status.st_uid), _may_change(status.st_uid)
+    if _is_root() and status.st_uid not in own_users():
+        raise EngineError(
+            f"the store {root} belongs to {name}, who could make commands of root change any file",
+            hint="set ENVBUILD_STORE to a folder of root, or work as that user",
+        )
+    if _is_open(status.st_mode):
+        raise EngineError(
+            f"every user may write the store {root}, and could make your commands change files elsewhere",
+            hint=f"chmod -R o-w {root}" if own else f"set ENVBUILD_STORE to a new folder, such as {root}/envbuild",
+        )
+    if not is_shared(root) and status.st_uid not in own_users():
+        raise EngineError(
+            f"the store {root} belongs to {name}, who could make your commands change files elsewhere",
+            hint="set ENVBUILD_STORE to a folder of your own",
+        )
+
+
+def check_members(
+    root: Path, folders: Sequence[str], private: Sequence[str], report: Callable[[str], object] = lambda text: None
+) -> None:
     """Check that no other user than its owner can replace a folder of the store `root`; for its owner and for root,
-    make that so. `folders`: those that members share, parents first.
+    make that so. `folders`: those that members share, parents first; `private`: those of one user. `report`: called
+    with a line about a repair.
 
     Raises EngineError, OSError.
     """
     status = root.stat()
-    root_user = os.geteuid() == 0 and not in_user_namespace()
-    if root_user and status.st_uid not in own_users():
-        raise EngineError(
-            f"the store {root} belongs to {user_name(status.st_uid)}, who could make commands of root change any file",
-            hint="set ENVBUILD_STORE to a folder of root, or work as that user",
-        )
     if not is_shared(root):
+        if status.st_mode & GROUP and not status.st_mode & OTHERS:
+            _close_to_group(root, folders)
+            report(
+                f"store {root}: the group {group_name(status.st_gid)} could write it, because of an umask; closed now "
+                f"(a store for a group: chmod 3775 {root})"
+            )
+        for name in (*folders, *private):
+            check_entry(root / name)
         return
-    own = root_user or status.st_uid == os.geteuid()
-    name = user_name(status.st_uid)
     if not status.st_mode & STICKY:
-        if not own:
+        if not _may_change(status.st_uid):
             raise EngineError(
                 f"members of the group that shares the store {root} could replace each other's folders",
-                hint=f"its owner, {name}, types: chmod +t {root}",
+                hint=f"its owner, {user_name(status.st_uid)}, types: chmod +t {root}",
             )
         root.chmod(status.st_mode & 0o7777 | STICKY)
-    for folder in folders:
-        path = root / folder
-        if own and not os.path.lexists(path):
-            make_shared_folder(path)
-        _check_folder(path, status.st_uid, name, change=root_user)
+    repaired = [f"{name}/" for name in folders if _check_folder(root / name, root, sticky=has_folders(name, folders))]
+    if repaired:
+        report(f"store {root}: other users could replace what is in {', '.join(repaired)}; only its owner can now")
 
 
-def _check_folder(path: Path, owner: int, name: str, *, change: bool) -> None:
+def has_folders(folder: str, names: Iterable[str]) -> bool:
+    """Return whether another folder of `names` is in `folder`."""
+    return any(name.startswith(f"{folder}/") for name in names)
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0 and not in_user_namespace()
+
+
+def _is_open(mode: int) -> bool:
+    """Return whether every user may replace what is in a folder; not in one like /tmp."""
+    return bool(mode & OTHERS) and not mode & STICKY
+
+
+def _may_change(owner: int) -> bool:
+    """Return whether this user may change the mode of what `owner` has."""
+    return _is_root() or owner == os.geteuid()
+
+
+def _close_to_group(root: Path, folders: Sequence[str]) -> None:
+    """Take a store that an umask left writable for a group from that group."""
+    for path in (root, *(root / name for name in folders)):
+        with contextlib.suppress(FileNotFoundError):
+            found = path.lstat()
+            if stat.S_ISDIR(found.st_mode) and _may_change(found.st_uid):
+                _change_folder(path, -1, stat.S_IMODE(found.st_mode) & ~(GROUP | STICKY))
+
+
+def check_entry(path: Path) -> None:
+    """Check that a folder of a store that no group shares is this user's: others may have the right to make it.
+
+    Raises EngineError, OSError.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if found.st_uid not in own_users():
+        raise EngineError(
+            f"{path} belongs to {user_name(found.st_uid)}, who could make your commands change files elsewhere",
+            hint=f"rm -r {path}",
+        )
+    if stat.S_ISDIR(found.st_mode) and _is_open(found.st_mode):
+        raise EngineError(
+            f"every user may write {path}, and could make your commands change files elsewhere",
+            hint=f"chmod -R o-w {path}",
+        )
+
+
+def _check_folder(path: Path, root: Path, *, sticky: bool) -> bool:
+    """Check a folder that members share; return whether its mode was repaired."""
+    owner = root.stat().st_uid
+    name = user_name(owner)
+    if _may_change(owner) and not os.path.lexists(path):
+        make_shared_folder(path, sticky=sticky, closed=path.name == LOCKS)
+    ready = f"its owner, {name}, types: ENVBUILD_STORE={root} envbuild store check"
     try:
         found = path.lstat()
     except FileNotFoundError:
         raise EngineError(
-            f"the store {path.parent} is not ready for its group: the folder {path.name} is missing",
-            hint=f"its owner, {name}, types: ENVBUILD_STORE={path.parent} envbuild store check",
+            f"the store {root} is not ready for its group: the folder {path.name} is missing", hint=ready
         ) from None
     if not stat.S_ISDIR(found.st_mode):
         raise EngineError(f"{path} is not a folder", hint=f"its owner, {user_name(found.st_uid)}, removes it")
-    if found.st_uid in (owner, 0):
-        return
-    if change:
-        os.chown(path, owner, -1, follow_symlinks=False)
-        return
-    raise EngineError(
-        f"{path} belongs to {user_name(found.st_uid)}, who could make commands of other members change their files",
-        hint=f"as root: chown {name} {path}",
-    )
+    if found.st_uid not in (owner, 0):
+        if not _is_root():
+            who = user_name(found.st_uid)
+            raise EngineError(
+                f"{path} belongs to {who}, who could make commands of other members change their files",
+                hint=f"as root: chown {name} {path}",
+            )
+        _change_folder(path, owner)
+        found = path.lstat()
+    mode = stat.S_IMODE(found.st_mode)
+    wanted = mode & ~OTHERS | (STICKY if sticky else 0)
+    if mode == wanted:
+        return False
+    if not _may_change(found.st_uid):
+        raise EngineError(
+            f"members of the group that shares the store {root} could replace what is in {path}", hint=ready
+        )
+    _change_folder(path, -1, wanted)
+    return True
+
+
+def _change_folder(path: Path, owner: int, mode: int = -1) -> None:
+    """Change the owner or the mode of a folder that another user may be replacing by a link. Raises OSError."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if owner >= 0:
+            os.fchown(folder, owner, -1)
+        if mode >= 0:
+            os.fchmod(folder, mode)
+    finally:
+        os.close(folder)

@@ -9,6 +9,7 @@ a command change a file elsewhere.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -16,35 +17,59 @@ from pathlib import Path
 from typing import IO
 
 GROUP, OTHERS, STICKY = 0o020, 0o002, 0o1000  # may write, twice; only the owner of an entry may replace it
+SETGID = 0o2000  # entries get the folder's group: a folder that is writable by the umask alone does not have it
 OWN = re.compile(r"user-[0-9]{1,10}(-[0-9a-f]{8})?")  # the name of a user's folder in a shared store
 NO_GROUP = 65534  # a group that has no number in this user namespace (user_namespaces(7))
 
 
 def is_shared(folder: Path) -> int:
-    """Return the mode of a folder that a group shares; 0 for others, such as /tmp, which every user may write."""
+    """Return the mode of a folder that was made for a group to share; 0 for others, such as /tmp, which every user may
+    write, or one that an umask of 002 left writable."""
     mode = folder.stat().st_mode & 0o7777
-    return mode if mode & GROUP and not mode & OTHERS else 0
+    return mode if mode & GROUP and mode & SETGID and not mode & OTHERS else 0
 
 
-def make_shared_folder(path: Path) -> None:
-    """Make a folder, if it does not exist, with the mode of its parent in a shared store: all members write in it."""
+def make_shared_folder(path: Path, *, sticky: bool = False, closed: bool = False) -> None:
+    """Make a folder, if it does not exist, with the mode of its parent in a shared store: all members write in it.
+
+    sticky: only their owners may replace its entries, as in the store's own folder. closed: others may not enter it.
+    """
     if path.is_dir():
         return
     mode = is_shared(path.parent) & ~STICKY
     if not mode:
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode=0o700 if closed else 0o755, exist_ok=True)  # with any umask
         return
+    mode = (mode | STICKY if sticky else mode) & (~0o007 if closed else ~0)
     from envbuild.core.userns import libc  # a store is made once
 
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     temporary.mkdir(mode=0o700)
     try:
-        temporary.chmod(mode)
+        change_own_folder(temporary, mode)
         libc.rename_new(temporary, path)  # complete at once: another user may need it in this moment
     except OSError:
         temporary.rmdir()
         if not path.is_dir():  # else another process made it
             raise
+
+
+def change_own_folder(path: Path, mode: int) -> None:
+    """Change the mode of a folder of this user. Raises OSError for a link, and for another user's."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(folder).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+        os.fchmod(folder, mode)
+    finally:
+        os.close(folder)
+
+
+def make_store_folder(path: Path) -> None:
+    """Make the folder of a store, and those above it, writable by this user alone with any umask."""
+    for folder in (*reversed(path.parents), path):
+        if not folder.is_dir():
+            folder.mkdir(mode=0o755, exist_ok=True)
 
 
 def make_private_folder(path: Path) -> None:
@@ -53,8 +78,8 @@ def make_private_folder(path: Path) -> None:
     path.chmod(0o700)  # without the setgid bit of a shared parent
 
 
-def close_folder(path: Path) -> bool:
-    """Take a folder's permissions for others and for its group from it.
+def close_folder(path: Path, rights: int = 0o077) -> bool:
+    """Take `rights` from a folder: by default all that its group and third-party users have.
 
     Returns whether that changed it. False for a missing folder, a link, and a folder of another user.
     """
@@ -62,8 +87,8 @@ def close_folder(path: Path) -> bool:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             mode = os.fstat(folder).st_mode & 0o7777
-            if mode & 0o077:
-                os.fchmod(folder, mode & ~0o077)
+            if mode & rights:
+                os.fchmod(folder, mode & ~rights)
                 return True
         finally:
             os.close(folder)
@@ -135,7 +160,8 @@ def share_open_file(file: int, group: int) -> None:
 
 
 def move_into_store(source: Path, target: Path) -> None:
-    """Rename a finished file to its place in the store."""
+    """Rename a finished file, which is in a folder of this user, to its place in the store."""
+    source.chmod(source.stat().st_mode & 0o755)  # with any umask
     source.replace(target)
     share_file(target)
 

@@ -2,17 +2,23 @@
 
 A record is images/KEY.json, where KEY is a digest of all that decides the file's bytes. It has what was made, size and
 time of the file, and what the store must retain for it while a link points at it (`envbuild.core.store.gc`).
+
+In a store that a group shares, another member may have written it. So it names files, which are those of artifacts/
+alone, and never a path.
 """
 
 from __future__ import annotations
 
 import hashlib
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from envbuild.core.code_digest import code_digest
 from envbuild.core.store.store import Store, read_json, stamp, write_json
+
+FILES = ("artifact", "evidence")  # keys of files in artifacts/
 
 
 def record_path(store: Store, decides: Iterable[str | bytes]) -> Path:
@@ -25,15 +31,24 @@ def record_path(store: Store, decides: Iterable[str | bytes]) -> Path:
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """Return what was made, if its ``artifact`` exists unchanged; else None."""
+    """Return what was made, with the paths of its files in artifacts/, if its ``artifact`` exists unchanged; else
+    None."""
     value = parse_record(read_json(path))
     if value is None:
         return None
-    made: dict[str, Any] = value["made"]
+    folder = path.parent.with_name("artifacts")
+    made: dict[str, Any] = {**value["made"], **{key: str(folder / name) for key, name in file_names(value).items()}}
     try:
-        return made if value["stat"] == stamp(Path(made["artifact"])) else None
+        found = Path(made["artifact"]).lstat()
     except (OSError, ValueError):  # no file, or no path
         return None
+    unchanged = stat.S_ISREG(found.st_mode) and value["stat"] == [found.st_size, found.st_mtime_ns]
+    return made if unchanged else None
+
+
+def file_names(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of a record's files, by key. A record of an older envbuild has paths."""
+    return {key: Path(record["made"][key]).name for key in FILES if record["made"].get(key)}
 
 
 def parse_record(value: Any) -> dict[str, Any] | None:
@@ -41,10 +56,12 @@ def parse_record(value: Any) -> dict[str, Any] | None:
     try:
         made, holds = value["made"], value["holds"]
         lists = (value["stat"], made["layers"], holds["units"], holds["blobs"])
-        texts = (made["artifact"], *made["layers"], *holds["units"], *holds["blobs"])
-    except (KeyError, TypeError):
+        names = (*made["layers"], *holds["units"], *holds["blobs"])
+        texts = (made["artifact"], made.get("evidence", ""), *names)
+    except (AttributeError, KeyError, TypeError):
         return None
     whole = all(isinstance(item, list) for item in lists) and all(isinstance(text, str) for text in texts)
+    whole = whole and bool(made["artifact"]) and not any("/" in name for name in names)
     found: dict[str, Any] = value
     return found if whole else None
 
@@ -52,11 +69,16 @@ def parse_record(value: Any) -> dict[str, Any] | None:
 def write_record(path: Path, made: Mapping[str, Any], *, units: Iterable[str] = (), blobs: Iterable[str] = ()) -> None:
     """Record what was made.
 
-    made: ``artifact`` is the file, ``layers`` the layers in it.
+    made: ``artifact`` is the file in artifacts/, ``evidence`` the one with what was verified, ``layers`` the layers in
+        it.
     units, blobs: keys and digests that the artifact requires in the store.
     """
-    holds = {"units": sorted(units), "blobs": sorted(blobs)}
-    write_json(path, {"made": dict(made), "stat": stamp(Path(made["artifact"])), "holds": holds})
+    value = {
+        "made": made,
+        "stat": stamp(Path(made["artifact"])),
+        "holds": {"units": sorted(units), "blobs": sorted(blobs)},
+    }
+    write_json(path, {**value, "made": {**made, **file_names(value)}})
 
 
 def forget_damaged(path: Path | None) -> None:

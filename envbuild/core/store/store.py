@@ -32,8 +32,9 @@ import fcntl
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.core import signals
@@ -41,17 +42,19 @@ from envbuild.core.digest import file_digest
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, EngineError, InputError
 from envbuild.core.folder_removal import discard_folder
-from envbuild.core.regular_file import open_regular
+from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regular, read_bounded
 from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
 from envbuild.core.store.json_files import read_json, read_sealed, stamp, write_atomic, write_json, write_sealed
+from envbuild.core.store.lock_holder import wait_for_lock
 from envbuild.core.store.mark import mark_store
-from envbuild.core.store.members import check_members
+from envbuild.core.store.members import LOCKS, check_entry, check_members, check_place, has_folders
 from envbuild.core.store.permissions import (
     close_folder,
     is_shared,
     make_own_place,
     make_private_folder,
     make_shared_folder,
+    make_store_folder,
     move_into_store,
     open_lock_file,
     own_place,
@@ -61,11 +64,17 @@ from envbuild.core.text import amount
 
 __all__ = ["LayerRecord", "SharedLayer", "Store", "UnitRecord", "read_json", "stamp", "write_atomic", "write_json"]
 
+MAX_DOCUMENT = 16 << 20  # bytes, as when it is downloaded
 FULL = (errno.ENOSPC, errno.EDQUOT)
-FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "locks", "exports", "control", "base")
+FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "locks", "exports", "control")
 OWN_FOLDERS = ("layers", "tmp", "logs", "partial")
+PRIVATE = (*OWN_FOLDERS, *ENGINE_CACHES, "apt", "git", "uv", "base")
 CLOSED = ("layers", "tmp")  # they hold trees of files
 WORKDIR = re.compile(r"[0-9]+-[0-9a-f]{8}")  # the name of the folder of a process in tmp/
+
+
+def ignore(text: str) -> None:
+    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +82,31 @@ class Store:
     """A store folder. Make one with `Store.open`."""
 
     root: Path
+    report: Callable[[str], object] = field(default=ignore, compare=False, repr=False)
 
     @classmethod
-    def open(cls, root: Path, report: Callable[[str], object] = lambda text: None) -> Store:
+    def open(cls, root: Path, report: Callable[[str], object] = ignore) -> Store:
         """Create the folders of the store, and close those of an older one that others could enter.
 
         report: called with a line about that. Raises EngineError when the place cannot be written, when it is a folder
         with other content (`mark_store`), and when another user could make this one's commands change files elsewhere
         (`check_members`).
         """
-        store = cls(root)
+        store = cls(root, report)
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            make_store_folder(root)
+            check_place(root)
             mark_store(root)
-            check_members(root, FOLDERS)
+            closed = store.close()
+            check_members(root, FOLDERS, PRIVATE, report)
+            if close_folder(root / LOCKS, 0o007 if store.is_shared else 0o077):
+                report(f"store {root}: other users could hold its locks; closed now")
             for name in FOLDERS:
-                make_shared_folder(root / name)
+                make_shared_folder(root / name, sticky=has_folders(name, FOLDERS), closed=name == LOCKS)
             own = make_own_place(root)
             for name in OWN_FOLDERS:
-                (own / name).mkdir(mode=0o700 if name in CLOSED else 0o777, exist_ok=True)
+                (own / name).mkdir(mode=0o700, exist_ok=True)
             try_to_write(store.tmp)
-            closed = store.close()
         except OSError as error:
             why = "it is not a folder" if error.errno == errno.EEXIST else os.strerror(error.errno or errno.EIO)
             raise EngineError(
@@ -153,7 +166,10 @@ class Store:
         return self.own / "partial" / f"{name}.part"
 
     def has_blob(self, sha256: str) -> bool:
-        return self.blob(sha256).is_file()
+        try:
+            return stat.S_ISREG(self.blob(sha256).lstat().st_mode)
+        except (OSError, ValueError):
+            return False
 
     def add_blob(self, source: Path) -> str:
         """Move a file (on the store's file system) into the store as a blob. Return its sha256.
@@ -171,15 +187,27 @@ class Store:
 
         A corrupt one is moved aside, so that the next run fetches it again. Raises InputError.
         """
-        found = file_digest(self.blob(sha256))
+        damaged = self.blob(sha256)
+        try:
+            found = file_digest(damaged, follow=False)
+        except NotRegularError:
+            found = "no regular file"
         if found != sha256:
-            damaged = self.blob(sha256)
             damaged.rename(self.tmp / f"damaged-{sha256}")
             raise InputError(
                 f"corrupt blob in the store: expected sha256 {sha256}, got {found}",
                 hint="it was moved aside; run the command again to fetch it",
                 where=str(damaged),
             )
+
+    def read_document(self, sha256: str) -> bytes:
+        """Return the content of a blob that is a document of an image. Raises InputError for a corrupt one."""
+        with contextlib.suppress(NotRegularError, TooLargeError):
+            content = read_bounded(self.blob(sha256), MAX_DOCUMENT, follow=False)
+            if hashlib.sha256(content).hexdigest() == sha256:
+                return content
+        self.check_blob(sha256)
+        raise InputError(f"a document of an image has more than {MAX_DOCUMENT >> 20} MiB", where=sha256)
 
     # units and layers
     def unit(self, key: str) -> UnitRecord | None:
@@ -225,7 +253,8 @@ class Store:
     def own_folder(self, name: str) -> Path:
         """Make and return the folder `name`, in which this user alone works. Raises OSError."""
         own = make_own_place(self.root) / name
-        own.mkdir(mode=0o700 if name in ENGINE_CACHES else 0o777, exist_ok=True)
+        own.mkdir(mode=0o700, exist_ok=True)
+        check_entry(own)
         return own
 
     def share_packs(self, diff_id: str) -> None:
@@ -249,7 +278,8 @@ class Store:
     def lock(self, name: str, waiting: Callable[[], None] | None = None, *, shared: bool = False) -> Iterator[None]:
         """Hold the lock `name` of this store, exclusively or `shared`.
 
-        waiting: called once if another process has the lock; an exception of it ends the wait.
+        waiting: called once if another process has the lock; an exception of it ends the wait. The process is named
+        if it takes long.
         """
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         with open_lock_file(self.root / "locks" / name) as file:
@@ -258,7 +288,7 @@ class Store:
             except BlockingIOError:
                 if waiting:
                     waiting()
-                fcntl.flock(file, kind)
+                wait_for_lock(file, kind, lambda holder: self.report(f"the lock {file.name} is held by {holder}"))
             yield
 
     @contextlib.contextmanager

@@ -13,6 +13,7 @@ import gzip
 import json
 import os
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from typing import Any
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
-from envbuild.core.store.permissions import make_shared_folder
 from envbuild.core.store.store import Store, write_atomic
 from envbuild.oci.layers.changeset import Changeset, EntryKind
 from envbuild.oci.tar import member as m
@@ -169,7 +169,7 @@ def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: 
 
     Raises InputError for a layer that cannot be unpacked, leads out of its tree, or is corrupt in the store.
     """
-    cache = store.root / "base" / f"{digest}.json.gz"
+    cache = store.own / "base" / f"{digest}.json.gz"  # not another member's: locks depend on it
     cached = _read_cached(cache)
     if cached:
         return cached
@@ -192,7 +192,7 @@ def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: 
         reporter.finish("base")
     with contextlib.suppress(RecursionError):  # a thousand nested folders
         content = json.dumps({"format": FORMAT, "root": _to_json(tree.root)}).encode()
-        make_shared_folder(cache.parent)
+        store.own_folder("base")
         write_atomic(cache, lambda file: file.write(gzip.compress(content, 1, mtime=0)))
     return tree
 
@@ -201,7 +201,7 @@ def _read_cached(path: Path) -> ImageTree | None:
     try:
         value = json.loads(gzip.decompress(path.read_bytes()))
         return ImageTree(_from_json(value["root"])) if value["format"] == FORMAT else None
-    except (OSError, EOFError, ValueError, KeyError, TypeError):
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error, RecursionError):
         return None
 
 

@@ -112,15 +112,14 @@ class _BaseDownload:
             raise m.nested_index_error(self.reference)
         image = m.read_manifest(value, self.reference)
         self.fetch([image.config], SilentReporter())
-        content = self.store.blob(image.config.digest).read_bytes()
+        content = self.store.read_document(image.config.digest)
         return digest, image, m.read_config(m.parse_document(content, self.reference, "configuration"), self.reference)
 
     def document(self, wanted: str) -> tuple[str, dict[str, Any]]:
         """Return (digest, content) of a manifest or index; add it to the store."""
         digest = wanted.removeprefix("sha256:")
         if digest != wanted and self.store.has_blob(digest):
-            self.store.check_blob(digest)
-            content = self.store.blob(digest).read_bytes()
+            content = self.store.read_document(digest)
         else:
             content = self.repository.manifest(wanted)
             with self.store.filled(), self.store.workdir() as work:

@@ -14,6 +14,7 @@ import os
 from typing import IO
 
 from envbuild.core.errors import InputError
+from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.core.store.permissions import move_into_store, record_use
 from envbuild.core.store.store import Store
 from envbuild.oci.sources.base import RawStream
@@ -111,8 +112,8 @@ def open_cached(store: Store, digest: str, *, again: bool) -> IO[bytes] | None:
             store.check_blob(digest)
     path = store.blob(digest)
     try:
-        file = path.open("rb", buffering=0)
-    except FileNotFoundError:
+        file = open_regular(path, buffering=0, follow=False)
+    except (FileNotFoundError, NotRegularError):
         return None
     record_use(path)
     return file

@@ -133,8 +133,7 @@ class _RepositoryReader:
         digest = wanted.removeprefix("sha256:")
         if digest == wanted or not self.store.has_blob(digest):
             return None
-        self.store.check_blob(digest)
-        return self.store.blob(digest).read_bytes()
+        return self.store.read_document(digest)
 
     def keep(self, content: bytes) -> bytes:
         """Add content to the store, so that an image that is named by digest and has its packs needs no network."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import InputError
+from envbuild.core.regular_file import open_regular
 from envbuild.oci.tar.chunks import CHUNK, ChunkReader, Readable
 from envbuild.oci.tar.fields import LayerError
 
@@ -180,7 +181,7 @@ def open_decompressed(stream: Readable, *, ahead: bool = True) -> Iterator[Chunk
 @contextlib.contextmanager
 def open_blob_file(path: Path) -> Iterator[ChunkStream]:
     """Return the uncompressed content of the blob in a file."""
-    with path.open("rb", buffering=0) as file, open_decompressed(file) as stream:
+    with open_regular(path, buffering=0) as file, open_decompressed(file) as stream:
         yield stream
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import DamagedPackError, EnvbuildError
+from envbuild.core.regular_file import open_regular
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.index import (
     VERSION,
@@ -70,7 +71,7 @@ def read_pack(path: Path) -> Pack:
     """
     require_little_endian()
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             magic, version, zero = HEAD.unpack(file.read(HEAD.size))
             if magic != MAGIC or zero:
                 raise ValueError("it is not a pack")

@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from envbuild.core.regular_file import open_regular
 from envbuild.oci.tar.member import Member, Sink
 from envbuild.squashfs.pack.check_member import check_member
 from envbuild.squashfs.pack.file import Pack, damaged_pack
@@ -20,7 +21,7 @@ def send_members(pack: Pack, sinks: Sequence[Sink]) -> None:
     Raises EnvbuildError for data that is damaged; it does not compare checksums: the digest of the layer shows more.
     """
     index, columns = pack.index, pack.index.columns
-    with pack.path.open("rb", buffering=0) as file:
+    with open_regular(pack.path, buffering=0) as file:
         reader = _Reader(pack, file.fileno())
         for row in range(len(index)):
             member = Member(

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
+from envbuild.core.regular_file import open_regular
 from envbuild.squashfs.pack.append_file import on_disk, write_all
 from envbuild.squashfs.pack.file import PAGE, Pack, damaged_pack
 from envbuild.squashfs.write.dedup import open_packs
@@ -48,9 +49,10 @@ def copy_ranges(packs: Sequence[Pack], ranges: Iterable[Range], out: int, *, rer
 
 
 def copy_file(path: Path, out: int) -> None:
-    """Copy all of a file into the open, empty file `out`, and wait until it is on the disk. Raises EnvbuildError when
-    another process truncates it meanwhile."""
-    with path.open("rb") as file, PageCopier(out, direct=True) as pages:
+    """Copy all of a regular file into the open, empty file `out`, and wait until it is on the disk.
+
+    Raises EnvbuildError when another process truncates it meanwhile, OSError for a link."""
+    with open_regular(path, follow=False) as file, PageCopier(out, direct=True) as pages:
         if not copy_range(file.fileno(), 0, out, 0, os.fstat(file.fileno()).st_size, pages):
             raise EnvbuildError("the file became shorter while it was copied", where=str(path))
     os.fsync(out)

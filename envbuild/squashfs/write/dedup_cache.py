@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
+from envbuild.core.regular_file import read_bounded
+from envbuild.core.store.json_files import write_atomic
 from envbuild.squashfs.pack.file import Pack
 
+MAX_CACHE = 64 << 20  # bytes
 EqualStarts = dict[str, int]  # start of blocks (a number as text) → start of the other pack's
 
 
@@ -43,13 +45,8 @@ class ComparisonCache:
             folder = path.parent
             found = {key: places for key, places in self.results[number].items() if (folder / file_name(key)).is_file()}
             text = json.dumps({"pack": identity(self.packs[number]), "equal": found}, sort_keys=True)
-            temporary = folder / f"{path.name}.{secrets.token_hex(4)}"
             with contextlib.suppress(OSError):
-                try:
-                    temporary.write_text(text)
-                    temporary.replace(cache_path(path))
-                finally:
-                    temporary.unlink(missing_ok=True)
+                write_atomic(cache_path(path), lambda file, text=text: file.write(text.encode()), durable=False)  # type: ignore[misc]
         self.fresh.clear()
 
     def _is_cached(self, number: int, other: int) -> bool:
@@ -65,7 +62,7 @@ class ComparisonCache:
 def read_cache(pack: Pack) -> dict[str, EqualStarts]:
     """Return the results that are stored beside a pack; none when they belong to another pack or are damaged."""
     try:
-        value = json.loads(cache_path(pack.path).read_bytes())
+        value = json.loads(read_bounded(cache_path(pack.path), MAX_CACHE, follow=False))
         if value["pack"] == identity(pack):
             return {str(key): dict(places) for key, places in value["equal"].items()}
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
