@@ -27,6 +27,10 @@ PROJECTS = (
     Project("vllm", ("vllm",), "0.2", ("vllm-torch", "vllm-python")),
     Project("triton", ("triton",), "2.0"),
     Project("deepspeed", ("deepspeed",), "0.3"),
+    Project("transformers", ("transformers",), "4.0"),
+    Project("tokenizers", ("tokenizers",), "0.9"),
+    Project("huggingface-hub", ("huggingface-hub",), "0.1"),
+    Project("pydantic", ("pydantic",), "1.8"),
     Project("setuptools", ("setuptools",), "59"),  # 59.6.0 is the last for Python 3.6
     Project("flash-attn", ("flash-attn",), "0.2"),
     Project("transformer-engine", ("transformer-engine",), "1.9", torch_part="transformer-engine-torch"),

@@ -21,7 +21,8 @@ from envbuild.matrix.collect.pin_rows import (
 from envbuild.matrix.facts.version import newest_first
 
 COLLECTOR = "collector pins 1"
-LIMITED = ("numpy", "protobuf")  # so common that a requirement on it does not add it to an answer
+# so common that a requirement on it does not add it to an answer
+LIMITED = ("numpy", "protobuf", "pydantic", "transformers", "tokenizers", "huggingface-hub")
 
 
 @dataclass(frozen=True, slots=True)

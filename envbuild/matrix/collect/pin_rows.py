@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from envbuild.core.distributions import MACHINES
 from envbuild.matrix.collect.fact_writer import DerivedRow, FlowNode
@@ -30,6 +30,10 @@ PACKAGES = {  # of which component a requirement is
     "triton": "triton",
     "xformers": "xformers",
     "protobuf": "protobuf",
+    "pydantic": "pydantic",
+    "transformers": "transformers",
+    "tokenizers": "tokenizers",
+    "huggingface-hub": "huggingface-hub",
     r"flash-attn": "flash-attn",
     "transformer-engine": "transformer-engine",
     r"nvidia-nccl-cu\d+": "nccl",
@@ -98,7 +102,8 @@ def pin_rows(project: Project, one: ReleaseMetadata, component: str) -> list[Der
         _, metadata = one.metadata_at(cell)
         if component == "torch" and one.torch_part:
             metadata = one.torch_part
-        for name, requirement in find_requirements(metadata, *cell).items():
+        alone = replace(metadata, requires=tuple(filter(named.match, metadata.requires)))
+        for name, requirement in find_requirements(alone, *cell).items():
             if re.fullmatch(_pattern(component), name):
                 return {
                     component: specifier_constraint(requirement.specifier, labels=component == "torch")
