@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import PublishError, SpecError
-from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.net.registry.media_types import DOCKER, OCI, REF_NAME, MediaTypes
 from envbuild.oci.config import ImageConfig, canonical_json, config_json
 from envbuild.oci.layers.layer import write_layer_tar
+from envbuild.oci.output_folder import open_output_folder
 from envbuild.oci.tar.compress import HashingWriter, open_compressor
 
 
@@ -78,19 +77,17 @@ def write_layout(
             hint=f"use one of: {', '.join(types.layers)}",
         )
     check_output(out)
-    beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
-        (beside / "blobs" / "sha256").mkdir(parents=True)
-        writer = _Writer(beside, store, types, compression, jobs or len(os.sched_getaffinity(0)))
-        layout = writer.write(layers, config, epoch, name)
-        _replace(beside, out)
+        with open_output_folder(out) as folder:
+            (folder.handle / "blobs" / "sha256").mkdir(parents=True)
+            writer = _Writer(folder.handle, store, types, compression, jobs or len(os.sched_getaffinity(0)))
+            layout = writer.write(layers, config, epoch, name)
+            folder.publish()
     except OSError as error:
         raise PublishError(
             f"the layout {out} cannot be written: {error.strerror or error}",
             hint="name a new folder on a writable disk with free space: -o FOLDER",
         ) from error
-    finally:
-        discard_folder(beside)
     return Layout(out, *layout)
 
 
@@ -154,17 +151,3 @@ class _Writer:
         sha256 = hashlib.sha256(content).hexdigest()
         (self.root / "blobs" / "sha256" / sha256).write_bytes(content)
         return Descriptor(media_type, f"sha256:{sha256}", len(content))
-
-
-def _replace(new: Path, out: Path) -> None:
-    """Rename `new` to `out`; an older layout there is removed only afterwards."""
-    old = out.with_name(f"{new.name}.old")
-    if out.exists():
-        out.rename(old)
-    try:
-        new.rename(out)
-    except OSError:
-        if old.exists():
-            old.rename(out)
-        raise
-    discard_folder(old)

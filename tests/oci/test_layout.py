@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -9,6 +10,7 @@ import itertools
 import json
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,9 @@ from hypothesis import strategies as st
 from envbuild.core.errors import EngineError, PublishError, SpecError
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.config import ImageConfig, config_json
-from envbuild.oci.layout import Layout, _replace, write_layout
+from envbuild.oci.layers.layer import write_layer_tar
+from envbuild.oci.layout import Layout, write_layout
+from envbuild.oci.output_folder import open_output_folder
 from envbuild.oci.tar.compress import HashingWriter, open_compressor
 from tests.support.examples import examples
 from tests.support.stored_layers import EPOCH, files, layer
@@ -190,11 +194,94 @@ def test_a_damaged_layer_leaves_the_older_layout(layers: tuple[LayerRecord, ...]
 def test_a_layout_that_cannot_be_replaced_remains(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    (out / "index.json").write_text("old")
-    with pytest.raises(OSError):
-        _replace(tmp_path / "none", out)
-    assert content(out) == {"index.json": b"old"}
-    new = tmp_path / "new"
-    new.mkdir()
-    _replace(new, out)
+    (out / "oci-layout").write_text("old")
+    with pytest.raises(OSError), open_output_folder(out) as folder:
+        (tmp_path / folder.name).rmdir()
+        folder.publish()
+    assert content(out) == {"oci-layout": b"old"}
+    with open_output_folder(out) as folder:
+        folder.publish()
     assert content(out) == {} and list(tmp_path.iterdir()) == [out]
+
+
+def swap_unfinished(folder: Path, swap: Callable[[Path], object]) -> Callable[..., None]:
+    """Return a writer of layers that calls `swap` with the unfinished layout in `folder` first, as another user can
+    rename what is there."""
+
+    def write_and_swap(*arguments: Any) -> None:
+        with contextlib.suppress(StopIteration):
+            swap(next(path for path in folder.iterdir() if path.name.startswith(".out.")))
+        write_layer_tar(*arguments)
+
+    return write_and_swap
+
+
+def test_links_in_the_place_of_an_unfinished_layout_are_not_written_through(
+    layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, own = tmp_path / "shared", tmp_path / "own"
+    folder.mkdir()
+    own.write_text("export PATH")
+    moved = folder / "moved"
+
+    def swap(unfinished: Path) -> None:
+        if not moved.exists():
+            unfinished.rename(moved)
+            (unfinished / "blobs/sha256").mkdir(parents=True)
+            for name in ("index.json", "oci-layout", "layer-0", "layer-1"):
+                (unfinished / name).symlink_to(own)
+
+    monkeypatch.setattr("envbuild.oci.layout.write_layer_tar", swap_unfinished(folder, swap))
+    with pytest.raises(PublishError, match="another user replaced"):
+        write(layers, folder / "out", store)
+    assert own.read_text() == "export PATH"
+    assert content(moved) == {}  # nothing of the layout remains
+
+
+def test_a_folder_in_the_place_of_an_older_layout_is_not_removed(
+    layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "shared"
+    out, thesis = folder / "out", folder / "thesis"
+    thesis.mkdir(parents=True)
+    (thesis / "thesis.tex").write_text("years of work")
+
+    def swap(unfinished: Path) -> None:
+        if thesis.exists():
+            thesis.rename(out)
+
+    monkeypatch.setattr("envbuild.oci.layout.write_layer_tar", swap_unfinished(folder, swap))
+    with pytest.raises(PublishError, match="another user replaced"):
+        write(layers[:1], out, store)
+    assert [path.read_text() for path in folder.rglob("thesis.tex")] == ["years of work"]
+
+
+def test_nobody_else_can_enter_an_unfinished_layout(
+    layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes = set()
+    monkeypatch.setattr(
+        "envbuild.oci.layout.write_layer_tar",
+        swap_unfinished(tmp_path, lambda unfinished: modes.add(unfinished.stat().st_mode & 0o7777)),
+    )
+    before = os.umask(0o022)
+    try:
+        write(layers, tmp_path / "out", store)
+    finally:
+        os.umask(before)
+    assert modes == {0o700}
+    assert (tmp_path / "out").stat().st_mode & 0o7777 == 0o755
+
+
+def test_the_folder_of_another_user_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = os.mkdir
+
+    def mkdir(name: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        made(name, mode, dir_fd=dir_fd)
+        os.chown(name, 61001, 61001, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with pytest.raises(PublishError, match="another user replaced"), open_output_folder(tmp_path / "out"):
+        raise AssertionError("the folder is used")

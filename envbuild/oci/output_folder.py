@@ -1,0 +1,133 @@
+"""The folder of a layout while it is written: beside its place, under a name of its own.
+
+Another user may be able to write the folder above, and can rename any entry there or put another in its place. So both
+folders are held by descriptors, nobody else may enter the new one until it has its name, and what is removed is the
+folder that was looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.core.errors import PublishError
+from envbuild.core.folder_removal import remove_folder
+
+HINT = "write it into a folder that no other user can write: -o FOLDER"
+OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFolder:
+    """A folder that gets the name of `out` when it is published. `fd` and `above`: descriptors of it and of the folder
+    that it is in; `name`: its name until then; `mode`: its mode afterwards."""
+
+    out: Path
+    above: int
+    name: str
+    fd: int
+    mode: int
+
+    @property
+    def handle(self) -> Path:
+        """A path that leads to the folder, even if another one has its name (proc_pid_fd(5))."""
+        return Path(f"/proc/self/fd/{self.fd}")
+
+    def publish(self) -> None:
+        """Give the folder the name of `out`; an older layout there is removed afterwards. Raises OSError, PublishError
+        if another user replaced one of the two."""
+        old = f"{self.name}.old"
+        with contextlib.suppress(FileNotFoundError):
+            self._rename(self.out.name, old)
+        try:
+            with contextlib.suppress(PermissionError):  # a file system that has no modes
+                os.fchmod(self.fd, self.mode)
+            self._rename(self.name, self.out.name)
+            found = os.stat(self.out.name, dir_fd=self.above, follow_symlinks=False)
+            if not os.path.samestat(found, os.fstat(self.fd)):
+                raise PublishError("another user replaced the layout while it was written", HINT, str(self.out))
+        except OSError:
+            with contextlib.suppress(FileNotFoundError):
+                self._rename(old, self.out.name)
+            raise
+        self._remove_old(old)
+
+    def _rename(self, name: str, new: str) -> None:
+        os.rename(name, new, src_dir_fd=self.above, dst_dir_fd=self.above)
+
+    def _remove_old(self, name: str) -> None:
+        """Remove what was at `out`: a layout, an empty folder, or a link to one."""
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            if stat.S_ISLNK(os.stat(name, dir_fd=self.above, follow_symlinks=False).st_mode):
+                os.unlink(name, dir_fd=self.above)
+                return
+            fd: int = os.open(name, OPEN, dir_fd=self.above)
+            stack.callback(os.close, fd)
+            if (names := os.listdir(fd)) and "oci-layout" not in names:  # not what `check_output` saw
+                raise PublishError(
+                    f"another user replaced it while it was written; what is there now is not removed: {name}",
+                    HINT,
+                    str(self.out),
+                )
+            _remove(fd, name, self.above)
+
+
+@contextlib.contextmanager
+def open_output_folder(out: Path) -> Iterator[OutputFolder]:
+    """Make a folder beside `out`, and the folders above it; remove it at the end if it was not published. Raises
+    OSError, PublishError if another user interferes."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        above = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, above)
+        name = f".{out.name}.{secrets.token_hex(4)}"
+        os.mkdir(name, dir_fd=above)
+        fd: int = os.open(name, OPEN, dir_fd=above)
+        stack.callback(os.close, fd)
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        with contextlib.suppress(PermissionError):  # another user's, or a file system that has no modes
+            os.fchmod(fd, mode & ~0o077)
+        if not _is_own(fd) or os.listdir(fd):
+            raise PublishError("another user replaced the unfinished layout", HINT, str(out))
+        folder = OutputFolder(out, above, name, fd, mode)
+        stack.callback(_discard, folder)
+        yield folder
+
+
+def _is_own(folder: int) -> bool:
+    """Return whether an open folder belongs to the user that new files belong to: on some file systems that is not the
+    user of this process."""
+    name = f".{secrets.token_hex(8)}"
+    try:
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    except PermissionError:
+        return False
+    try:
+        os.unlink(name, dir_fd=folder)
+        return os.fstat(file).st_uid == os.fstat(folder).st_uid
+    finally:
+        os.close(file)
+
+
+def _discard(folder: OutputFolder) -> None:
+    """Remove the folder, wherever it is by now, unless it was published."""
+    with contextlib.suppress(OSError):
+        if os.path.samestat(os.stat(folder.out.name, dir_fd=folder.above, follow_symlinks=False), os.fstat(folder.fd)):
+            return
+    with contextlib.suppress(OSError):
+        _remove(folder.fd, folder.name, folder.above)
+
+
+def _remove(fd: int, name: str, above: int) -> None:
+    """Remove the open folder `fd`, which is called `name` in the folder `above`, with all that it contains."""
+    for entry in os.listdir(fd):
+        if stat.S_ISDIR(os.stat(entry, dir_fd=fd, follow_symlinks=False).st_mode):
+            remove_folder(Path(f"/proc/self/fd/{fd}") / entry)
+        else:
+            os.unlink(entry, dir_fd=fd)
+    os.rmdir(name, dir_fd=above)
