@@ -19,7 +19,7 @@ from envbuild.export.host_links import relative_links
 from envbuild.export.options import ExportOptions
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind, Member
-from envbuild.squashfs.pack.file import Pack, read_pack
+from envbuild.squashfs.pack.file import Pack, read_packs
 from envbuild.squashfs.write.direct_image import DirectImage
 from envbuild.squashfs.write.limits import LAST_TIME, find_unsupported_metadata
 from envbuild.squashfs.write.merge import MergedTree, merge_packs
@@ -42,7 +42,7 @@ WRITER = 3  # version of an image's bytes; raise it when the same packs result i
 def merge_lowest(paths: Sequence[Path]) -> MergedPacks:
     """Read packs and merge them before the layers above them have packs."""
     with gc_paused():
-        packs = [read_pack(path) for path in paths]
+        packs = read_packs(paths)
         return packs, merge_packs(packs)
 
 
@@ -59,7 +59,7 @@ class PackImage:
         self, paths: Sequence[Path], out: Path, *, jobs: int = 0, reread: bool = False, begun: MergedPacks | None = None
     ) -> None:
         packs, self.begun = begun or ((), None)
-        self.packs = [*packs, *(read_pack(path) for path in paths[len(packs) :])]
+        self.packs = read_packs(paths[len(packs) :], packs)
         self.out, self.jobs, self.reread, self.stack = out, jobs, reread, contextlib.ExitStack()
 
     def add(self, extra: Sequence[ExtraMember]) -> Pack:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from envbuild.core.errors import InputError
-from envbuild.oci.tar.fields import UnusableNameError
+from envbuild.oci.tar import name_count
+from envbuild.oci.tar.fields import LayerTooLargeError, UnusableNameError
 from envbuild.oci.tar.member import Kind
 from envbuild.oci.tar.reader import LayerError
 from tests.support.tars import END, MEGA, STEPS, file, header, octal, only, pax, read
@@ -219,3 +220,27 @@ def test_errors_are_those_of_inputs() -> None:
     with pytest.raises(InputError) as caught:
         read(b"x" * 512)
     assert caught.value.exit_code == 10 and caught.value.hint
+
+
+def test_the_entries_of_a_layer_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.oci.tar.name_count.MAX_ENTRIES", 2)
+    assert len(read(file(b"a") + file(b"b") + END).members) == 2
+    with pytest.raises(LayerTooLargeError, match="it has 3 entries or more; the limit is 2"):
+        read(file(b"a") + file(b"b") + file(b"c") + END)
+
+
+@pytest.mark.parametrize(
+    "records", [(b"path", b"n" * 100), (b"linkpath", b"n" * 99), (b"SCHILY.xattr.user.name", b"n" * 90)]
+)
+def test_the_names_of_a_layer_have_a_limit(records: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = pax(records) + header(b"a", b"2", link=b"b") + END
+    size = {b"path": 101, b"linkpath": 100}.get(records[0], 101)
+    monkeypatch.setattr("envbuild.oci.tar.name_count.MAX_NAMES", size)
+    assert len(read(archive).members) == 1
+    monkeypatch.setattr("envbuild.oci.tar.name_count.MAX_NAMES", size - 1)
+    with pytest.raises(LayerTooLargeError, match=f"it has {size} bytes or more of paths.*; the limit is {size - 1}"):
+        read(archive)
+
+
+def test_the_largest_images_are_within_the_limits() -> None:
+    assert name_count.MAX_ENTRIES >= 2_000_000 and name_count.MAX_NAMES >= 300_000_000

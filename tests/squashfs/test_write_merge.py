@@ -4,10 +4,13 @@ import time
 
 import pytest
 
-from envbuild.core.errors import EnvbuildError
+from envbuild.core.errors import EnvbuildError, InputError
+from envbuild.oci.tar import name_count
 from envbuild.oci.tar.member import Kind, Member
+from envbuild.squashfs.pack.file import read_packs
 from envbuild.squashfs.pack.index import FILE
 from envbuild.squashfs.write import merge as merging
+from envbuild.squashfs.write.direct_image import DirectImage
 from envbuild.squashfs.write.merge import merge_packs
 from tests.support.packs import file, folder, gone, hard, opaque, packs, paths, symlink
 
@@ -212,3 +215,25 @@ def test_lookup(tmp_path):
         assert tree.lookup(path) is None, path
     assert tree.lookup(b"bin/sh", follow=False) is not dash
     assert tree.lookup(b"/") is tree.root and tree.lookup(b"") is tree.root and tree.lookup(b"top") is tree.root
+
+
+def test_the_names_of_all_layers_of_an_image_have_a_limit(tmp_path, monkeypatch):
+    """Each of the layers is within the limit; all of them are in memory together."""
+    layers = [file(b"a"), symlink(b"b", b"c" * 97)], [file(b"d", xattrs={b"user.name": b"x" * 90})]
+    paths = [pack.path for pack in packs(tmp_path, *layers)]
+    monkeypatch.setattr(name_count, "MAX_NAMES", 199)
+    assert len(read_packs(paths)) == 2
+    monkeypatch.setattr(name_count, "MAX_NAMES", 198)
+    with pytest.raises(InputError, match=r"the image has 199 bytes or more of paths.*; the limit is 198"):
+        read_packs(paths)
+    with pytest.raises(InputError, match="the limit is 198"):
+        read_packs(paths[1:], read_packs(paths[:1]))
+
+
+def test_the_entries_of_an_image_that_is_written_directly_have_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(name_count, "MAX_ENTRIES", 2)
+    with DirectImage(tmp_path / "image.sqsh") as image:
+        image.add([file(b"a"), file(b"b")])
+        with pytest.raises(InputError, match="the image has 3 entries or more; the limit is 2"):
+            image.add([file(b"c")])
+    assert list(tmp_path.iterdir()) == []

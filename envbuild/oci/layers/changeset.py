@@ -20,6 +20,7 @@ from envbuild.oci.tar import member as m
 from envbuild.oci.tar.chunks import Readable
 from envbuild.oci.tar.fields import quote_name
 from envbuild.oci.tar.member import Member
+from envbuild.oci.tar.name_count import NameCount
 from envbuild.oci.tar.reader import LayerError, read_tar
 
 AUFS = b".wh..wh."
@@ -47,11 +48,12 @@ class Changeset(ABC):
         self.written = {b""}  # entries of this layer, and the folders above them
         self.implied: set[bytes] = set()  # of these folders, those that the layer has no entry for
         self.followed: set[bytes] = set()  # links that paths of this layer lead through
+        self.entries = NameCount("the image")  # of all layers
 
     def apply(self, stream: Readable) -> None:
         """Apply the tar `stream`. Raises LayerError for one that is corrupt or leads out of the tree, and OSError."""
         with room_for_deep_paths():
-            read_tar(stream, self)
+            read_tar(stream, self, self.entries)
             self.close()
 
     # the sink

@@ -17,7 +17,7 @@ from envbuild.core.errors import InputError
 from envbuild.oci.sources.base import SourceLayer
 from envbuild.oci.tar.chunks import CHUNK, Readable
 from envbuild.oci.tar.decompress import convert_layer_errors, open_decompressed
-from envbuild.oci.tar.fields import UnusableNameError
+from envbuild.oci.tar.fields import LayerTooLargeError, UnusableNameError
 from envbuild.oci.tar.member import Member, Sink
 from envbuild.oci.tar.reader import LayerError, read_tar
 
@@ -109,10 +109,6 @@ def read_unnamed_layer(layer: SourceLayer, sink: Sink) -> str:
             raise corrupt_layer_error(layer, why)
     sink.close()
     return f"sha256:{tar.hash.hexdigest()}"
-
-
-class LayerTooLargeError(LayerError):
-    """Layer that exceeds a limit: it is not read to its end."""
 
 
 def check_layer(layer: SourceLayer, blob: _BlobReader, tar: _TarReader, fault: LayerError | None) -> None:

@@ -48,6 +48,10 @@ class UnusableNameError(LayerError):
         )
 
 
+class LayerTooLargeError(LayerError):
+    """Layer that exceeds a limit: it is not read to its end."""
+
+
 def quote_name(name: bytes) -> str:
     """Return a name as messages print it: in quotes, and not longer than a line."""
     return repr(os.fsdecode(name if len(name) <= 200 else name[:200] + b"..."))

@@ -41,6 +41,7 @@ from envbuild.oci.tar.header import (
     read_owner,
 )
 from envbuild.oci.tar.member import Kind, Member, Sink
+from envbuild.oci.tar.name_count import NameCount
 
 __all__ = ["LayerError", "Readable", "read_tar"]
 
@@ -58,22 +59,22 @@ BACKUPS = frozenset(b"DMN")  # of GNU tar: the names in a folder, the rest of a 
 NO_XATTRS: Mapping[bytes, bytes] = {}
 
 
-def read_tar(stream: Readable, sink: Sink) -> int:
+def read_tar(stream: Readable, sink: Sink, names: NameCount | None = None) -> int:
     """Push the members of the tar in `stream` into `sink` (which is not closed), and read it to its end.
 
-    Return the number of bytes read. Raises LayerError for anything other than a valid tar of a layer; what `stream`
-    and `sink` raise passes through.
+    `names` counts the members: of this tar, or of several. Return the number of bytes read. Raises LayerError for
+    anything other than a valid tar of a layer; what `stream` and `sink` raise passes through.
     """
     source = ChunkReader(stream)
-    _Reader(source, sink).run()
+    _Reader(source, sink, names or NameCount()).run()
     return source.before + source.at
 
 
 class _Reader:
     """Parser of the headers of members."""
 
-    def __init__(self, source: ChunkReader, sink: Sink) -> None:
-        self.source, self.sink = source, sink
+    def __init__(self, source: ChunkReader, sink: Sink, names: NameCount) -> None:
+        self.source, self.sink, self.names = source, sink, names
         self.data = cast("Callable[[memoryview], None]", sink.data)
         self.extended = ExtendedHeaders(source)
         self.holes = 0
@@ -196,6 +197,8 @@ class _Reader:
         link = b"" if kind is Kind.FILE else link_target(kind, name, link, path)
         if not path and kind is not Kind.DIR:
             raise LayerError(f"it contains {quote_name(name)}, which would replace the root")
+        held = sum(map(len, (*attributes, *attributes.values()))) if attributes else 0
+        self.names.add(1, len(path) + len(link) + held)
         if sparse is None:
             self.sink.begin(Member(path, kind, mode, uid, gid, mtime, size, link, numbers, attributes))
             self.push_data(size)

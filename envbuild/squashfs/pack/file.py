@@ -15,11 +15,13 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import DamagedPackError, EnvbuildError
 from envbuild.core.regular_file import open_regular
+from envbuild.oci.tar.name_count import NameCount
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.index import (
     VERSION,
@@ -96,6 +98,25 @@ def read_pack(path: Path) -> Pack:
     except (ValueError, KeyError, TypeError, struct.error, EnvbuildError) as error:
         raise DamagedPackError(f"the pack is damaged: {error}", DAMAGED_HINT, str(path)) from error
     return Pack(path, index, position, digest=digest)
+
+
+def read_packs(paths: Sequence[Path], below: Sequence[Pack] = ()) -> list[Pack]:
+    """Return `below` and then the packs at `paths`: the layers of one image. Raises what `read_pack` does, InputError
+    for an image with too many names to hold in memory.
+    """
+    packs, names = [*below], NameCount("the image")
+    for pack in below:
+        count_names(pack.index, names)
+    for path in paths:
+        packs.append(read_pack(path))
+        count_names(packs[-1].index, names)
+    return packs
+
+
+def count_names(index: PackIndex, names: NameCount) -> None:
+    """Add the members of a pack to those of its image. Raises LayerTooLargeError."""
+    sets = sum(len(name) + len(value) for pairs in index.xattr_sets for name, value in pairs)
+    names.add(len(index), sum(map(len, index.paths)) + sum(map(len, index.links)) + sets)
 
 
 def damaged_pack(pack: Pack) -> DamagedPackError:

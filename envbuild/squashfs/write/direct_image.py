@@ -20,8 +20,9 @@ from pathlib import Path
 from types import TracebackType
 
 from envbuild.core.errors import EnvbuildError
+from envbuild.oci.tar.name_count import NameCount
 from envbuild.squashfs.codec import Codec
-from envbuild.squashfs.pack.file import DATA, PAGE, Pack
+from envbuild.squashfs.pack.file import DATA, PAGE, Pack, count_names
 from envbuild.squashfs.pack.workers import Workers
 from envbuild.squashfs.pack.writer import PackWriter, Region
 from envbuild.squashfs.write.image_body import write_image_body
@@ -48,6 +49,7 @@ class DirectImage:
     def __init__(self, out: Path, *, codec: str = "zstd", level: int = 3, block: int = 131072, jobs: int = 0) -> None:
         self.out, self.codec, self.block, self.jobs = out, Codec(codec, level), block, jobs
         self.packs: list[Pack] = []
+        self.names = NameCount("the image")
         self.end = DATA  # where the next pack's data begins
         self.writer: PackWriter | None = None
         self.stack = contextlib.ExitStack()
@@ -114,6 +116,7 @@ class DirectImage:
             raise EnvbuildError("a layer of the image is not complete")
 
     def _done(self, pack: Pack) -> None:
+        count_names(pack.index, self.names)
         self.packs.append(pack)
         end = pack.base + pack.end
         self.end = end + -end % PAGE

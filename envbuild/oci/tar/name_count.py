@@ -1,0 +1,31 @@
+"""Limits of what a layer or an image may make its readers hold in memory: its entries and their names.
+
+A tar of ten megabytes can hold millions of entries, or gigabytes of targets of links that differ in a few bytes. An
+entry takes about 450 bytes while it is packed and merged, a byte of a name about three.
+"""
+
+from __future__ import annotations
+
+from envbuild.oci.tar.fields import LayerTooLargeError
+
+MAX_ENTRIES = 5_000_000  # the largest images in use have about two million files
+MAX_NAMES = 512 << 20  # bytes of their paths, targets of links and extended attributes: 300 MB for two million files
+
+
+class NameCount:
+    """Count of the entries of `what`, and of the bytes of their names."""
+
+    def __init__(self, what: str = "it") -> None:
+        self.what, self.entries, self.size = what, 0, 0
+
+    def add(self, entries: int, size: int) -> None:
+        """Count entries whose paths, targets and extended attributes have `size` bytes. Raises LayerTooLargeError."""
+        self.entries += entries
+        self.size += size
+        if self.entries > MAX_ENTRIES:
+            raise LayerTooLargeError(f"{self.what} has {self.entries} entries or more; the limit is {MAX_ENTRIES}")
+        if self.size > MAX_NAMES:
+            raise LayerTooLargeError(
+                f"{self.what} has {self.size} bytes or more of paths, targets of links and extended attributes; the "
+                f"limit is {MAX_NAMES}"
+            )
