@@ -272,3 +272,45 @@ def test_the_lists_of_packages_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("envbuild.lock.base_image.file_tree.ALL", 2 << 20)
     with pytest.raises(InputError):
         ImageTree().apply(io.BytesIO(tar(*packages)))
+
+
+@pytest.mark.parametrize("damage", ["a flipped bit", "nested too deeply", "too large", "a list", "no object", "a FIFO"])
+def test_a_damaged_cache_of_a_tree_is_made_again(damage: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.blob("a" * 64).write_bytes(tar(folder("etc"), file("etc/os-release", b"ID=debian")))
+
+    def text() -> str | None:
+        return read_image_tree("0" * 64, ["a" * 64], store, SilentReporter()).text("/etc/os-release")
+
+    assert text() == "ID=debian"
+    (path,) = (store.root / "base").iterdir()
+    good = path.read_bytes()
+    if damage == "a flipped bit":
+        for at in range(10, len(good), 5):
+            path.write_bytes(good[:at] + bytes([good[at] ^ 0x5A]) + good[at + 1 :])
+            assert text() == "ID=debian"
+        return
+    if damage == "a FIFO":
+        path.unlink()
+        os.mkfifo(path)
+    else:
+        other = b'{"format": 1, "root": {}}'
+        if damage == "too large":
+            monkeypatch.setattr("envbuild.lock.base_image.file_tree.LARGEST_CACHED", 1000)
+            other += bytes(b" " * 1000)
+        elif damage == "nested too deeply":
+            other = b'{"format": 1, "root": ' + b'{"a": ' * 100_000 + b"{}" + b"}" * 100_001
+        elif damage == "a list":
+            other = b'{"format": 1, "root": {"a": []}}'
+        else:
+            other = b"[]"
+        path.write_bytes(kit.gzip.compress(other))
+    assert text() == "ID=debian"
+    assert path.read_bytes() == good
+
+
+def test_the_names_of_all_layers_of_a_tree_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = ImageTree()
+    tree.apply(io.BytesIO(tar(file("a"), file("b"))))
+    monkeypatch.setattr("envbuild.oci.tar.name_count.MAX_ENTRIES", 3)
+    with pytest.raises(InputError, match="the image has 4 entries or more; the limit is 3"):
+        tree.apply(io.BytesIO(tar(file("c"), file("d"))))

@@ -21,6 +21,7 @@ from typing import Any
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
+from envbuild.core.regular_file import open_regular
 from envbuild.core.store.store import Store, write_atomic
 from envbuild.oci.layers.changeset import Changeset, EntryKind
 from envbuild.oci.tar import member as m
@@ -37,6 +38,8 @@ CAPTURED = re.compile(
     r"(etc|usr/lib)/os-release|var/lib/dpkg/status"
     rf"|{PYTHON}/[^/]+\.dist-info/METADATA|{PYTHON}/[^/]+\.egg-info(/PKG-INFO)?"
 )
+# Of a cached tree, in bytes: 85 MiB for the captured files in base64, and 40 for each of four million names.
+LARGEST_CACHED = 256 << 20
 MAGIC = re.compile(r"[*?[]")
 
 Node = Any  # dict: a folder; str: where a link leads; bytes: a captured file; None: another file
@@ -192,6 +195,8 @@ def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: 
         reporter.finish("base")
     with contextlib.suppress(RecursionError):  # a thousand nested folders
         content = json.dumps({"format": FORMAT, "root": _to_json(tree.root)}).encode()
+        if len(content) > LARGEST_CACHED:  # it would not be read
+            return tree
         store.own_folder("base")
         write_atomic(cache, lambda file: file.write(gzip.compress(content, 1, mtime=0)))
     return tree
@@ -199,10 +204,14 @@ def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: 
 
 def _read_cached(path: Path) -> ImageTree | None:
     try:
-        value = json.loads(gzip.decompress(path.read_bytes()))
+        with open_regular(path) as packed, gzip.open(packed) as file:
+            text = file.read(LARGEST_CACHED + 1)
+        if len(text) > LARGEST_CACHED:
+            return None
+        value = json.loads(text)
         return ImageTree(_from_json(value["root"])) if value["format"] == FORMAT else None
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error, RecursionError):
-        return None
+    except (OSError, EOFError, ValueError, LookupError, TypeError, zlib.error, RecursionError):
+        return None  # it is made again
 
 
 def _to_json(node: Node) -> Any:
