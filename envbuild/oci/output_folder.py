@@ -1,8 +1,8 @@
 """The folder of a layout while it is written: beside its place, under a name of its own.
 
 Another user may be able to write the folder above, and can rename any entry there or put another in its place. So both
-folders are held by descriptors, nobody else may enter the new one until it has its name, and what is removed is the
-folder that was looked at.
+folders are open until the end, no other user may enter the new one until it has its name, and what is removed is the
+folder that was checked.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class OutputFolder:
             stack.callback(os.close, fd)
             if (names := os.listdir(fd)) and "oci-layout" not in names:  # not what `check_output` saw
                 raise PublishError(
-                    f"another user replaced it while it was written; what is there now is not removed: {name}",
+                    f"another user replaced it while it was written; that is not removed: {name}",
                     HINT,
                     str(self.out),
                 )
@@ -115,7 +115,7 @@ def _is_own(folder: int) -> bool:
 
 
 def _discard(folder: OutputFolder) -> None:
-    """Remove the folder, wherever it is by now, unless it was published."""
+    """Remove the folder, also if it was renamed, unless it was published."""
     with contextlib.suppress(OSError):
         if os.path.samestat(os.stat(folder.out.name, dir_fd=folder.above, follow_symlinks=False), os.fstat(folder.fd)):
             return

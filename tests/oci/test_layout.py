@@ -206,7 +206,7 @@ def test_a_layout_that_cannot_be_replaced_remains(tmp_path: Path) -> None:
 
 def swap_unfinished(folder: Path, swap: Callable[[Path], object]) -> Callable[..., None]:
     """Return a writer of layers that calls `swap` with the unfinished layout in `folder` first, as another user can
-    rename what is there."""
+    rename its entries."""
 
     def write_and_swap(*arguments: Any) -> None:
         with contextlib.suppress(StopIteration):
@@ -256,7 +256,7 @@ def test_a_folder_in_the_place_of_an_older_layout_is_not_removed(
     assert [path.read_text() for path in folder.rglob("thesis.tex")] == ["years of work"]
 
 
-def test_nobody_else_can_enter_an_unfinished_layout(
+def test_no_other_user_can_enter_an_unfinished_layout(
     layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modes = set()

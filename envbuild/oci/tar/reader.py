@@ -197,8 +197,8 @@ class _Reader:
         link = b"" if kind is Kind.FILE else link_target(kind, name, link, path)
         if not path and kind is not Kind.DIR:
             raise LayerError(f"it contains {quote_name(name)}, which would replace the root")
-        held = sum(map(len, (*attributes, *attributes.values()))) if attributes else 0
-        self.names.add(1, len(path) + len(link) + held)
+        size_of_attributes = sum(map(len, (*attributes, *attributes.values()))) if attributes else 0
+        self.names.add(1, len(path) + len(link) + size_of_attributes)
         if sparse is None:
             self.sink.begin(Member(path, kind, mode, uid, gid, mtime, size, link, numbers, attributes))
             self.push_data(size)
