@@ -7,12 +7,17 @@ typed the command is the caller too, as for git (safe.directory of git-config(1)
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from envbuild.core.link_walk import Place, Step, walk
+
 UID_MAP = Path("/proc/self/uid_map")
+UNMAPPED = 65534  # a user without a number in this user namespace (user_namespaces(7))
 
 
 class Intrusion(NamedTuple):
@@ -48,13 +53,37 @@ def find_intrusion(path: str, users: frozenset[int]) -> Intrusion | None:
     )
 
 
-def is_replaceable(folder: Path) -> bool:
-    """Return whether every user can rename what others have in `folder`."""
-    try:
-        mode = folder.stat().st_mode
-    except OSError:
-        return False
-    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
+def find_renamers(path: str, users: frozenset[int]) -> Iterator[Intrusion]:
+    """Yield every folder and link on the way to `path`, through all links on it, by which others than `users` can put
+    something else in the place of what is found there: they own it, or may write a folder without the sticky bit (as
+    StrictModes of sshd_config(5)). With that bit the owner of an entry decides."""
+
+    def enter(folder: bytes, name: bytes, last: bool) -> Step[bytes]:
+        found.setdefault(folder, _find_renamer(folder, users))
+        entry = folder.rstrip(b"/") + b"/" + name
+        try:
+            target = os.readlink(entry)  # noqa: PTH115 - as in find_intrusion
+        except OSError:
+            return Step(entry, is_folder=not last)
+        status, owner = os.stat(folder), os.lstat(entry).st_uid  # noqa: PTH116
+        if status.st_mode & stat.S_ISVTX and status.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and owner not in users:
+            reason = f"belongs to {user_name(owner)}, in a folder that others can write"
+            found[entry] = Intrusion(Path(os.fsdecode(entry)), reason, False)
+        return Step(entry, target)
+
+    found: dict[bytes, Intrusion | None] = {}
+    with contextlib.suppress(OSError):  # then nothing is read there
+        walk(Place((b"/",)), os.fsencode(Path(path).absolute()), enter)
+    yield from filter(None, found.values())
+
+
+def _find_renamer(folder: bytes, users: frozenset[int]) -> Intrusion | None:
+    status = os.stat(folder)  # noqa: PTH116 - as in find_intrusion
+    if status.st_uid == UNMAPPED and in_user_namespace():  # the machine's root, who owns / and /home
+        users |= {UNMAPPED}
+    if status.st_uid in users and status.st_mode & stat.S_ISVTX:
+        return None
+    return find_intrusion(os.fsdecode(folder), users)
 
 
 def own_users() -> frozenset[int]:

@@ -4,8 +4,9 @@ trusted because it is the current one (as git's safe.directory).
 The folder, the folders of its recipes, images, targets and facts, all that is below ``recipes/`` and its ``site.yaml``
 must belong to the caller or to root, and no other user may write them. So must each spec, lock, target and fact file
 that a command reads, and its folder, in a project or not. Of a symbolic link, the file that it points at counts, and
-the folder of that file. The caller may trust other folders: ``--trust``, ``ENVBUILD_TRUST``, `trust` in the caller's
-own ``site.yaml``; never the project itself.
+the folder of that file. Nor may another user rename what is in the folders above, or on the way of a link. The caller
+may trust other folders: ``--trust``, ``ENVBUILD_TRUST``, `trust` in the caller's own ``site.yaml``; never the project
+itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.ownership import Intrusion, find_intrusion, is_replaceable, own_users
+from envbuild.core.ownership import Intrusion, find_intrusion, find_renamers, own_users
 
 VARIABLE = "ENVBUILD_TRUST"
 FOLDERS = ("images", "recipes", "targets", "facts", "facts/derived")
@@ -47,9 +48,8 @@ def check_file(path: Path, shipped: Iterable[Path] = ()) -> None:
 
 def find_intrusions(root: Path) -> Iterator[Intrusion]:
     """Yield every path of the project `root` that others than the caller can change."""
-    real = os.path.realpath(root)
-    yield from _find_above(real)
-    users = own_users()
+    real, users = os.path.realpath(root), own_users()
+    yield from find_renamers(str(root), users)
     for path in _deciding_paths(real):
         yield from _find_at(path, users)
 
@@ -59,7 +59,7 @@ def find_file_intrusions(path: Path) -> Iterator[Intrusion]:
     if not os.path.lexists(path):
         return
     folder, users = os.path.realpath(path.parent), own_users()
-    yield from _find_above(folder)
+    yield from find_renamers(str(path.parent), users)
     for place in (folder, f"{folder}/{path.name}"):
         yield from _find_at(place, users)
 
@@ -80,15 +80,10 @@ def trusted_folders() -> list[Path]:
     return [*_granted, *listed, *read_site(own).trust]
 
 
-def _find_above(folder: str) -> Iterator[Intrusion]:
-    for above in Path(folder).parents:
-        if is_replaceable(above):
-            yield Intrusion(above, "can be written by every user, who can rename the folders in it", False)
-
-
 def _find_at(path: str, users: frozenset[int]) -> Iterator[Intrusion]:
     places = [path]
     if os.path.islink(path):  # noqa: PTH114 - as in find_intrusion
+        yield from find_renamers(path, users)
         target = os.path.realpath(path)
         places = [os.path.dirname(target), target]  # noqa: PTH120
     yield from filter(None, (find_intrusion(place, users) for place in places))

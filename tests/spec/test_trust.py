@@ -159,6 +159,68 @@ def test_a_folder_above_where_every_user_can_rename_the_project(folder: Path) ->
     assert [path for path, _ in refusals(root)] == [".."]
 
 
+@pytest.mark.parametrize(
+    ("caller", "owner", "group", "mode", "used"),
+    [
+        ("root", ANNE, ANNES, 0o755, False),
+        ("root", ANNE, ANNES, 0o1777, False),
+        ("root", ROOT, TEAM, 0o775, False),
+        ("root", ROOT, TEAM, 0o3775, True),
+        ("root", ROOT, 0, 0o1777, True),
+        ("anne", ANNE, ANNES, 0o755, True),
+        ("anne", ROOT, TEAM, 0o2775, True),
+        ("anne", ROOT, BOBS, 0o2775, False),
+        ("anne", ROOT, BOBS, 0o3775, True),
+        ("anne", BOB, BOBS, 0o755, False),
+        ("anne", BOB, TEAM, 0o1777, False),
+    ],
+)
+def test_owners_and_modes_of_a_folder_above(
+    caller: str, owner: int, group: int, mode: int, used: bool, folder: Path
+) -> None:
+    """Who can rename in it puts another project in its place, between the check and the use."""
+    user, own_group, _ = USERS[caller]
+    root = make_project(folder / "a/b", user, own_group)
+    os.chown(folder / "a", owner, group)
+    (folder / "a").chmod(mode)
+    assert [path for path, _ in as_user(caller, lambda: refusals(root))] == ([] if used else ["../.."])
+    spec = folder / "a/b/project/images/mine.yaml"
+    assert as_user(caller, lambda: [(str(item.path), "") for item in trust.find_file_intrusions(spec)]) == (
+        [] if used else [(str(folder / "a"), "")]
+    )
+
+
+def test_the_folders_on_the_way_of_a_link_count(folder: Path) -> None:
+    root = make_project(folder)
+    for name in ("one", "two", "media"):
+        (folder / name).mkdir()
+    (root / "site.yaml").rename(folder / "media/site.yaml")
+    (root / "site.yaml").symlink_to("../one/to-two")
+    (folder / "one/to-two").symlink_to(folder / "two/to-media/site.yaml")
+    (folder / "two/to-media").symlink_to("../media")
+    assert refusals(root) == []
+    os.lchown(folder / "two/to-media", ANNE, ANNES)
+    for name in ("one", "two"):
+        (folder / name).chmod(0o775)
+        os.chown(folder / name, ROOT, TEAM)
+        assert [path for path, _ in refusals(root)] == [f"../{name}"]
+        os.chown(folder / name, ANNE, ANNES)
+        (folder / name).chmod(0o755)
+        assert [path for path, _ in refusals(root)] == [f"../{name}"]
+        os.chown(folder / name, ROOT, 0)
+    (folder / "two").chmod(0o1777)  # there the owner of a link can replace it
+    assert [path for path, _ in refusals(root)] == ["../two/to-media"]
+
+
+def test_a_link_to_a_project_counts(folder: Path) -> None:
+    root = make_project(folder)
+    (folder / "other").mkdir()
+    (folder / "other/link").symlink_to(root)
+    assert list(trust.find_intrusions(folder / "other/link")) == []
+    os.chown(folder / "other", ANNE, ANNES)
+    assert [item.path for item in trust.find_intrusions(folder / "other/link")] == [folder / "other"]
+
+
 def test_a_link_counts_as_the_file_that_it_points_at(folder: Path) -> None:
     root = make_project(folder)
     (folder / "media").mkdir()
@@ -195,6 +257,10 @@ def test_in_a_user_namespace_the_group_of_its_root_is_the_user_s(
     (tmp_path / "map").write_text("         0       1000          1\n         1     100000      65536\n")
     monkeypatch.setattr("envbuild.core.ownership.UID_MAP", tmp_path / "map")
     assert refusals(root) == []
+    os.chown(folder, 65534, 65534)  # root of the machine has no number there
+    assert refusals(root) == []
+    folder.chmod(0o757)
+    assert [path for path, _ in refusals(root)] == [".."]
 
 
 def test_the_folder_of_envbuild_is_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
