@@ -8,10 +8,12 @@ from xdist.workermanage import WorkerController
 # What takes longest, in this order. The tests of a folder share what the first of them makes: one worker runs them.
 FOLDERS = ("tests/images/",)
 FILES = (
+    "tests/registry/test_debian_image.py",
     "tests/engine/test_store_users.py",
     "tests/engine/test_embedded_failures.py",
     "tests/clients/test_squashfs_variants.py",
     "tests/clients/test_squashfs_edges.py",
+    "tests/attack/test_hostile_images.py",
     "tests/attack/test_kills.py",
 )
 ORDER = (*FOLDERS, *FILES)
