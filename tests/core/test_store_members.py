@@ -295,27 +295,29 @@ def test_only_users_of_a_store_can_hold_its_locks(shared: Path, folder: Path) ->
 
 def test_the_process_that_holds_a_lock_is_named(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock_holder, "PATIENCE", 0.0)
-    (shared / "mine").touch(0o644)
+    path = shared / "locks" / "mine"
+    path.touch(0o644)
     ready, hold = os.pipe(), os.pipe()
+    file = path.open("rb")
     child = os.fork()
     if not child:
         os.setresuid(ONE, ONE, ONE)
-        file = (shared / "mine").open("rb")
         fcntl.flock(file, fcntl.LOCK_EX)
         os.write(ready[1], b"1")
         os.read(hold[0], 1)
         os._exit(0)
+    file.close()  # held by the child alone from now on
     os.read(ready[0], 1)
     lines: list[str] = []
 
-    def report(holder: str) -> None:
-        lines.append(holder)
+    def report(text: str) -> None:
+        lines.append(text)
         os.write(hold[1], b"1")
 
-    with in_time(), (shared / "mine").open("rb") as file:
-        lock_holder.wait_for_lock(file, fcntl.LOCK_EX, report)
+    with in_time(), Store(shared, report).lock("mine"):
+        pass
     os.waitpid(child, 0)
-    assert lines == [f"process {child} of the user {ONE}"]
+    assert lines == [f"waiting for the lock 'mine' of this store, held by process {child} of the user {ONE}"]
 
 
 def test_no_member_decides_what_another_one_locks(shared: Path) -> None:

@@ -288,7 +288,11 @@ class Store:
             except BlockingIOError:
                 if waiting:
                     waiting()
-                wait_for_lock(file, kind, lambda holder: self.report(f"the lock {file.name} is held by {holder}"))
+                wait_for_lock(
+                    file,
+                    kind,
+                    lambda holder: self.report(f"waiting for the lock {name!r} of this store, held by {holder}"),
+                )
             yield
 
     @contextlib.contextmanager
