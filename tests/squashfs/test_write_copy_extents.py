@@ -198,7 +198,7 @@ def test_without_a_writable_store_nothing_is_cached(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(errno.EACCES, "no")
 
-    monkeypatch.setattr(Path, "write_text", refuse)
+    monkeypatch.setattr("envbuild.core.store.json_files._open_private", refuse)
     write(tmp_path)
     assert not cache_path(tmp_path / "1.pack").exists()
 
