@@ -4,7 +4,6 @@ import errno
 import gc
 import os
 import random
-from pathlib import Path
 
 import pytest
 
