@@ -39,6 +39,7 @@ from envbuild.core.userns.namespaces import (
 )
 from envbuild.core.userns.profiles import BUILD, RUN
 from envbuild.core.userns.seccomp import make_program
+from envbuild.core.userns.starter import make_starter, read_report, start
 
 OPEN_FILES = 65536
 MAX_ANSWER = 1 << 20  # bytes
@@ -144,10 +145,11 @@ def _run_init(
             libc.pivot_root(tree.root)
             if not box.one_id:
                 drop_groups()
+            starter = make_starter()
             _confine(program)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python would raise in pid 1, which every step may send it
             for number, command in enumerate(commands):
-                code = _run(command, env, interactive)
+                code = _run(starter, command, env, interactive)
                 left = _kill_rest()
                 notes += left if box.build else []  # squashfuse is among them
                 answer = encode((number, code, notes, asdict(protection)))
@@ -172,25 +174,36 @@ def _confine(program: bytes) -> None:
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
 
 
-def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool) -> int:
+def _run(starter: int, command: Sequence[str], env: Mapping[str, str], interactive: bool) -> int:
     """Run one command to its end, reaping every other process that ends; returns its exit status."""
+    read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             _prepare_step(interactive)
-            os.execvpe(command[0], list(command), dict(env))
+            start(starter, write, command, env)
         except OSError as error:
-            os.write(2, f"envbuild: {command[0]}: {os.strerror(error.errno or 0)}\n".encode())
-            os._exit(127 if error.errno == errno.ENOENT else 126)
+            os._exit(_report_start(command[0], error.errno or 0))
         except BaseException as error:
             os.write(2, f"envbuild: {describe_crash(error)}\n".encode())
         finally:
             os._exit(126)
-    while True:
-        pid, status = os.wait()
-        if pid == child:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
+    os.close(write)
+    with os.fdopen(read, "rb") as report:
+        while True:
+            pid, status = os.wait()
+            if pid == child:
+                break
+        if reason := read_report(report.fileno()):
+            return _report_start(command[0], reason)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _report_start(name: str, error: int) -> int:
+    """Report why a program was not started (an errno); returns the exit status that shells have for that."""
+    os.write(2, f"envbuild: {name}: {os.strerror(error)}\n".encode())
+    return 127 if error == errno.ENOENT else 126
 
 
 def _prepare_step(interactive: bool) -> None:
