@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.file_locks import waits_for
-from tests.support.stalled_layer import PATIENCE, listed, stalling, start, until
+from tests.support.stalled_layer import PATIENCE, Registry, listed, stalling, start, until
 
 pytestmark = pytest.mark.registry
 
@@ -111,23 +111,25 @@ def test_an_ignored_signal_remains_ignored(tmp_path: Path) -> None:
     assert process.returncode == 0 and out.is_file()
 
 
+def kill_export(registry: Registry, store: Path) -> None:
+    """Kill an export that waits for the rest of a layer."""
+    process = start("export", registry.source, "--to", "squashfs", store=store)
+    until(registry.reached.is_set, process)
+    process.kill()
+    process.communicate()
+
+
 def test_a_killed_export_is_listed_as_interrupted(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with stalling(tmp_path / "layout", 1_000_000) as registry:
-        process = start("export", registry.source, "--to", "squashfs", store=store)
-        until(registry.reached.is_set, process)
-        process.kill()
-        process.communicate()
+        kill_export(registry, store)
         assert [(row["state"], row["running"], row["eta"]) for row in listed(store)] == [("interrupted", False, None)]
 
 
 def test_the_next_export_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with stalling(tmp_path / "layout", 1_000_000) as registry:
-        process = start("export", registry.source, "--to", "squashfs", store=store)
-        until(registry.reached.is_set, process)
-        process.kill()
-        process.communicate()
+        kill_export(registry, store)
         assert list((store / "tmp").iterdir())
         registry.stall = 0
         again = start("export", registry.source, "--to", "squashfs", store=store)
