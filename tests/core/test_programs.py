@@ -42,6 +42,7 @@ OTHERS = {
     "core/guard_process.py": "it starts the guard",
     "core/programs.py": "programs of the user, which may stay",
     "core/userns/process.py": "envbuild's own functions; the kernel ends them with their parent",
+    "core/userns/starter.py": "it is the process of a step",
     "core/userns/namespaces.py": "processes of a namespace, which end with its parent; newuidmap, from outside of it",
     "build/engines/embedded/sandbox.py": "in the process namespace of a unit, which ends with it",
     "build/engines/embedded/mount_squashfs.py": "in the process namespace of a unit, which ends with it",

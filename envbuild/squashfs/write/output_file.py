@@ -56,7 +56,7 @@ class OutputFile:
 def open_output(out: Path) -> Iterator[OutputFile]:
     """Create a file beside `out`; remove it at the end if it was not published."""
     with contextlib.ExitStack() as stack:
-        with _errors_at(out.parent):
+        with _errors_at(out):  # of the image, also where its folder is missing
             folder = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, folder)
         _remove_stale(folder, out.name)
