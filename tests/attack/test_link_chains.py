@@ -105,6 +105,7 @@ def test_trees_on_disk(
             assert (root / str(outside).lstrip("/") / "new/file").is_file()
 
 
+@pytest.mark.slow_unit
 @pytest.mark.unit
 @as_root
 @pytest.mark.parametrize(("length", "style"), CHAINS)

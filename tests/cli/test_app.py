@@ -117,6 +117,7 @@ def test_an_unknown_output(project: Path, tmp_path: Path) -> None:
     refused(done, 2, f"the outputs are: {', '.join(FORMATS)}")
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -225,6 +226,7 @@ def test_an_image_without_a_lock_can_be_read(project: Path, tmp_path: Path) -> N
     refused(done, 4, "cpu-ucx has no lock", "hint: envbuild lock cpu-ucx")
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("command", ["run", "verify"])
 def test_only_make_and_lock_write_a_lock(command: str, project: Path, tmp_path: Path) -> None:
     (project / "images" / "cpu-ucx.lock").unlink()
@@ -261,6 +263,7 @@ def test_show_of_an_image_without_a_lock(project: Path, tmp_path: Path) -> None:
     assert not (project / "images" / "mine.lock").exists()
 
 
+@pytest.mark.slow_unit
 def test_recipes_lists_the_options_of_a_recipe(project: Path) -> None:
     folder = project / "recipes"
     folder.mkdir()
@@ -308,6 +311,7 @@ def test_all_names_are_checked_before_the_first_image_is_built(project: Path, tm
     refused(done, 2, "no image is called 'nosuch'")
 
 
+@pytest.mark.slow_unit
 def test_an_engine_is_chosen_before_anything_is_fetched(project: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     done = envbuild("make", "cpu-ucx", "--engine", "bogus", cwd=project, ENVBUILD_STORE=str(store))
@@ -315,6 +319,7 @@ def test_an_engine_is_chosen_before_anything_is_fetched(project: Path, tmp_path:
     assert not list((store / "blobs" / "sha256").iterdir())
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("command", ["run", "show", "verify"])
 @pytest.mark.parametrize(("name", "text"), [("nosuch.sqsh", "cannot be read"), ("text.sqsh", "is not a squashfs file")])
 def test_a_path_that_is_not_an_image_file(command: str, name: str, text: str, tmp_path: Path) -> None:
@@ -327,6 +332,7 @@ def test_options_of_lock_that_contradict_each_other(project: Path, tmp_path: Pat
     refused(done, 2, "--fresh takes the newest version of everything")
 
 
+@pytest.mark.slow_unit
 def test_one_image_that_cannot_be_locked_does_not_stop_the_others(project: Path, tmp_path: Path) -> None:
     spec = project / "images" / "twice.yaml"
     spec.write_text("schema: 1\ntarget: h100-ib\nbase: debian:13\nlayers:\n  hpcx: {}\n")
@@ -344,12 +350,14 @@ def test_one_image_that_cannot_be_locked_does_not_stop_the_others(project: Path,
     refused(alone, 2, "error: no image is called 'nosuch'")
 
 
+@pytest.mark.slow_unit
 def test_an_image_reference_that_docker_would_refuse(project: Path, tmp_path: Path) -> None:
     arguments = ("export", "cpu-ucx", "--to", "docker", "--tag", "Bad Tag")
     done = envbuild(*arguments, cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
     refused(done, 2, "is not an image reference")
 
 
+@pytest.mark.slow_unit
 def test_stdout_contains_data_only(project: Path, tmp_path: Path) -> None:
     """The Containerfile and nothing else; progress goes to stderr."""
     done = envbuild("compile", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))

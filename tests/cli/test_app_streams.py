@@ -82,6 +82,7 @@ def test_a_shell_completes_options(words: str, answers: list[str]) -> None:
     assert done.stdout.split() == answers, done.stderr
 
 
+@pytest.mark.slow_unit
 def test_a_reader_that_stops_early_is_not_an_error() -> None:
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {sys.executable} -m envbuild recipes --json | true"],
@@ -92,6 +93,7 @@ def test_a_reader_that_stops_early_is_not_an_error() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow_unit
 def test_a_full_output_disk_is_not_reported_as_the_store() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

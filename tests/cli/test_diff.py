@@ -16,6 +16,7 @@ from tests.support.image_pair import pair as pair  # a fixture
 pytestmark = pytest.mark.unit
 
 
+@pytest.mark.slow_unit
 def test_exit_codes(pair, tmp_path):
     one, other = pair
     assert envbuild("diff", one, one).returncode == 0

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.unit
 KINDS = [EnvbuildError, *EnvbuildError.__subclasses__()]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("words", "key"),
     [
@@ -43,6 +44,7 @@ def test_an_answer_is_one_object_with_its_schema(words: tuple[str, ...], key: st
     assert key in found and "error" not in found
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("words", "code", "exit_code"),
     [

@@ -26,6 +26,7 @@ def test_a_conflict_is_explained_and_has_exit_code_3() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow_unit
 def test_json_has_verdict_reasons_sources_and_nearest() -> None:
     done = envbuild("check", "gpu=H100", "torch=1.12.1", "--json")
     (answer,) = json.loads(done.stdout)["answers"]
@@ -46,6 +47,7 @@ def test_a_fact_can_be_waived_in_a_question() -> None:
     assert [one["question"] for one in answer["unknown"]] == ["cuda-code"]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("layers", ["{ucx: {}}", "{torch: {version: 2.8.0}}"])
 def test_a_base_image_of_one_s_own_is_what_the_spec_states(layers: str, tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
@@ -64,6 +66,7 @@ layers: {layers}
     assert "base.own" in [one["fact"] for one in answer["conditions"]]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("words", "code", "verdict"),
     [
@@ -79,6 +82,7 @@ def test_verdicts_and_exit_codes(words: list[str], code: int, verdict: str) -> N
     assert done.stdout.startswith(f"{verdict}: ")
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -131,6 +135,7 @@ def test_check_all_prints_a_line_and_the_conflicts_of_each_image(tmp_path: Path)
     assert images[-1].endswith("facts of one: envbuild check NAME")
 
 
+@pytest.mark.slow_unit
 def test_why_names_the_reason_for_a_version() -> None:
     done = envbuild("check", "gpu=H100", "torch=2.8.0", "nccl", "--why", "nccl")
     assert done.returncode == 0
@@ -138,6 +143,7 @@ def test_why_names_the_reason_for_a_version() -> None:
     refused(envbuild("check", "torch=2.8.0", "--why", "apex"), 2, "'apex' is not part of the request")
 
 
+@pytest.mark.slow_unit
 def test_make_refuses_a_conflict_before_anything_is_fetched(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "images", tmp_path / "project" / "images")
     spec = tmp_path / "project" / "images" / "h100-nccl.yaml"
@@ -201,6 +207,7 @@ def test_show_prints_a_table_and_refuses_unknown_components() -> None:
     assert "neuron-sdk" in envbuild("matrix", "show").stdout
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("words", "offered"),
     [

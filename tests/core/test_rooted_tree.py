@@ -105,6 +105,7 @@ def test_the_walk_finds_what_the_kernel_finds(links: dict[str, str], paths: list
                         assert walked(tree, path) == kernel, path
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("length", [1, 2, LINKS - 1, LINKS, LINKS + 1, 60, 200])
 def test_chains(root: Path, outside: Path, length: int, style: str, way: str) -> None:

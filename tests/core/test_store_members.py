@@ -228,6 +228,7 @@ def in_time() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("kind", ["fifo", "endless", "link", "folder", "closed"])
 def test_what_a_member_put_in_the_place_of_a_file_stops_no_command(kind: str, shared: Path, home: Path) -> None:
     store, key = Store.open(shared), "a" * 64

@@ -46,6 +46,7 @@ def test_an_invalid_record_counts_as_absent(text: str, tmp_path: Path) -> None:
 ODD = [None, 3, "text", [], {}, [[]], [3], {"a": 1}]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("value", ODD)
 @pytest.mark.parametrize("key", ["made", "stat", "holds", "artifact", "layers", "units", "blobs"])
 def test_any_json_in_a_record_is_no_record_or_one_that_can_be_used(key: str, value: object, tmp_path: Path) -> None:

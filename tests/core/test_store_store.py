@@ -118,6 +118,7 @@ ODD_UNITS = [{**UNIT, key: value} for key in UNIT for value in VALUES]
 ODD_LAYERS = [{**LAYER, key: value} for key in LAYER for value in (*VALUES, "../../etc")]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     "value", [*VALUES, *ODD_UNITS, *({**UNIT, "layer": layer} for layer in (*VALUES, *ODD_LAYERS))]
 )
@@ -141,6 +142,7 @@ def test_a_file_that_is_not_json_reads_as_missing(content: bytes, tmp_path: Path
     assert read_json(tmp_path / "file") is None
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("value", [*VALUES, *ODD_LAYERS])
 def test_any_json_in_the_record_of_a_layer_is_a_layer_that_is_not_there(value: object, store: Store) -> None:
     diff_id = LAYER["diff_id"]

@@ -193,6 +193,7 @@ def image(place: Path) -> Layout:
     return layout
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("cache", [True, False])
 def test_an_export(cache: bool, tmp_path: Path) -> None:
     layout, at = image(tmp_path / "layout"), workspace(tmp_path / "store")

@@ -133,6 +133,7 @@ def scan(data: bytes) -> dict[str, int]:
     return x86_isa.scan(data, elf.parse(data, x86_isa.SECTIONS))
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("code", [LOOP, SHIFT])
 def test_compiled_code_of_each_level(tmp_path: Path, code: str) -> None:
     for level in ("x86-64", "x86-64-v2"):

@@ -104,6 +104,7 @@ def test_a_date_setting_of_the_host_is_reported(tmp_path: Path, key: Signer, hos
     assert "this machine's apt configuration" in line
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("setting", ['Check-Date "false"', 'Check-Valid-Until "false"', 'Min-ValidTime "999999999"'])
 def test_a_site_that_turns_a_check_on_gets_it(tmp_path: Path, key: Signer, host: Path, setting: str) -> None:
     site = archive(tmp_path, key, released=int(time.time()) - 700 * DAY, days=7)

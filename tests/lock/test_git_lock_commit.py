@@ -108,6 +108,7 @@ def test_not_a_commit(desk: Desk) -> None:
         desk.lock(Git("demo", ORIGIN, "v1"))
 
 
+@pytest.mark.slow_unit
 def test_next_place_is_taken(demo: Repo, tmp_path: Path) -> None:
     stale = demo.bare(tmp_path / "stale/demo/demo.git")
     demo.commit({"more": b"x"})

@@ -22,6 +22,7 @@ from tests.support.git_site import server as server  # a fixture
 pytestmark = MARKS
 
 
+@pytest.mark.slow_unit
 def test_remade_from_the_lock_alone(nested: Repo, desk: Desk, tmp_path: Path) -> None:
     found = desk.lock(git_source(nested, "*"))
     other = Desk(tmp_path / "other", github=tmp_path / "work")

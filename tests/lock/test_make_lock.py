@@ -70,6 +70,7 @@ def site(tmp_path: Path, key: Signer) -> Site:
     )
 
 
+@pytest.mark.slow_unit
 def test_everything_is_named(site: Site) -> None:
     lock = make(site, REQUEST)
     assert list(lock.units) == ["base", "debian", "venv", "build-x", "tools"]

@@ -91,6 +91,7 @@ def test_earlier_version_that_the_first_index_has_for_others_only(tmp_path: Path
     assert versions(lock, "venv") == ["demo 2.0", "user 1.0"]
 
 
+@pytest.mark.slow_unit
 def test_version_that_the_first_index_has_for_others_only(tmp_path: Path) -> None:
     """uv alone reports that a locked version does not exist."""
     files = tmp_path / "files"

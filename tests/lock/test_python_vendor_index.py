@@ -66,6 +66,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow_unit
 def test_named_packages_come_from_the_vendor_and_others_do_not(tmp_path: Path, neuron: tuple[str, str]) -> None:
     """torch-neuronx is requested; its dependencies are on both indexes, and under placeholders on one."""
     subject = work(site(tmp_path, python=neuron[:1], neuron=neuron[1:]), tmp_path, NEURON)

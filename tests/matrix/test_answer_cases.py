@@ -74,15 +74,19 @@ def examples() -> list[Example]:
 
 
 ALL = examples()
+FEW = 4
 ANSWERED = [example for example in ALL if example.verdict != REFUSED]
 CONFLICTS = [example for example in ALL if example.verdict == "conflict"]
 
 
 def each(chosen: Sequence[Example]) -> pytest.MarkDecorator:
-    """Return the cases. The tests of one case run one after the other, in one process, which finds its answer once."""
+    """Return the cases; `make check` runs one of FEW.
+
+    The tests of one case run one after the other, in one process, which finds its answer once.
+    """
     cases = [
-        pytest.param(example, id=example.name, marks=[pytest.mark.slow_unit] if example.slow else [])
-        for example in chosen
+        pytest.param(example, id=example.name, marks=[pytest.mark.slow_unit] if example.slow or number % FEW else [])
+        for number, example in enumerate(chosen)
     ]
     return pytest.mark.parametrize("example", cases, scope="module")
 

@@ -21,6 +21,7 @@ def ask(words: str, *waived: str) -> Answer:
     return check(matrix, parse_request(words.split(), matrix), [Waiver(name, "tried it") for name in waived])
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     "words",
     [
@@ -51,6 +52,7 @@ def test_a_version_outside_of_the_domain_is_unknown(words: str) -> None:
     assert given.unknown[0].id == "unheard"
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     "words",
     ["driver=550.54.15", "driver>=570.1,<570.2", "setuptools=70.1.5", "protobuf=4.21.5", "libfabric=1.18.1amzn9.0"],

@@ -40,6 +40,7 @@ def every(domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int
     return None
 
 
+@pytest.mark.slow_unit
 @given(problems())
 @examples(150)
 def test_the_first_assignment_or_the_clauses_that_exclude_one(given: tuple[list[int], list[Clause], list[int]]) -> None:

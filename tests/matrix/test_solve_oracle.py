@@ -125,6 +125,7 @@ def facts_at_random(seed: int) -> Facts:
     return Facts(components, questions, facts)
 
 
+@pytest.mark.slow_unit
 @given(st.integers(0, 1 << 30))
 @examples(80)
 def test_random_facts(seed: int) -> None:
@@ -136,6 +137,7 @@ def test_random_facts(seed: int) -> None:
         compare(matrix, oracle, request_at_random(matrix, choice, 4))
 
 
+@pytest.mark.slow_unit
 def test_random_facts_are_of_both_kinds() -> None:
     """The facts above result in plans and conflicts, disputes and competing facts: none of the comparisons is empty."""
     seen = {"plan": 0, "conflict": 0, "groups": 0, "narrowed": 0}

@@ -90,6 +90,7 @@ def test_an_interrupted_download_resumes(store: Store) -> None:
     assert sum(received) == 2 * len(CONTENT)
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("part", "ranges", "requested"),
     [
@@ -119,6 +120,7 @@ def test_another_range_than_requested_is_not_taken(store: Store) -> None:
     assert answers.requested == ["bytes=100-", ""]
 
 
+@pytest.mark.slow_unit
 def test_the_next_place_is_tried_and_every_miss_is_named(store: Store, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(CONTENT)
     wrong = Answers(content=b"wrong")

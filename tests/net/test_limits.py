@@ -107,6 +107,7 @@ def misses(
     return [miss.kind for miss in caught.value.misses]
 
 
+@pytest.mark.slow_unit
 def test_a_body_without_an_end_is_read_to_the_size_of_the_lock(store: Store) -> None:
     received: list[int] = []
     with trap() as server:
@@ -252,6 +253,7 @@ print(len(Transport(NetworkSettings(certificates=sys.argv[1])).read(sys.argv[2])
 """
 
 
+@pytest.mark.slow_unit
 def test_a_wrong_clock_causes_no_warning_of_a_library(certificate: Path) -> None:
     with trap(context(certificate)) as server:
         command = [sys.executable, "-c", CLOCK, str(certificate), f"{server.url}/file"]
@@ -274,6 +276,7 @@ except EngineError as error:
 """
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("known", [("0" * 64, 1 << 40), ()])
 def test_a_full_disk_ends_a_download_at_once(known: tuple[object, ...], tmp_path: Path) -> None:
     if os.geteuid() != 0:

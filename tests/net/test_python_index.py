@@ -92,6 +92,7 @@ def test_index_that_does_not_answer() -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.slow_unit
 def test_index_that_fails_once() -> None:
     with serve() as server:
         server.files["/simple/demo/"] = b'<a href="demo-1.0.tar.gz">x</a>'

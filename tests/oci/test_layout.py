@@ -67,6 +67,7 @@ UNPACK = {
 }
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("compression", UNPACK)
 def test_every_part_is_there_under_its_digest(
     compression: str, layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path
@@ -90,6 +91,7 @@ def test_every_part_is_there_under_its_digest(
     assert json.loads((layout.path / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("compression", UNPACK)
 def test_threads_change_no_byte(
     compression: str, layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path

@@ -118,6 +118,7 @@ def foreign(layout: Layout, number: int = 1) -> Path:
     return layout.path / "blobs/sha256" / part["digest"][7:]
 
 
+@pytest.mark.slow_unit
 def test_a_foreign_layer_is_exported_if_the_layout_has_it(tmp_path: Path) -> None:
     layout, plain = Layout(tmp_path / "layout"), Layout(tmp_path / "plain")
     blob = foreign(layout)
@@ -163,6 +164,7 @@ def test_a_layout(compression: str, cache: bool, tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if "out.sqsh" in path.name]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
 def test_a_registry(compression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs.RegistryBlob.__init__, "__defaults__", (0, 0.01))
@@ -173,6 +175,7 @@ def test_a_registry(compression: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert error.message.endswith(f"and its image names {digest}") and "run the command again" in error.hint
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_an_archive(compression: str, ending: str, tmp_path: Path) -> None:
@@ -195,6 +198,7 @@ def test_an_archive(compression: str, ending: str, tmp_path: Path) -> None:
     assert "docker save" in error.hint
 
 
+@pytest.mark.slow_unit
 def test_a_packed_archive_that_is_damaged_itself(tmp_path: Path) -> None:
     layout = image(tmp_path / "layout")
     path = tmp_path / "app.tar.gz"
@@ -206,6 +210,7 @@ def test_a_packed_archive_that_is_damaged_itself(tmp_path: Path) -> None:
     assert "is damaged" in error.message and ("docker save" in error.hint)
 
 
+@pytest.mark.slow_unit
 def test_a_damaged_layer_in_a_registry(tmp_path: Path) -> None:
     """The manifest names the damaged blob by its own digest and size."""
     layout = Layout(tmp_path / "layout")

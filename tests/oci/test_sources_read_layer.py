@@ -117,6 +117,7 @@ def test_streams_that_come_in_small_pieces(form: str, ahead: bool) -> None:
         assert all(len(piece) <= MIB for piece in pieces)
 
 
+@pytest.mark.slow_unit
 def test_one_byte_at_a_time() -> None:
     tar = kit.small()
     for blob in (tar, gzip.compress(tar), members(tar, 999), zstandard.compress(tar), frames(tar, 999), flushed(tar)):
@@ -124,6 +125,7 @@ def test_one_byte_at_a_time() -> None:
             assert b"".join(iter(lambda: stream.read(100), b"")) == tar
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("form", FORMS)
 def test_truncated_blobs_are_refused(form: str) -> None:
     """For any declaration of the image whose digests and sizes match the data."""
@@ -138,6 +140,7 @@ def test_truncated_blobs_are_refused(form: str) -> None:
         assert not found.closed
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("form", FORMS)
 def test_data_after_the_end_is_refused(form: str) -> None:
     blob = packed(form)

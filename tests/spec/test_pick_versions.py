@@ -221,6 +221,7 @@ def test_an_unknown_channel_is_a_mistake_of_the_spec(tmp_path: Path, version: st
     assert "cu126, cu128" in finding.hint
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     "text, message",
     [

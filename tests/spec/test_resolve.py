@@ -155,6 +155,7 @@ def test_the_request_is_computed_once(small: Project) -> None:
     assert again is not lock_request(resolution) and again.digest() == lock_request(resolution).digest()
 
 
+@pytest.mark.slow_unit
 def test_light() -> None:
     """Load, resolve and the lock's digest import nothing heavy: they run in every `make` that has nothing to do."""
     program = f"""

@@ -23,6 +23,7 @@ def test_the_corpus_is_complete() -> None:
     assert sorted(path.stem for path in REFUSED.glob("err-*.txt")) == CASES
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("case", CASES)
 def test_message(case: str, update_golden: bool) -> None:
     project, path = Project.find(Path(__file__).parents[2]), REFUSED / f"{case}.yaml"

@@ -85,6 +85,7 @@ def as_user(name: str, function: Callable[[], list[tuple[str, str]]]) -> list[tu
     return run_as(*USERS[name], function)
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("caller", "owner", "group", "mode", "used"),
     [
@@ -159,6 +160,7 @@ def test_a_folder_above_where_every_user_can_rename_the_project(folder: Path) ->
     assert [path for path, _ in refusals(root)] == [".."]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("caller", "owner", "group", "mode", "used"),
     [
@@ -313,6 +315,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_runs_a_recipe_of_a_foreign_folder(command: str, folder: Path) -> None:
     root = make_project(folder, ANNE, ANNES)

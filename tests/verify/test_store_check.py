@@ -50,6 +50,7 @@ def test_a_whole_store_is_compared(at: Workspace) -> None:
     assert ": compared 3 packs, 1 layer, 1 blob, 1 unit, 1 image, 1 artifact; " in result.text
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     "kind,pattern",
     [
