@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envbuild.build.blocks import hpccm
+from envbuild.build.blocks.git_shim import git_without_history
 from envbuild.build.steps import INPUTS, WORK
 from envbuild.spec.recipe import VENV, Archive, Git
 
@@ -118,17 +119,21 @@ def python_wheel(
 
     `before` are commands in the source folder; `settings` are words for the build backend (PEP 517 config settings,
     ``--build-option=--cpp_ext``). The folder is fixed and debug information is off: pip's random build folder would get
-    into the binary otherwise.
+    into the binary otherwise. A setup.py that calls ``git submodule update`` finds a git (`git_without_history`).
     """
+    shim, tools = git_without_history()
     target = f"{WORK}/{project}"
     tarball = f"{INPUTS}/archives/{git.file}" if git else f"{INPUTS}/sdists/{project}-*.tar.gz"
     where = f"{target}/{subfolder}" if subfolder else target
     words = "".join(f" --config-setting={shlex.quote(word)}" for word in settings)
     return [
         hpccm.comment(f"{project}: wheel from {'its repository' if git else 'its source distribution'}"),
-        hpccm.environment(variables={"CFLAGS": "-g0", "CXXFLAGS": "-g0", "PATH": f"{VENV}/bin:$PATH", **environment}),
+        hpccm.environment(
+            variables={"CFLAGS": "-g0", "CXXFLAGS": "-g0", "PATH": f"{tools}:{VENV}/bin:$PATH", **environment}
+        ),
         hpccm.shell(
             commands=[
+                *shim,
                 f"mkdir -p {target} {INPUTS}/out",
                 f"tar -x{'' if git else 'z'}f {tarball} -C {target} --strip-components=1 --no-same-owner",
                 f"cd {where}",
