@@ -1,4 +1,4 @@
-"""What the tests of projects share."""
+"""Projects and folders that tests of trust share."""
 
 from __future__ import annotations
 
