@@ -3,6 +3,7 @@ is opened."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -27,7 +28,12 @@ def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> IO[
     if not stat.S_ISREG(path.stat(follow_symlinks=follow).st_mode):
         raise NotRegularError(f"{path} is not a regular file")
     # Another file may have its name by now: O_NONBLOCK opens a FIFO without waiting for a writer.
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
+    except OSError as error:
+        if error.errno == errno.ELOOP and not follow:
+            raise NotRegularError(f"{path} is not a regular file") from None
+        raise
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise NotRegularError(f"{path} is not a regular file")

@@ -161,9 +161,14 @@ def share_open_file(file: int, group: int) -> None:
 
 def move_into_store(source: Path, target: Path) -> None:
     """Rename a finished file, which is in a folder of this user, to its place in the store."""
-    source.chmod(source.stat().st_mode & 0o755)  # with any umask
-    source.replace(target)
-    share_file(target)
+    file = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.fchmod(file, os.fstat(file).st_mode & 0o755)  # with any umask
+        source.replace(target)
+        if is_shared(target.parent):  # by the descriptor: another member may have replaced the name by now
+            share_open_file(file, target.parent.stat().st_gid)
+    finally:
+        os.close(file)
 
 
 def record_use(path: Path) -> None:
