@@ -1,5 +1,6 @@
 """NVIDIA's benchmarks of NCCL, used to accept nodes."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -30,6 +31,8 @@ RELEASES = {
     "2.14.1": "b4300cc79d05dd35e26f13afcdb4938f29aa31a5",
     "2.13.13": "cb6a46fdd677783eec470e3df09aa138891bfebf",
 }
+# The first release that prints its version and that of NCCL's headers and library (src/common.cu, src/util.cu).
+PRINTS_VERSIONS = (2, 17, 10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,15 +88,20 @@ class NcclTests(Released):
             ),
         ]
 
+    def starts(self, program: str) -> Check:
+        """Return the check that a program starts: without a GPU it ends with CUDA's error, exit status 2."""
+        command = f"{program} -b 8 -e 8; test $? -eq 2"
+        if tuple(int(part) for part in re.findall(r"\d+", self.whole)) < PRINTS_VERSIONS:
+            name = "nccl-tests: starts, and reports that there is no driver"
+            return Check(name, command, r"# Using devices[\s\S]*driver version is insufficient")
+        name = "nccl-tests: starts, has the NCCL that it was compiled with, and reports that there is no driver"
+        versions = rf"version {re.escape(self.whole)} nccl-headers=(\d+) nccl-library=\1"
+        return Check(name, command, rf"{versions}[\s\S]*driver version is insufficient")
+
     def verify(self, env: RecipeEnv) -> list[Check]:
         program = f"{self.prefix}/bin/all_reduce_perf"
-        version = self.whole
         return [
-            Check(
-                "nccl-tests: starts, has the NCCL that it was compiled with, and reports that there is no driver",
-                f"{program} -b 8 -e 8; test $? -eq 2",
-                rf"version {version} nccl-headers=(\d+) nccl-library=\1[\s\S]*driver version is insufficient",
-            ),
+            self.starts(program),
             only_this_gpu("nccl-tests", [f"{self.prefix}/bin/*_perf"], env),
             Check(
                 "nccl-tests: all-reduce over the GPUs of this node",

@@ -98,6 +98,17 @@ def test_verify_lines_accept_right_answers_only() -> None:
     assert not matches(starts, output.format(23004))
 
 
+@pytest.mark.parametrize("version", ["2.13.13", "2.14.1", "2.15.2", "2.16.9"])
+def test_old_nccl_tests_print_no_versions(version: str) -> None:
+    """Before 2.17.10 the first line states the sizes, and no line NCCL's version."""
+    tests = recipe("nccl-tests", version=version)
+    starts = line(tests, image(recipe("cuda", version="11.3", provider="apt"), recipe("nccl"), tests), "starts")
+    output = "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 1048576(bytes)\n#\n# Using devices\n{}\n"
+    error = "node: Test CUDA failure common.cu:893 'CUDA driver version is insufficient for CUDA runtime version'"
+    assert matches(starts, output.format(error))
+    assert not matches(starts, output.format("Segmentation fault"))
+
+
 @pytest.mark.parametrize(("name", "options", "layers", "base"), SAMPLES, ids=IDS)
 def test_it_is_accepted_and_every_source_is_pinned(
     name: str, options: dict[str, Any], layers: tuple[str, ...], base: str
