@@ -144,6 +144,11 @@ SDKS = {
     "2.6.0": Sdk("focal", "2.10.37.0*", "2.10.30.0*", "2.6.1.0", "1.12.0.1.4.0", "2.3.0.4"),
 }
 
+# PyTorch → the one release of torch-xla on the package index that is compiled for it (2.5 and 2.8 have two, and no
+# document read here states which of them torch-neuronx requires). torch-xla's METADATA requires no torch, and its
+# libraries are linked with those of the release of the same number: a later patch release of torch is another ABI.
+XLA = {"2.7": "2.7.0", "2.9": "2.9.0"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Neuron(Recipe):
@@ -153,8 +158,9 @@ class Neuron(Recipe):
     from its index. The driver (aws-neuronx-dkms) and the OCI hook belong to the host.
 
     Default of `sdk`: 2.28.1, the last release for which upstream supports training with PyTorch/XLA and NxD Training;
-    2.29.1 and 2.30.0 still have all packages. torch is the wheel of the package index, with which torch-neuronx is
-    linked; on x86-64 it requires CUDA libraries, which nothing here uses.
+    2.29.1 and 2.30.0 still have all packages. torch and torch-xla are the wheels of the package index, with which
+    torch-neuronx is linked, in the one release that both exist in; on x86-64 torch requires CUDA libraries, which
+    nothing here uses. torch-xla is linked with the shared library of Python, and the compiler runs g++ and libxml2.
 
     site.yaml maps Neuron's archive (``apt:aws-neuron``) and index (``pip:aws-neuron``) to their addresses.
     """
@@ -199,6 +205,12 @@ class Neuron(Recipe):
             "torch-neuronx": f"=={plain(release.torch_neuronx)}",
         }
 
+    @property
+    def linked(self) -> tuple[str, ...]:
+        """Return the requirements of the torch and torch-xla that torch-neuronx is linked with; () if not known."""
+        number = XLA.get(".".join(self.release.torch_neuronx.split(".")[:2]), "")
+        return (f"torch=={number}", f"torch-xla=={number}") if number else ()
+
     def sources(self, env: RecipeEnv) -> Sources:
         keys = "GPG-PUB-KEY-AMAZON-AWS-NEURON.PUB"
         # old releases use torch-xla from Neuron's index as well, later ones PyTorch's own
@@ -221,8 +233,11 @@ class Neuron(Recipe):
                 f"aws-neuronx-collectives={release.collectives}",
                 f"aws-neuronx-runtime-lib={release.runtime}",
                 f"aws-neuronx-tools={release.tools}",
+                shared_python(env),  # NEEDED by torch-xla's _XLAC
+                "g++",
+                "libxml2",  # NEEDED by walrus_driver of neuronx-cc (huggingface/optimum-neuron#698)
             ),
-            core=tuple(f"{name}=={version}" for name, version in wanted.items() if version),
+            core=(*self.linked, *(f"{name}=={version}" for name, version in wanted.items() if version)),
             env={"PATH": TOOLS},
             libraries=(LIBRARIES,),
         )
@@ -231,10 +246,17 @@ class Neuron(Recipe):
         python = f"{VENV}/bin/python"
         names = "import importlib.metadata as m; print(*(m.version(n) for n in ('torch-neuronx', 'neuronx-cc')))"
         versions = " ".join(re.escape(plain(text)) + r"\S*" for text in (self.release.torch_neuronx, self.compiler))
+        both = "import torch_xla, torch_neuronx; print('imported', torch_xla.__version__)"
+        xla = self.linked[-1].partition("==")[2] if self.linked else ""
         cores = "import torch_neuronx, torch_xla.core.xla_model as x; print(x.xla_device())"
         own = self.compiler.replace(".", r"\.")
         return [
             Check("neuron: the packages are those of the SDK", f'{python} -c "{names}"', rf"^{versions}$"),
+            Check(
+                "neuron: torch_xla and torch_neuronx import without a device",
+                f'{python} -c "{both}"',
+                rf"^imported {re.escape(xla)}",
+            ),
             Check("neuron: the compiler prints its version", f"{VENV}/bin/neuronx-cc --version", own),
             Check("neuron: the loader finds the runtime library", "ldconfig -p", rf"libnrt\.so\S* .*{LIBRARIES}/"),
             Check(
@@ -245,6 +267,15 @@ class Neuron(Recipe):
             Check("neuron: devices", f"{TOOLS}/neuron-ls --json-output", r"nc_count", tier="gpu"),
             Check("neuron: torch sees a NeuronCore", f'{python} -c "{cores}"', r"xla:0", tier="gpu"),
         ]
+
+
+def shared_python(env: RecipeEnv) -> str:
+    """Return the package with libpythonX.Y.so.1.0 of the image's Python.
+
+    Python 3.12 of Ubuntu 24.04 took part in the transition of time_t; that of Debian 13 appeared after it.
+    """
+    name = f"libpython{env.python}"
+    return env.distribution.package(name) if env.python == "3.12" else name
 
 
 def plain(version: str) -> str:

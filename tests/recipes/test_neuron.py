@@ -9,7 +9,7 @@ import pytest
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.request import parse_request
-from tests.support.recipes import image, recipe, table
+from tests.support.recipes import image, line, matches, recipe, table
 from tests.support.recipes import matrix as matrix  # a fixture
 
 pytestmark = pytest.mark.unit
@@ -41,15 +41,40 @@ def test_neuron_packages_are_exact_and_come_from_neuron_alone() -> None:
     made = recipe("neuron", sdk="2.30.0")
     env = image(made, target="trn1", base="ubuntu:24.04")
     runtime, sources = made.runtime(env), made.sources(env)
-    assert all(re.fullmatch(r"aws-neuronx-[a-z-]+=[0-9.]+-[0-9a-f]{9}", text) for text in runtime.debian)
+    own = [text for text in runtime.debian if text.startswith("aws-")]
+    assert len(own) == 3 and all(re.fullmatch(r"aws-neuronx-[a-z-]+=[0-9.]+-[0-9a-f]{9}", text) for text in own)
     assert not any("dkms" in text or "oci-hook" in text for text in runtime.debian)
     names = {text.partition("==")[0] for text in runtime.core}
-    assert names == {"torch-neuronx", "neuronx-cc", "libneuronxla", "nki"}
+    theirs = {"torch-neuronx", "neuronx-cc", "libneuronxla", "nki"}
+    assert names == theirs | {"torch", "torch-xla"}
     (index,), (repository,) = sources.indexes, sources.repositories
-    assert names | {"neuronx-distributed", "neuronx-distributed-training"} <= set(index.packages)
+    assert theirs | {"neuronx-distributed", "neuronx-distributed-training"} <= set(index.packages)
     assert "torch" not in index.packages and "torch-xla" not in index.packages
     assert re.fullmatch(r"[0-9A-F]{40}", repository.key)
     assert (repository.origin, repository.suite, repository.components) == ("apt:aws-neuron", "jammy", ("main",))
+
+
+@pytest.mark.parametrize(
+    ("sdk", "base", "number", "library"),
+    [("2.25.0", "ubuntu:22.04", "2.7.0", "libpython3.10"), ("2.28.1", "ubuntu:24.04", "2.9.0", "libpython3.12t64")],
+)
+def test_torch_and_torch_xla_are_one_release_and_can_be_loaded(sdk: str, base: str, number: str, library: str) -> None:
+    """torch-neuronx accepts any torch of its minor version, but torch-xla exists for one of them alone, and its
+    _XLAC is linked with the shared library of Python, which a Python interpreter of the distribution does not need."""
+    made = recipe("neuron", sdk=sdk)
+    env = image(made, target="trn1", base=base)
+    runtime = made.runtime(env)
+    assert {f"torch=={number}", f"torch-xla=={number}"} <= set(runtime.core)
+    assert {library, "g++", "libxml2"} <= set(runtime.debian)
+    imports = line(made, env, "import without a device")
+    assert imports.tier == "run" and matches(imports, f"imported {number}\n")
+    assert not matches(imports, "imported 2.9.1\n") and not matches(imports, "")
+
+
+def test_an_sdk_whose_torch_xla_is_not_known_names_none() -> None:
+    made = recipe("neuron", sdk="2.6.0")
+    core = made.runtime(image(made, target="trn1", base="ubuntu:20.04")).core
+    assert not any(text.startswith(("torch==", "torch-xla")) for text in core)
 
 
 @pytest.mark.parametrize(
