@@ -31,6 +31,10 @@ COMPILER = ("g++", "gcc", "libc6-dev", "python3-dev")
 # Requirements of the wheel apart from CUDA (METADATA of the 2.x wheels).
 NEEDS = ("filelock", "fsspec>=0.8.5", "jinja2", "networkx>=2.5.1", "setuptools", "sympy>=1.13.3", "typing-extensions")
 
+# Builds of torch before this one are compiled for NumPy 1: with NumPy 2 Tensor.numpy() and torch.from_numpy() raise
+# "Numpy is not available" (fact numpy.torch-2). The wheels do not require a NumPy, so nothing else keeps 2 away.
+NUMPY_2 = (2, 3)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Torch(Recipe):
@@ -101,6 +105,12 @@ class Torch(Recipe):
     def has_cuda(self) -> bool:
         """Return whether this build of torch supports GPUs, as far as its options state."""
         return self.channel != "cpu"
+
+    @property
+    def numpy(self) -> tuple[str, ...]:
+        """Return the requirement of a NumPy that this build of torch can exchange arrays with; () if it takes any."""
+        numbers = tuple(int(part) for part in self.release.split(".")[:2] if part.isdigit())
+        return ("numpy<2",) if len(numbers) == 2 and numbers < NUMPY_2 else ()
 
     # `meets` and `after` are class variables in other recipes. Packages of `beside` come from the source of torch.
     @property
@@ -204,7 +214,7 @@ class Torch(Recipe):
         if self.provider == "base":
             return Runtime(env=variables)
         core = NEEDS if self.provider == "source" else self.requirements()
-        return Runtime(debian=COMPILER if self.compiler else (), core=core, env=variables)
+        return Runtime(debian=COMPILER if self.compiler else (), core=(*core, *self.numpy), env=variables)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         program = (
@@ -226,6 +236,9 @@ class Torch(Recipe):
         ]
         if self.compiler and self.provider != "base":
             checks.append(compiles())
+        if self.numpy and self.provider != "base":
+            arrays = "import numpy, torch; print('from', int(torch.from_numpy(numpy.arange(4)).sum()))"
+            checks.append(Check("torch: exchanges arrays with NumPy", f'{PYTHON} -c "{arrays}"', "^from 6$"))
         if self.provider == "source" and env.has("ucc"):
             command = f'{PYTHON} -c "import torch; print(torch.distributed.is_ucc_available())"'
             checks.append(Check("torch: built with UCC", command, "^True$"))

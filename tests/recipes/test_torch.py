@@ -35,7 +35,7 @@ pytestmark = pytest.mark.unit
                 "channel": "cu113",
                 "beside": ["torchvision==0.11.2", "torchaudio"],
             },
-            ("torch==1.10.1+cu113", "torchvision==0.11.2+cu113", "torchaudio"),
+            ("torch==1.10.1+cu113", "torchvision==0.11.2+cu113", "torchaudio", "numpy<2"),
         ),
         ({"provider": "base"}, ()),
     ],
@@ -163,3 +163,26 @@ def test_the_compilers_are_checked_by_compiling(tmp_path: Path) -> None:
     bare = command.replace("['include']", "['purelib']")
     done = subprocess.run(["/bin/sh", "-c", bare], capture_output=True, text=True)
     assert done.returncode != 0 and not matches(check, done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("options", "old"),
+    [
+        ({"version": "1.10.1", "provider": "vendor", "channel": "cu113"}, True),
+        ({"version": "2.1.2", "provider": "vendor", "channel": "cu118"}, True),
+        ({"version": "2.2.2"}, True),
+        ({"version": "2.3.0"}, False),
+        ({"version": "2.15"}, False),
+        ({}, False),
+        ({"provider": "base", "version": "2.1.0"}, False),  # what that image has
+    ],
+)
+def test_torch_compiled_for_numpy_1_comes_with_it(options: dict[str, Any], old: bool) -> None:
+    """torch 2.1.2 beside NumPy 2.2.6 raises "Numpy is not available" in from_numpy."""
+    made = recipe("torch", **options)
+    env = image(made, base=NGC if options.get("provider") == "base" else "debian:13")
+    assert ("numpy<2" in made.runtime(env).core) is old
+    checks = [check for check in made.verify(env) if "NumPy" in check.name]
+    assert bool(checks) is old
+    for check in checks:
+        assert matches(check, "from 6\n") and not matches(check, "RuntimeError: Numpy is not available")
