@@ -8,6 +8,7 @@ from envbuild.sdk import (
     VENV,
     Check,
     OptionError,
+    Recipe,
     RecipeEnv,
     Refusal,
     Released,
@@ -60,6 +61,13 @@ RELEASES = {
     "2.12.12": "7aa1c46fd551d5514474cfc55848219dc67ca683",
     "2.10.3": "7e515921295adaab72adf56ea71a0fafb0ecb5f3",
 }
+# Python: the version that torch is compiled for, which torch.cuda.nccl reports, and that of the library that it loads.
+NUMBERS = "'.'.join(map(str, {}))"
+COMPILED = "import ctypes, torch; compiled = " + NUMBERS.format("torch.cuda.nccl.version()[:3]")
+LOADED = (
+    "n = ctypes.c_int(); ctypes.CDLL('libnccl.so.2').ncclGetVersion(ctypes.byref(n)); "
+    "print(compiled, " + NUMBERS.format("(n.value // 10000, n.value // 100 % 100, n.value % 100)") + ")"
+)
 # Its paths in NVIDIA's images and packages.
 BASE_HEADER, BASE_LIBRARY = "/usr/include/nccl.h", "/usr/lib/*/libnccl.so.2"
 
@@ -217,4 +225,27 @@ class Nccl(Released):
         expect = env.versions.get(self.package, "") or self.whole or self.version
         python = f"{VENV}/bin/python" if self.provider == "wheel" else "python3"
         number = expect.replace(".", r"\.") if self.provider != "base" or self.version else r"[0-9.]+"
-        return [Check("nccl: the library reports the locked version", f'{python} -c "{program}"', rf"^{number}$")]
+        checks = [Check("nccl: the library reports the locked version", f'{python} -c "{program}"', rf"^{number}$")]
+        if self.serves(env.recipes.get("torch")):
+            twice = r"^(\S+) \1$" if self.provider == "base" else rf"^{number} {number}$"
+            checks.append(
+                Check(
+                    "nccl: torch is compiled for the locked version and loads it",
+                    f'{VENV}/bin/python -c "{COMPILED}; {LOADED}"',
+                    twice,
+                )
+            )
+        return checks
+
+    def serves(self, torch: Recipe | None) -> bool:
+        """Return whether the torch of the image loads this NCCL.
+
+        Wheels for CUDA 11 of PyTorch's own index have one inside themselves and use no other, as those before 2.0.
+        """
+        if torch is None:
+            return False
+        source, channel = getattr(torch, "provider", ""), getattr(torch, "channel", "")
+        if self.provider != "wheel":
+            return source == self.provider
+        old = torch.version.partition(".")[0] == "1"
+        return not old and (source == "index" or (source == "vendor" and channel >= "cu12"))
