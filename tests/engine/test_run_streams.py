@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import select
+import signal
 import stat
 import subprocess
 import sys
@@ -171,3 +173,25 @@ def test_job_control_of_a_shell(command: list[str]) -> None:
     os.write(terminal.main, b"echo still-$((40+2)); exit 3\n")
     terminal.read(b"still-42")
     assert terminal.end()[0] == 3
+
+
+def test_much_that_is_typed_at_once_does_not_stop_the_terminal(command: list[str]) -> None:
+    """The program's terminal may take a few bytes alone, while the program waits until its output is read."""
+    terminal = Terminal(command, "echo ready; cat")
+    terminal.read(b"ready")
+    line = b"x" * 70 + b"\n"
+    text, lines = line * 14_000 + b"the end\n", b""
+    os.set_blocking(terminal.main, False)
+    end = time.monotonic() + 60
+    while b"the end" not in lines[-100:] and time.monotonic() < end:
+        writing = [terminal.main] if text else []
+        ready = select.select([terminal.main], writing, [], 1)
+        if ready[0]:
+            lines += os.read(terminal.main, 1 << 16)
+        if ready[1]:
+            with contextlib.suppress(BlockingIOError):
+                text = text[os.write(terminal.main, text[:1024]) :]
+    os.kill(terminal.pid, signal.SIGKILL)
+    os.set_blocking(terminal.main, True)
+    terminal.end()
+    assert (len(text), lines.replace(b"\r", b"").count(line) >= 14_000) == (0, True)

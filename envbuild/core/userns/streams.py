@@ -41,8 +41,11 @@ class Copy:
             if not self.data:
                 self.data = os.read(file, CHUNK)
                 return bool(self.data)
-            # A pipe that is ready takes PIPE_BUF bytes; more could wait, and the other streams with it.
+            # A pipe that is ready takes PIPE_BUF bytes; more could wait, and the other streams with it. The program's
+            # terminal may take one byte only: it is not blocking.
             self.data = self.data[os.write(file, self.data[: CHUNK if stat.S_ISREG(mode) else select.PIPE_BUF]) :]
+            return True
+        except BlockingIOError:
             return True
         except OSError as error:
             # A terminal whose other end no process has open any more; a folder as input.
@@ -91,6 +94,7 @@ class Streams:
         typed = 0 in terminals
         visible = next((number for number in terminals if number), 0)
         self._terminal, slave = open_terminal(terminals[0], raw_output=not typed)
+        os.set_blocking(self._terminal, False)  # of this end alone
         self._ours.append(self._terminal)
         self._theirs.append(slave)
         self._outputs.append(Copy(self._terminal, visible))
