@@ -18,7 +18,7 @@ def needs(resolution: Resolution, workspace: Workspace) -> dict[str, list[str]]:
     """Return the origins that a lock of the image needs from elsewhere.
 
     needs: origins that neither a mirror of the site nor this machine's apt and pip supply.
-    needs_mirror: those of them that have no public place either.
+    needs_mirror: those of them that have no public home either.
     """
     return lacking(suppliers(resolution, workspace))
 
@@ -43,10 +43,10 @@ def unlocked(rows: list[dict[str, Any]]) -> list[str]:
     for row in rows:
         if row["lock"] != "none":
             continue
-        network = [origin for origin in row["needs"] if origin not in row["needs_mirror"]]
+        network = human_list([origin for origin in row["needs"] if origin not in row["needs_mirror"]], NAMED)
         without = human_list(row["needs_mirror"], NAMED)
         parts = [f"needs mirrors of {without}" if without else f"envbuild lock {row['name']}"]
         if network:
-            parts.append(f"takes {human_list(network, NAMED)} from the network")
+            parts.append(f"takes {network} from public places" if without else f"locks from public places ({network})")
         lines.append(f"  {row['name']:{width}}  {'; '.join(parts)}")
     return ["not locked (mirrors are named in site.yaml):", *lines] if lines else []

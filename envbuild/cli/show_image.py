@@ -20,7 +20,7 @@ from envbuild.spec.resolve import Resolution, explicit_options
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
-TITLES = {"mirror": "from mirrors", "network": "from the network", "": "without a place"}
+TITLES = {"mirror": "from mirrors", "network": "from public places", "": "without a place"}
 
 
 def show_image(name: str, workspace: Workspace) -> Result:

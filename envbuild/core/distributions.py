@@ -56,7 +56,7 @@ def _debian(number: str, codename: str, python: str, glibc: tuple[int, int], **m
 
 
 def _ubuntu(number: str, codename: str, python: str, glibc: tuple[int, int], **more: Any) -> Distribution:
-    # One archive serves the security suite too; arm64 has an archive of its own, which a site names.
+    # One archive serves the security suite too; arm64 has an archive of its own (net/homes/ubuntu.yaml).
     suites = (codename, f"{codename}-updates", f"{codename}-security")
     archives = tuple(f"ubuntu:{suite}/{component}" for suite in suites for component in ("main", "universe"))
     keyrings = ("/usr/share/keyrings/ubuntu-archive-keyring.gpg",)

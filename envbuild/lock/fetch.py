@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envbuild.core.console import Reporter
+from envbuild.core.distributions import MACHINES
 from envbuild.core.errors import EnvbuildError, Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
@@ -201,6 +202,12 @@ class Progress:
             self.reporter.advance("fetch", self.done, self.total)
 
 
+def package_arch(file: str) -> str:
+    """Return the architecture that the file name of a Debian package states; empty for one of all architectures."""
+    arch = file.removesuffix(".deb").rpartition("_")[2]
+    return arch if arch in MACHINES else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Fetcher:
     """Downloader of the single inputs of `image`. `index` is the package index; those of vendors are opened on demand.
@@ -238,7 +245,7 @@ class Fetcher:
         from envbuild.net.urls import join
 
         if isinstance(entry, DebianFile):
-            return [join(root, entry.path) for root in self.site.roots(entry.archive)]
+            return [join(root, entry.path) for root in self.site.roots(entry.archive, package_arch(entry.file))]
         if isinstance(entry, SourceFile):
             return candidate_places(self.site, entry.origin, entry.file)
         listed = [file for file in self.open_index(entry.origin).files(entry.name) if file.name == entry.file]

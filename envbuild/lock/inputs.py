@@ -14,9 +14,9 @@ from envbuild.core.errors import Finding, SpecError
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
 from envbuild.net.miss import Miss, all_absent
-from envbuild.net.origin_kinds import DEFAULT_ADDRESSES
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site, mirror_line, mirrors_setting
+from envbuild.net.supply import SupplyKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +63,13 @@ def input_origin(entry: Input) -> str:
 def supplier(site: Site, origin: str) -> str:
     """Return the source of an origin on this machine.
 
-    ``mirror``: the site names one, or the machine's own configuration of apt and pip does; ``network``: the public
-    place of its kind; empty: none.
+    ``mirror``: the site names one, or the machine's own configuration of apt and pip does; ``network``: its public
+    home; empty: none.
     """
-    kind = origin[: origin.find(":") + 1]
-    if kind == "python:":
-        return "mirror" if site.use_host or any(site.mirrors.get(kind, ())) else ""
-    if kind == "oci:" and not site.places(origin)[1]:
-        return "network" if site.use_host else ""
-    places = site.places(origin)[1]
-    if places and places == (DEFAULT_ADDRESSES.get(kind),) and kind not in site.mirrors:
-        return "network"
-    return "mirror" if places else ""
+    supply = site.supply(origin)
+    if supply.by is SupplyKind.SITE:
+        return "mirror" if supply.places else ""
+    return {SupplyKind.HOST: "mirror", SupplyKind.PUBLIC: "network"}.get(supply.by, "")
 
 
 def requested_origins(request: LockRequest) -> list[str]:

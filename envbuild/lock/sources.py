@@ -22,8 +22,9 @@ from envbuild.lock.inputs import ImageBlob, Input
 from envbuild.lock.missing_inputs import combine_errors, not_available_error
 from envbuild.lock.model import DebianFile, SourceFile
 from envbuild.net.download import DownloadError, Transfer
-from envbuild.net.origin_kinds import DEFAULT_ADDRESSES, ORIGINS
+from envbuild.net.origin_kinds import ORIGINS
 from envbuild.net.site import Site, mirror_line, mirrors_setting
+from envbuild.net.supply import SupplyKind
 from envbuild.net.transport import Transport
 from envbuild.net.urls import join
 from envbuild.spec.recipe import Archive, Git
@@ -38,16 +39,14 @@ def candidate_places(site: Site, origin: str, file: str) -> list[str]:
     """Return the addresses and paths, in the order of their use, at which the site's mirrors may have `origin` as a
     file named `file`.
     """
-    rest, places = site.places(origin)
-    found = []
-    for place in places:
-        for name in _candidate_paths(origin, rest, file, place in DEFAULT_ADDRESSES.values()):
-            found.append(join(place, name))
+    supply = site.supply(origin)
+    names = _candidate_paths(origin, supply.rest, file, supply.by is SupplyKind.PUBLIC)
+    found = [join(place, name) for place in supply.places for name in names]
     return list(dict.fromkeys(found))
 
 
 def _candidate_paths(origin: str, rest: str, file: str, home: bool) -> list[str]:
-    """Return paths below a place: the `home` of the origins of its kind, or a mirror.
+    """Return paths below a place: the public `home`, or a mirror.
 
     rest: the part of the origin after the mirror's key
     """

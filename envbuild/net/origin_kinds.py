@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -13,7 +14,7 @@ class OriginKind(NamedTuple):
     `source`: a recipe's `Archive` or `Git` may have it.
     `archive`: it is a distribution's own; the rest of the origin is a suite, not a folder.
     `signed`: its package lists are signed.
-    `address`: its place without a mirror; empty: none, or the configuration of this machine.
+    `names_host`: the rest of the origin begins with the host that has it, unless there is a mirror or a public home.
     `release`, `tarball`: paths below a repository, of origins ``KIND:REPOSITORY@TAG``: of a file that the project
     released, of a tarball that the place makes of the tree. Of other origins the rest is the path.
     `mirrored`: how much of an origin one mirror serves, in hints: its ``kind``, the ``whole`` origin, its
@@ -24,7 +25,7 @@ class OriginKind(NamedTuple):
     source: bool = False
     archive: bool = False
     signed: bool = False
-    address: str = ""
+    names_host: bool = False
     release: str = ""
     tarball: str = ""
     mirrored: str = "kind"
@@ -37,11 +38,10 @@ ORIGINS = {
     "python": OriginKind("python"),
     "apt": OriginKind("apt", signed=True, mirrored="whole"),
     "pip": OriginKind("pip", mirrored="whole"),
-    "oci": OriginKind("oci", mirrored="first"),
+    "oci": OriginKind("oci", names_host=True, mirrored="first"),
     "github": OriginKind(
         "sources",
         source=True,
-        address="https://github.com/",
         release="releases/download/{tag}/{file}",
         tarball="archive/{tag}.tar.gz",
         mirrored="repository",
@@ -49,12 +49,12 @@ ORIGINS = {
     "gitlab": OriginKind(
         "sources",
         source=True,
-        address="https://gitlab.com/",
         release="-/releases/{tag}/downloads/{file}",
         tarball="-/archive/{tag}/{file}",
         mirrored="repository",
     ),
-    "git": OriginKind("", mirrored="repository"),  # submodules alone, which are in the tarballs of commits
+    # submodules alone, which are in the tarballs of commits
+    "git": OriginKind("", names_host=True, mirrored="repository"),
     "file": OriginKind("sources", source=True),
     "mirror": OriginKind("sources", source=True),
     "vendor": OriginKind("sources", source=True, mirrored="first"),
@@ -63,5 +63,17 @@ ORIGIN_KINDS = tuple(ORIGINS)
 ARCHIVES = tuple(kind for kind, row in ORIGINS.items() if row.archive)
 SIGNED_KINDS = tuple(kind for kind, row in ORIGINS.items() if row.signed)
 SOURCE_KINDS = tuple(sorted((kind for kind, row in ORIGINS.items() if row.source), key=ARCHIVES.__contains__))
-DEFAULT_ADDRESSES = {f"{kind}:": row.address for kind, row in ORIGINS.items() if row.address}
 MIRROR_FOLDERS = {kind: row.folder for kind, row in ORIGINS.items() if row.folder}
+
+
+def longest_prefix(prefixes: Iterable[str], origin: str) -> str:
+    """Return the longest of `prefixes` that `origin` begins with, empty when there is none. A prefix ends where a part
+    of a name does: ``github:openucx/ucx`` does not match ``github:openucx/ucx-extra``.
+    """
+    fitting = [
+        prefix
+        for prefix in prefixes
+        if origin.startswith(prefix)
+        and (prefix.endswith((":", "/")) or origin[len(prefix) :][:1] in ("", "/", "@", ":"))
+    ]
+    return max(fitting, key=len, default="")

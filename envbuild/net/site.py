@@ -7,21 +7,22 @@ install`` and ``pip install`` work is ready.
 A mirror is an address or a folder for a prefix of origins (``debian:``, ``github:openucx/``,
 ``apt:nvidia-cuda``, ``oci:nvcr.io/``); the longest prefix that fits an origin wins. For ``python:`` and ``pip:`` an
 address (``https://…/simple``, ``file:///…/simple``) is a simple index, a plain path a folder of files. An origin that
-no mirror fits has its default place (`envbuild.net.origin_kinds`, the host's configuration), unless the site specifies
-``upstream: false``.
+no mirror fits comes from the host's configuration or from its public home (`envbuild.net.supply`), unless the site
+specifies ``upstream: false``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.core.errors import InputError
 from envbuild.net.network_settings import NetworkSettings
-from envbuild.net.origin_kinds import ARCHIVES, DEFAULT_ADDRESSES, ORIGINS
+from envbuild.net.origin_kinds import ARCHIVES, ORIGINS, longest_prefix
+from envbuild.net.supply import Supply, find_supply
 from envbuild.net.urls import join
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class Site:
     """Everything that differs between clusters. `mirrors`: prefix of origins → addresses or folders, in order of
     preference.
 
-    `use_host`: take what `mirrors` does not name from its default place: the host's apt and pip configuration,
-    `DEFAULT_ADDRESSES`, the registry that an image reference names (``upstream: false`` in the file turns it off).
+    `use_host`: take what `mirrors` does not name from its default place: the host's apt and pip configuration, its
+    public home, the registry that an image reference names (``upstream: false`` in the file turns it off).
     `keyrings`: prefix of origins → file of OpenPGP keys; `debian_keyring` is the older name of the one for
     ``debian:``. `apt`: options for apt-get while locking (`envbuild.net.apt_options`). `trust`: folders whose projects
     are trusted, of any owner; only in the user's own file. Nothing reads the `RESERVED` ones yet.
@@ -57,23 +58,22 @@ class Site:
     keyrings: Mapping[str, Path] = field(default_factory=dict)
     trust: tuple[Path, ...] = ()
 
-    def places(self, origin: str) -> tuple[str, tuple[str, ...]]:
-        """Return the rest of `origin` after the longest prefix that has mirrors, and those mirrors; else the rest after
-        its kind, and its default place (empty: none is known).
-        """
-        if prefix := longest_prefix(self.mirrors, origin):
-            return origin[len(prefix) :].lstrip("/"), self.mirrors[prefix]
-        prefix = origin[: origin.find(":") + 1]
-        if self.use_host and prefix in DEFAULT_ADDRESSES:
-            return origin[len(prefix) :], (DEFAULT_ADDRESSES[prefix],)
-        return origin[len(prefix) :], self._host_archives(prefix)
+    def supply(self, origin: str, arch: str = "") -> Supply:
+        """Return where `origin` is taken from, and why. `arch`: the architecture whose packages are needed."""
+        return find_supply(self.mirrors, self.use_host, origin, arch)
 
-    def roots(self, origin: str) -> tuple[str, ...]:
+    def places(self, origin: str, arch: str = "") -> tuple[str, tuple[str, ...]]:
+        """Return the rest of `origin` after the prefix that names its places, and these places (none: none is known).
+        `arch`: the architecture whose packages are needed."""
+        supply = self.supply(origin, arch)
+        return supply.rest, supply.places
+
+    def roots(self, origin: str, arch: str = "") -> tuple[str, ...]:
         """Return the folders or addresses that *are* `origin`, in the order of the requests: of a distribution's
         archive (``debian:trixie/main``) its mirrors, of anything else (``apt:nvidia-cuda/ubuntu2204``,
         ``pip:pytorch/cu113``, ``oci:nvcr.io/nvidia/pytorch``) what is left of the origin below each of its places.
         """
-        rest, places = self.places(origin)
+        rest, places = self.places(origin, arch)
         if not rest or origin.partition(":")[0] in ARCHIVES:
             return places
         return tuple(join(place, rest) for place in places)
@@ -86,18 +86,9 @@ class Site:
             return None
         return self.keyrings.get("debian:") or self.debian_keyring  # one set of keys signs both archives
 
-    def _host_archives(self, prefix: str) -> tuple[str, ...]:
-        # A site that names its own Debian archive is not mixed with the security archive of the host.
-        own = prefix == "debian-security:" and "debian:" in self.mirrors
-        if not self.use_host or own or prefix.rstrip(":") not in ARCHIVES:
-            return ()
-        from envbuild.net import host_config
-
-        return host_config.debian_archives().get(prefix, ())
-
     def python(self, origin: str = "python:") -> PythonIndexes:
         """Return the Python indexes of ``python:`` (its mirrors, else what pip uses on this machine), or those of a
-        vendor (``pip:pytorch/cu113``: its mirrors).
+        vendor (``pip:pytorch/cu113``: its mirrors, else its public home).
         """
         from envbuild.net import host_config
 
@@ -143,19 +134,6 @@ def mirror_line(origin: str, place: str = "ADDRESS-OR-FOLDER") -> str:
 def mirrors_setting(line: str) -> str:
     """Return the setting of ``site.yaml`` that contains a `mirror_line`."""
     return f"mirrors: {{{line}}}"
-
-
-def longest_prefix(prefixes: Iterable[str], origin: str) -> str:
-    """Return the longest of `prefixes` that `origin` begins with, empty when there is none. A prefix ends where a part
-    of a name does: ``github:openucx/ucx`` does not match ``github:openucx/ucx-extra``.
-    """
-    fitting = [
-        prefix
-        for prefix in prefixes
-        if origin.startswith(prefix)
-        and (prefix.endswith((":", "/")) or origin[len(prefix) :][:1] in ("", "/", "@", ":"))
-    ]
-    return max(fitting, key=len, default="")
 
 
 def store_folder(configured: str | None) -> Path:

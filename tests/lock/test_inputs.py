@@ -56,9 +56,9 @@ def test_source_of_an_origin() -> None:
         ("github:NVIDIA/nccl", "network", "", "mirror"),
         ("oci:nvcr.io/nvidia/pytorch", "network", "", ""),
         ("oci:docker.io/library/debian", "network", "", "mirror"),
-        ("apt:nvidia-cuda/ubuntu2404", "", "", ""),
-        ("pip:pytorch/cu130", "", "", ""),
-        ("vendor:efa/installer.tar.gz", "", "", ""),
+        ("apt:nvidia-cuda/ubuntu2404", "network", "", ""),
+        ("pip:pytorch/cu130", "network", "", ""),
+        ("vendor:own/installer.tar.gz", "", "", ""),
         ("debian:trixie/main", "mirror", "mirror", ""),
         ("python:", "mirror", "", ""),
     ):
@@ -110,10 +110,14 @@ def test_list_names_the_missing_inputs_of_a_lock(small: Project, tmp_path: Path)
     assert result.text.splitlines()[-3:] == [
         "not locked (mirrors are named in site.yaml):",
         "  far   needs mirrors of apt:vendor/one, pip:vendor; takes github:acme/a0, github:acme/a1, github:acme/a2, "
-        "github:acme/a3 and 2 more from the network",
+        "github:acme/a3 and 2 more from public places",
         "  near  envbuild lock near",
     ]
-    assert rows(apt=("/a",), pip=("/p",)).text.splitlines()[-2].startswith("  far   envbuild lock far; takes github:")
+    assert (
+        rows(apt=("/a",), pip=("/p",))
+        .text.splitlines()[-2]
+        .startswith("  far   envbuild lock far; locks from public places (github:")
+    )
     supplied = rows(apt=("/a",), pip=("/p",), github=("/g",))
     assert supplied.data["images"][0]["needs"] == []
     assert supplied.text.splitlines()[-2] == "  far   envbuild lock far"

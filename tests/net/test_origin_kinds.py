@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.lock.sources import candidate_places
-from envbuild.net.origin_kinds import DEFAULT_ADDRESSES, MIRROR_FOLDERS, ORIGINS, SOURCE_KINDS
+from envbuild.net.origin_kinds import MIRROR_FOLDERS, ORIGINS, SOURCE_KINDS
+from envbuild.net.public_homes import find_homes
 from envbuild.net.site import Site, mirror_line
 
 pytestmark = pytest.mark.unit
@@ -27,5 +28,5 @@ def test_a_row_is_complete(kind: str, tmp_path: Path) -> None:
     if row.release:
         assert row.source and "{file}" in row.release
         places = candidate_places(Site(tmp_path), origin, "name-1.tar.gz")
-        assert places[0] == f"{row.address}group/name/{row.release.format(tag='v1', file='name-1.tar.gz')}"
-    assert DEFAULT_ADDRESSES.get(f"{kind}:", "") == row.address
+        (home,) = find_homes(origin)
+        assert places[0] == f"{home.address}/group/name/{row.release.format(tag='v1', file='name-1.tar.gz')}"

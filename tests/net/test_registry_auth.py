@@ -21,7 +21,7 @@ from envbuild.net.limits import DownloadLimits
 from envbuild.net.registry.auth import Login, parse_challenges
 from envbuild.net.registry.client import RegistryAddress, Repository
 from envbuild.net.registry.docker_config import Credential, find_credential
-from envbuild.net.registry.reference import parse_reference, registry_host
+from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from tests.support.http_server import Handler, serving
@@ -76,9 +76,11 @@ def test_docker_io_has_the_host_of_dockers_own_login(tmp_path: Path, monkeypatch
     (place,) = Repository(parse_reference("docker.io/debian:13"), site, Transport(site.network())).places
     assert isinstance(place, RegistryAddress) and place.repository == "library/debian"
     name = place.url.removeprefix("https://")
-    assert name == registry_host("docker.io") != "docker.io"
+    assert name != "docker.io"
     found = find_credential(name, "docker.io")
     assert found and found.user == "u"
+    login = Login(Transport(site.network()), "docker.io")
+    assert login.login_error(name, place.url).hint == "docker login docker.io"  # the name that docker itself takes
     closed = Site(tmp_path, use_host=False)
     with pytest.raises(InputError, match=r"no place is known for oci:docker\.io/library/debian"):
         _ = Repository(parse_reference("docker.io/debian:13"), closed, Transport(closed.network())).places

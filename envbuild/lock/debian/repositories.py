@@ -129,7 +129,7 @@ class AptSetup:
         for archive in distribution.archives:
             kind, _, rest = archive.partition(":")
             suite, _, component = rest.partition("/")
-            places, keyring = self.site.roots(archive), self.keyring(archive)
+            places, keyring = self.site.roots(archive, self.arch), self.keyring(archive)
             if not places and kind != kinds[0]:
                 self.reporter.warn(
                     f"no place is known for {name}'s security archive: the lock is made without its updates"
@@ -138,7 +138,8 @@ class AptSetup:
             if not places:
                 lines = tuple(mirror_line(f"{kind}:", "ADDRESS") for kind in kinds)
                 message = f"this machine's apt configuration names no {name} archive"
-                hint = f"write into site.yaml:  {mirrors_setting(', '.join(lines))}"
+                program = "install debootstrap, which names it, or " if distribution.family == "debian" else ""
+                hint = f"{program}write into site.yaml:  {mirrors_setting(', '.join(lines))}"
                 findings["places"] = Finding(message, hint=hint, mirror_lines=lines)
             if not keyring:
                 message = f"the keys of the {name} archive are not installed"

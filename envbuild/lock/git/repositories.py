@@ -11,10 +11,9 @@ from pathlib import Path
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import run_git
 from envbuild.lock.git.remote import RemoteRepository
-from envbuild.lock.git.submodules import GIT
 from envbuild.net.failures import NotFoundError
-from envbuild.net.origin_kinds import DEFAULT_ADDRESSES
 from envbuild.net.site import Site
+from envbuild.net.supply import SupplyKind
 from envbuild.net.transport import Transport
 from envbuild.net.urls import join, local_path, redact
 
@@ -71,8 +70,6 @@ def find_repositories(
 ) -> list[GitRepository]:
     """Return the repositories that may be `origin`, in the order of their use."""
     rest, places = site.places(origin)
-    if not places and origin.startswith(GIT) and site.use_host:
-        rest, places = "", (f"https://{origin.removeprefix(GIT)}",)  # the host is in the origin
     found: list[GitRepository] = []
     for place in places:
         if is_remote(place):
@@ -122,6 +119,6 @@ def find_git_directory(path: Path) -> Path | None:
 
 def tarball_places(site: Site, origin: str, file: str) -> list[str]:
     """Return where a mirror that the site itself names may have the finished tarball `file`."""
-    rest, places = site.places(origin)
-    mirrors = [place for place in places if place not in DEFAULT_ADDRESSES.values() and place.startswith(READABLE)]
-    return list(dict.fromkeys(join(place, name) for place in mirrors for name in (file, f"{rest}/{file}")))
+    supply = site.supply(origin)
+    mirrors = [place for place in supply.places if place.startswith(READABLE)] if supply.by is SupplyKind.SITE else []
+    return list(dict.fromkeys(join(place, name) for place in mirrors for name in (file, f"{supply.rest}/{file}")))

@@ -136,7 +136,8 @@ class Login:
 
     def login_error(self, host: str, url: str) -> RefusedError:
         """Return the error of a registry that requires a login, or another one; it contains nothing of the login."""
-        login, command = self.credential(host, url), f"docker login {host}"
+        name = self.registry if host.endswith(f".{self.registry}") else host  # docker.io's images are on another host
+        login, command = self.credential(host, url), f"docker login {name}"
         why = f"it requires a login, and {config_file()} has none for it; run: {command}"
         if login:
             why = f"it does not accept the login that {login.source} has for it; run: {command}"

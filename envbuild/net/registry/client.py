@@ -1,8 +1,9 @@
 """A read-only client of registries: manifests and blobs, over the OCI distribution API and from OCI layouts.
 
 The site decides where an image is requested: mirrors of ``oci:HOST/PATH`` are registries
-(``http://localhost:5000/some/path``) or folders with OCI layouts; without any it is the registry that the
-reference names. Formats: OCI distribution spec 1.1 ("Pull"), OCI image spec 1.1 (image-layout.md).
+(``http://localhost:5000/some/path``) or folders with OCI layouts; without any it is the public home of that
+registry, else the registry that the reference names. Formats: OCI distribution spec 1.1 ("Pull"), OCI image spec 1.1
+(image-layout.md).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from envbuild.net.miss import Miss, MissKind
 from envbuild.net.registry.auth import Login
 from envbuild.net.registry.media_types import DOCKER as DOCKER_TYPES
 from envbuild.net.registry.media_types import OCI, REF_NAME
-from envbuild.net.registry.reference import Reference, parse_reference, registry_host
+from envbuild.net.registry.reference import Reference, parse_reference
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
 from envbuild.net.urls import join, local_path, redact
@@ -36,7 +37,6 @@ INDEXES = (
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
 ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # without it a registry returns the oldest form
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(slots=True)
@@ -132,11 +132,6 @@ class Repository:
         for mirror in mirrors:
             path = local_path(mirror)
             found += [self.address(join(mirror, rest))] if path is None else self.folders(path, rest)
-        if not mirrors and self.site.use_host:
-            name = registry_host(self.reference.registry)
-            # Docker, too, takes http on the machine itself.
-            schemes = ("https", "http") if name.rpartition(":")[0] in LOOPBACK or name in LOOPBACK else ("https",)
-            found = [RegistryAddress(f"{scheme}://{name}", self.reference.repository) for scheme in schemes]
         if not found:
             line = mirror_line(self.reference.origin)
             raise InputError(

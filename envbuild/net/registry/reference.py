@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from envbuild.core.errors import SpecError
 
-DOCKER = "docker.io"  # a name, not a host: see `host`
+DOCKER = "docker.io"  # a name, not a host: see `envbuild/net/homes/docker-hub.yaml`
 COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 GRAMMAR = re.compile(
     r"(?P<registry>[A-Za-z0-9.-]+(?::[0-9]+)?|\[[0-9a-fA-F:]+\](?::[0-9]+)?)"
@@ -41,16 +40,6 @@ class Reference:
     def wanted(self) -> str:
         """The name that is requested of a registry: the digest, else the tag."""
         return f"sha256:{self.digest}" if self.digest else self.tag
-
-
-def registry_host(registry: str) -> str:
-    """Return the host that serves the images of a registry. For docker.io it is the one that Docker's SDK names, which
-    has the distribution API too (kaniko uses it)."""
-    if registry != DOCKER:
-        return registry
-    from docker.auth import INDEX_URL
-
-    return urlsplit(INDEX_URL).netloc
 
 
 def parse_reference(text: str) -> Reference:
