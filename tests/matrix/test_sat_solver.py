@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.matrix.sat.solver import Clause, ClauseIndex, Search, UndecidedError, relevant_clauses
+from envbuild.matrix.sat.clause_index import Clause, ClauseIndex, relevant_clauses
+from envbuild.matrix.sat.solver import Search, UndecidedError
 from tests.support.examples import examples
 from tests.support.solving import prove, solve
 
@@ -145,6 +146,11 @@ def test_too_many_steps_raise_an_error() -> None:
     assert solve(domains, clauses, ()) is None
     with pytest.raises(UndecidedError):
         solve(domains, clauses, (), limit=500)
+
+
+def test_learned_clauses_exclude_more_than_the_decisions_themselves() -> None:
+    domains, clauses = pigeons(6)
+    assert solve(domains, clauses, (), limit=100_000) is None  # 52,420; clauses of decisions alone: 256,416
 
 
 def test_a_question_without_an_answer_leaves_the_search_whole() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envbuild.matrix.sat.solver import STEP_LIMIT, Clause, Search
+from envbuild.matrix.sat.clause_index import Clause
+from envbuild.matrix.sat.solver import STEP_LIMIT, Search
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.claims import allowed_mask, row_claim
 from envbuild.matrix.facts.fact_table import HARD, Caches, FactTable
 from envbuild.matrix.facts.precedence import Box, Claim
+from envbuild.matrix.sat.clause_index import Clause, ClauseIndex
 from envbuild.matrix.sat.program import Program
-from envbuild.matrix.sat.solver import Clause, ClauseIndex
 
 Narrowed = Mapping[tuple[int, int], Sequence[Box]]
 Groups = tuple[tuple[tuple[int, ...], Sequence[Box]], ...]

@@ -14,8 +14,9 @@ from typing import NamedTuple
 from envbuild.matrix.facts.atoms import ABSENT, Atom
 from envbuild.matrix.facts.model import Component, Constraint, Fact, Question
 from envbuild.matrix.facts.precedence import Box, Claim
+from envbuild.matrix.sat.clause_index import Clause
 from envbuild.matrix.sat.program import Program, SoftProgram
-from envbuild.matrix.sat.solver import Clause, Search
+from envbuild.matrix.sat.solver import Search
 
 HARDWARE = 9  # Component.cost of what no user changes for a version
 HARD = ("hard",)

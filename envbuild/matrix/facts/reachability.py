@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from envbuild.matrix.facts.atoms import ABSENT, PRESENT_KINDS, pick_penalty
 from envbuild.matrix.facts.fact_table import HARDWARE, CompiledRow, FactTable
-from envbuild.matrix.sat.solver import Clause
+from envbuild.matrix.sat.clause_index import Clause
 
 UNCOMPARABLE = 3  # pick_penalty of a version that has no order
 Call = tuple[frozenset[int], frozenset[int]]  # (components that must be present, components that must then be)

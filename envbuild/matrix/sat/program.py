@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envbuild.matrix.sat.solver import EMPTY_INDEX, Clause, ClauseIndex
+from envbuild.matrix.sat.clause_index import EMPTY_INDEX, Clause, ClauseIndex
 
 
 @dataclass(frozen=True, slots=True)

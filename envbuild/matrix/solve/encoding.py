@@ -9,9 +9,10 @@ from typing import Any
 from envbuild.matrix.facts.clauses import program_of, replaceable_waivers
 from envbuild.matrix.facts.fact_table import HARD, WARN, FactTable
 from envbuild.matrix.facts.model import SOURCES
+from envbuild.matrix.sat.clause_index import EMPTY_INDEX, Clause, ClauseIndex, relevant_clauses
 from envbuild.matrix.sat.minimal_core import FindCore
 from envbuild.matrix.sat.program import SoftProgram
-from envbuild.matrix.sat.solver import EMPTY_INDEX, STEP_LIMIT, Clause, ClauseIndex, Search, relevant_clauses
+from envbuild.matrix.sat.solver import STEP_LIMIT, Search
 from envbuild.matrix.solve.shared_search import order_of, shared_search
 
 STEPS = 500_000  # for one question to the solver
