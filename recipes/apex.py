@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from envbuild.sdk import (
@@ -17,6 +18,7 @@ from envbuild.sdk import (
     imports,
     python_wheel,
     unknown_words,
+    written,
 )
 
 # Revisions that images pin: a tag of NVIDIA's monthly containers or a commit, by the names of the version matrix
@@ -88,6 +90,11 @@ OTHER: Mapping[str, Mapping[str, tuple[str, ...] | None]] = {
     "a651e2c2": OF_2021,
     "e2083df5": {**OF_2021, "transducer": None},
 }
+# setup.py of these names GPUs of its time for some modules (fused_weight_gradient_mlp_cuda, fast_multihead_attn), and
+# torch then ignores TORCH_CUDA_ARCH_LIST for them. 6424da3b does so only in groups of WITHOUT.
+NAMES_GPUS = ("", "25.09", *OLD_STYLE)
+ONE_GPU = Path(__file__).with_name("data") / "one_gpu" / "prelude.py"
+CUTLASS = "apex/contrib/csrc/multihead_attn/cutlass"  # submodule that fast_multihead_attn includes
 # Groups that fetch a submodule or compile something while setup.py is read.
 WITHOUT = ("cudnn_gbn", "fast_bottleneck", "fused_conv_bias_relu", "group_norm", "nccl_allocator", "permutation_search")
 
@@ -98,7 +105,8 @@ class Apex(Recipe):
 
     - `version`: a tag of NVIDIA's containers, or a commit (``6424da3b``).
     - `extensions_of`: groups of extensions, by the names in setup.py (``cpp_ext``, ``cuda_ext``, ``xentropy``, …).
-      Without a group apex installs without its kernels and without an error.
+      Without a group apex installs without its kernels and without an error. ``fast_multihead_attn`` takes CUTLASS
+      from apex's submodule.
     - `commit`, `modules`: another revision, and the extension modules that its setup.py builds for these groups. A
       group that its setup.py does not know builds nothing and reports no error; only missing modules show that.
 
@@ -141,7 +149,9 @@ class Apex(Recipe):
 
     @property
     def git(self) -> Git:
-        return Git("apex", "github:NVIDIA/apex", self.commit or COMMITS.get(self.pin, self.version))
+        needed = (CUTLASS,) if "fast_multihead_attn" in self.extensions_of else ()
+        commit = self.commit or COMMITS.get(self.pin, self.version)
+        return Git("apex", "github:NVIDIA/apex", commit, submodules=needed)
 
     def faults(self) -> dict[str, Refusal]:
         untried = Refusal("fetches or compiles something while setup.py is read, and was not tested")
@@ -180,6 +190,7 @@ class Apex(Recipe):
                 **({f"APEX_{word.upper()}": "1" for word in self.extensions_of} if variables else {}),
             },
             settings=[f"--build-option=--{word}" for word in self.extensions_of] if words else (),
+            before=for_one_gpu() if self.pin in NAMES_GPUS else (),
         )
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
@@ -202,3 +213,14 @@ class Apex(Recipe):
         if modules:
             checks.append(imports("apex", modules))
         return checks + ([cubins("apex", kernels, env)] if kernels else [])
+
+
+def for_one_gpu() -> tuple[str, ...]:
+    """Return the commands that remove the GPUs which a setup.py names, so that TORCH_CUDA_ARCH_LIST decides."""
+    text = ONE_GPU.read_text(encoding="utf-8")
+    return (
+        written("one_gpu.py", text),
+        "cat one_gpu.py setup.py > setup.new",
+        "mv setup.new setup.py",
+        "rm one_gpu.py",
+    )

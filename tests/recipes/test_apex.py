@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envbuild.core.errors import SpecError
-from tests.support.recipes import commands, exported, image, recipe
+from tests.support.recipes import commands, exported, image, recipe, table
 
 pytestmark = pytest.mark.unit
 
@@ -96,3 +99,51 @@ def test_apex_names_every_requested_module() -> None:
 def test_extensions_of_apex_that_are_not_available(word: str, reason: str) -> None:
     with pytest.raises(SpecError, match=f"'{word}' .*{reason}"):
         recipe("apex", extensions_of=[word])
+
+
+@pytest.mark.parametrize("version", ["25.09", "25.07", "265b451", "22.03", "a651e2c2", "e2083df5"])
+def test_fast_multihead_attn_has_its_cutlass(version: str) -> None:
+    """Its setup.py updates the submodule, and compiles without it what then does not find cutlass/cutlass.h."""
+    path = "apex/contrib/csrc/multihead_attn/cutlass"
+    made = recipe("apex", version=version, extensions_of=["cpp_ext", "fast_multihead_attn"])
+    assert made.sources(image(made)).git[0].submodules == (path,)
+    plain = recipe("apex", version=version)
+    assert plain.sources(image(plain)).git[0].submodules == ()
+
+
+SETUP = """
+import os
+from torch.utils.cpp_extension import CUDAExtension
+flags = ["-O3", "-gencode", "arch=compute_70,code=sm_70", "--threads", "4", "-gencode=arch=compute_90,code=sm_90"]
+assert os.path.exists("setup.py") and not os.path.exists("one_gpu.py")
+print(CUDAExtension(name="a", sources=["a.cu"], extra_compile_args={"cxx": ["-O3"], "nvcc": flags}))
+print(CUDAExtension("b", ["b.cu"]))
+print(flags)
+"""
+
+
+def test_modules_whose_setup_names_gpus_are_compiled_for_the_target(tmp_path: Path) -> None:
+    """torch ignores TORCH_CUDA_ARCH_LIST for a module with options that contain "arch" (cpp_extension.py).
+
+    The setup.py has the forms of apex's: two words (265b451) and one (25.09)."""
+    made = recipe("apex", version="265b451", extensions_of=["cuda_ext"])
+    lines = table("apex").for_one_gpu()
+    text = commands(made, image(made))
+    assert text.index(lines[-1]) < text.index('"$UV" build')
+    folder = tmp_path / "torch" / "utils"
+    folder.mkdir(parents=True)
+    for parent in (folder, folder.parent):
+        (parent / "__init__.py").touch()
+    (folder / "cpp_extension.py").write_text("def CUDAExtension(name, sources, **options):\n    return name, options\n")
+    (tmp_path / "setup.py").write_text(SETUP)
+    subprocess.run(["/bin/sh", "-c", " && ".join(lines)], cwd=tmp_path, check=True)
+    done = subprocess.run([sys.executable, "setup.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, second, flags = done.stdout.splitlines()
+    assert first == "('a', {'extra_compile_args': {'cxx': ['-O3'], 'nvcc': ['-O3', '--threads', '4']}})"
+    assert second == "('b', {})" and flags.count("arch=") == 2
+
+
+def test_a_setup_that_names_no_gpu_is_left_as_it_is() -> None:
+    made = recipe("apex")
+    assert "setup.new" not in commands(made, image(made))
