@@ -84,15 +84,8 @@ class FlashAttn3(Recipe):
         return Git("flash-attention", "github:Dao-AILab/flash-attention", self.commit, submodules=("csrc/cutlass",))
 
     def sources(self, env: RecipeEnv) -> Sources:
-        # its setup.py calls git, and continues if that fails
         return Sources(
-            debian=(
-                "g++",
-                "gcc",
-                "git",
-                "libc6-dev",
-                "python3-dev",
-            ),
+            debian=("g++", "gcc", "libc6-dev", "python3-dev"),
             python=("einops", "ninja", "packaging", env.setuptools, "wheel"),
             git=(self.git,),
             gives=(f"flash-attn-3=={self.release}",),
