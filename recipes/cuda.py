@@ -38,7 +38,7 @@ RUNTIME = ("cudart", "cuobjdump", "nvdisasm")
 
 # Packages that NVIDIA's own development images install (Dockerfiles of nvidia/cuda, "devel"), without its debugger,
 # profilers and NPP: the compiler, the libraries with their headers, NVML's header, and the tools that read cubins.
-APT = ("minimal-build", "libraries-dev", "nvml-dev", "nvtx", "cupti-dev", "nvdisasm")
+APT = ("minimal-build", "libraries-dev", "nvml-dev", "nvtx", "cupti-dev", "cuobjdump", "nvdisasm")
 # Parts of the toolkit that no program in an image runs or links. The static libraries of cudart and cudadevrt remain:
 # nvcc links them by default.
 HEAVY = ("doc", "nsight*", "extras/demo_suite", "extras/Debugger", "compute-sanitizer", "gds", "samples")

@@ -192,7 +192,7 @@ class GptNeox(Recipe):
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         return Runtime(
-            debian=("make",),
+            debian=("make", "wget"),  # prepare_data.py downloads data sets and vocabularies with wget
             python=(*self.revision.pins, *IMPORTS, RESOURCES, "protobuf==3.20.1"),
         )
 

@@ -37,6 +37,9 @@ NEEDS = (
 # Its server imports pkg_resources. The TensorBoard writer of torch 1.10 needs distutils.version, which a later
 # setuptools does not provide; no torch for Python 3.11 is that old.
 SETUPTOOLS = ("setuptools<59.6; python_version < '3.11'", "setuptools<82; python_version >= '3.11'")
+# Its launcher runs sbatch and git (metaseq/launcher/slurm.py), and a task of a job runs scontrol to find the first node
+# (metaseq/distributed/utils.py). Slurm's programs read /etc/slurm of the cluster, which the job mounts.
+PROGRAMS = ("git", "slurm-client")
 ANTLR = "antlr4-python3-runtime==4.8"  # the version for hydra-core 1.1 and omegaconf 2.1; the index has its source only
 
 
@@ -111,7 +114,7 @@ class Metaseq(Recipe):
         ]
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(python=(*NEEDS, *SETUPTOOLS))
+        return Runtime(debian=PROGRAMS, python=(*NEEDS, *SETUPTOOLS))
 
     def extensions(self) -> tuple[str, ...]:
         return (*DATA, *MEGATRON, *(("apex_C", *APEX) if self.apex else ()))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from envbuild.sdk import (
     PYTHON,
+    STUB_DRIVER,
     Check,
     Git,
     OptionError,
@@ -31,6 +32,7 @@ COMPILER = ("g++", "gcc", "libc6-dev", "python3-dev")
 # Requirements of the wheel apart from CUDA (METADATA of the 2.x wheels).
 NEEDS = ("filelock", "fsspec>=0.8.5", "jinja2", "networkx>=2.5.1", "setuptools", "sympy>=1.13.3", "typing-extensions")
 
+UCC_INFO = "/opt/hpcx/ucc/bin/ucc_info"  # of HPC-X in NVIDIA's images, as NVIDIA/cloudai runs it
 # Builds of torch before this one are compiled for NumPy 1: with NumPy 2 Tensor.numpy() and torch.from_numpy() raise
 # "Numpy is not available" (fact numpy.torch-2). The wheels do not require a NumPy, so nothing else keeps 2 away.
 NUMPY_2 = (2, 3)
@@ -44,7 +46,8 @@ class Torch(Recipe):
       newest patch release
     - ``vendor``: PyTorch's own index for `channel` (``cu113``, ``cu126``, ``cpu``)
     - ``source``: compiled from `commit` of pytorch/pytorch, with UCC if the image has layer ucc
-    - ``base``: that of the base image
+    - ``base``: that of the base image; with ``ucc: true`` it must be built with UCC, and the image must have UCC with
+      CUDA and NCCL, as NVIDIA's images with HPC-X
 
     `beside` lists packages that exist for each build of torch and come from the same source: ``[torchvision]``, or
     with a version ``[torchvision==0.11.2]``.
@@ -67,6 +70,7 @@ class Torch(Recipe):
     beside: tuple[str, ...] = ()
     commit: str = ""
     compiler: bool = True
+    ucc: bool = False
 
     def __post_init__(self) -> None:
         if (self.provider == "vendor") != bool(self.channel):
@@ -80,6 +84,9 @@ class Torch(Recipe):
         if self.provider in ("source", "base") and self.beside:
             hint = "remove it, or write provider: index or vendor"
             raise OptionError("'beside' requires a provider with packages of an index", hint)
+        if self.ucc and self.provider != "base":
+            hint = "add the layers ucc and torch-ucc, or write provider: base"
+            raise OptionError("'ucc' is for provider: base", hint)
 
     def faults(self) -> dict[str, Refusal]:
         found: dict[str, Refusal] = {}
@@ -136,7 +143,8 @@ class Torch(Recipe):
         if self.provider != "base":
             return ()
         # /usr/local/lib/python3.12/dist-packages in NVIDIA's images, /opt/conda/lib/python3.11/site-packages in others
-        return (f"/*/*/lib/python{env.python}/*-packages/torch/lib/libtorch_python.so",)
+        library = f"/*/*/lib/python{env.python}/*-packages/torch/lib/libtorch_python.so"
+        return (library, UCC_INFO) if self.ucc else (library,)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
         whole = self.release.count(".") == 2
@@ -239,9 +247,12 @@ class Torch(Recipe):
         if self.numpy and self.provider != "base":
             arrays = "import numpy, torch; print('from', int(torch.from_numpy(numpy.arange(4)).sum()))"
             checks.append(Check("torch: exchanges arrays with NumPy", f'{PYTHON} -c "{arrays}"', "^from 6$"))
-        if self.provider == "source" and env.has("ucc"):
+        if self.ucc or (self.provider == "source" and env.has("ucc")):
             command = f'{PYTHON} -c "import torch; print(torch.distributed.is_ucc_available())"'
             checks.append(Check("torch: built with UCC", command, "^True$"))
+        if self.ucc:
+            with_driver = f"LD_LIBRARY_PATH={STUB_DRIVER}:$LD_LIBRARY_PATH {UCC_INFO} -s"
+            checks.append(Check("torch: UCC of the base has CUDA and NCCL", with_driver, r"cuda=\d+ nccl=\d+ "))
         if self.beside:
             names = [re.split("=", text)[0] for text in self.beside]
             command = f'{PYTHON} -c "import torch, {", ".join(names)}; print(torch.ops.{names[0]} is not None)"'

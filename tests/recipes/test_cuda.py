@@ -49,3 +49,10 @@ def test_the_matrix_knows_the_provider_of_cuda() -> None:
     for provider in ("wheels", "apt", "base"):
         mine = recipe("cuda", version="13.2", provider=provider)
         assert mine.matrix(image(mine)) == {"cuda": "13.2", "cuda-from": provider}
+
+
+def test_the_tools_that_read_machine_code_are_requested_from_the_vendors_archive() -> None:
+    """Verify runs cuobjdump in the image. No package of the list depends on it in every release."""
+    made = recipe("cuda", version="11.3", provider="apt")
+    packages = made.sources(image(made, base="ubuntu:20.04")).debian
+    assert {"cuda-cuobjdump-11-3", "cuda-nvdisasm-11-3", "cuda-minimal-build-11-3"} <= set(packages)

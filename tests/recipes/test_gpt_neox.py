@@ -98,3 +98,8 @@ def test_gpt_neox_at_a_commit_of_the_specs_own(tmp_path: Path) -> None:
         (tmp_path / "megatron" / file).write_text("import sys\n")
     assert shell(upstream_edits(made, env), tmp_path).returncode == 0  # neither line has to be there
     assert not recipe("neox-kernels", commit="0" * 40).refusals(env)
+
+
+def test_gpt_neox_has_the_program_that_downloads_its_data() -> None:
+    made = recipe("gpt-neox")
+    assert "wget" in made.runtime(stack(made)).debian

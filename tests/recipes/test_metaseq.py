@@ -25,3 +25,9 @@ def test_metaseq_with_apex_beside_it() -> None:
         "fused_dense_cuda",
         "fused_layer_norm_cuda",
     }
+
+
+def test_metaseq_has_the_programs_that_its_launcher_runs() -> None:
+    """opt-baselines runs sbatch and git; a task runs scontrol to find the first node."""
+    made = recipe("metaseq")
+    assert {"git", "slurm-client"} <= set(made.runtime(stack(made)).debian)

@@ -165,6 +165,24 @@ def test_the_compilers_are_checked_by_compiling(tmp_path: Path) -> None:
     assert done.returncode != 0 and not matches(check, done.stdout)
 
 
+def test_the_ucc_of_a_base_image_is_checked_on_request() -> None:
+    made = recipe("torch", provider="base", ucc=True)
+    env = image(made, base=NGC)
+    assert "/opt/hpcx/ucc/bin/ucc_info" in made.promised(env)
+    assert matches(line(made, env, "built with UCC"), "True\n") and not matches(
+        line(made, env, "built with UCC"), "False"
+    )
+    transports = line(made, env, "UCC of the base")
+    assert matches(
+        transports, "Default CLs scores: basic=10 hier=50\nDefault TLs scores: cuda=40 nccl=20 self=50 ucp=10\n"
+    )
+    assert not matches(transports, "Default TLs scores: self=50 ucp=10\n")
+    plain = recipe("torch", provider="base")
+    assert not any("UCC" in check.name for check in plain.verify(image(plain, base=NGC)))
+    with pytest.raises(SpecError, match="'ucc' is for provider: base"):
+        recipe("torch", ucc=True)
+
+
 @pytest.mark.parametrize(
     ("options", "old"),
     [
