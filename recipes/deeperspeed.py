@@ -100,7 +100,14 @@ class Deeperspeed(Recipe):
 
     @property
     def git(self) -> Git:
-        return Git("deeperspeed", "github:EleutherAI/DeeperSpeed", self.revision.commit, self.revision.tag)
+        return Git(
+            "deeperspeed",
+            "github:EleutherAI/DeeperSpeed",
+            self.revision.commit,
+            self.revision.tag,
+            submodules=False,
+            left_out="DeepSpeedExamples are not part of the package",
+        )
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []

@@ -81,7 +81,13 @@ class FlashAttn3(Recipe):
 
     @property
     def git(self) -> Git:
-        return Git("flash-attention", "github:Dao-AILab/flash-attention", self.commit, submodules=("csrc/cutlass",))
+        return Git(
+            "flash-attention",
+            "github:Dao-AILab/flash-attention",
+            self.commit,
+            submodules=("csrc/cutlass",),
+            left_out="the others are for GPUs of AMD",
+        )
 
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources(

@@ -68,7 +68,13 @@ class Metaseq(Recipe):
 
     @property
     def git(self) -> Git:
-        return Git("metaseq", "github:facebookresearch/metaseq", self.commit)
+        return Git(
+            "metaseq",
+            "github:facebookresearch/metaseq",
+            self.commit,
+            submodules=False,
+            left_out="CLIP and stable-diffusion are imported by scripts outside of the package",
+        )
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         apex = env.recipes.get("apex")

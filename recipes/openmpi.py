@@ -85,10 +85,6 @@ class Openmpi(Released):
         """Return whether it is 5.x or newer. Older repositories contain copies instead of submodules."""
         return self.version.partition(".")[0] != "4"
 
-    @property
-    def submodules(self) -> tuple[str, ...]:
-        return ("*",) if self.fifth else ()
-
     def faults(self) -> dict[str, Refusal]:
         wrong = not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+", self.folder)
         return {self.folder: Refusal("is not the path of a folder")} if wrong else {}

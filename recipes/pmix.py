@@ -65,12 +65,6 @@ class Pmix(DebianOrSource):
     def package(self) -> str:
         return "" if self.builds else "libpmix2"
 
-    @property
-    def submodules(self) -> tuple[str, ...]:
-        # from 4.2.3 on its m4 macros are in a repository of their own
-        apart = tuple(int(part) for part in re.findall(r"\d+", self.whole)[:3]) >= (4, 2, 3)
-        return ("*",) if apart else ()
-
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libpmix",)
 

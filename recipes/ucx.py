@@ -1,8 +1,9 @@
 """Communication layer below MPI and UCC."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from envbuild.sdk import (
     STUB_DRIVER,
@@ -58,6 +59,7 @@ class Ucx(DebianOrSource):
     upstream: ClassVar[str] = "UCX"
     repository: ClassVar[str] = "github:openucx/ucx"
     releases: ClassVar[Mapping[str, str]] = RELEASES
+    left_out: ClassVar[str] = "the collectives of xucg are compiled with --enable-ucg alone"
     prefix: ClassVar[str] = "/opt/ucx"
     programs: ClassVar[tuple[str, ...]] = ("bin",)
     after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "efa", "cuda", "gdrcopy")
@@ -72,6 +74,11 @@ class Ucx(DebianOrSource):
     @property
     def package(self) -> str:
         return "" if self.builds else "libucx0"
+
+    @property
+    def submodules(self) -> tuple[str, ...] | Literal[False]:
+        # from 1.21 on its transport for CUDA kernels is compiled with headers of a repository of their own
+        return ("*",) if tuple(int(part) for part in re.findall(r"\d+", self.whole)[:2]) >= (1, 21) else False
 
     def alone(self) -> tuple[str, ...]:
         """Return the values of UCX_TLS with which two ranks reach each other on a machine without a network.

@@ -19,6 +19,7 @@ from envbuild.lock.base_image.lock_base import LockedBase, lock_base
 from envbuild.lock.debian import resolve as debian
 from envbuild.lock.debian.repositories import AptSetup
 from envbuild.lock.diff import BASE, EVERYTHING
+from envbuild.lock.git.commit_hint import CommitHint
 from envbuild.lock.inputs import Input
 from envbuild.lock.model import DebianFile, Lock, SourceFile
 from envbuild.lock.python import choose_files
@@ -52,7 +53,7 @@ class LockParts:
     upgrade: frozenset[str]
     refresh: bool
     find_conflicts: python.FindConflicts
-    commit_hints: Mapping[str, str] = field(default_factory=dict)
+    commit_hints: Mapping[str, CommitHint] = field(default_factory=dict)
     resolved: list[Input] = field(default_factory=list)
     transport: Transport = field(init=False)
     transfer: Transfer = field(init=False)

@@ -21,6 +21,7 @@ from envbuild.lock.base_image.lock_base import LockedBase
 from envbuild.lock.component_versions import check_versions, component_versions
 from envbuild.lock.debian import resolve as debian
 from envbuild.lock.diff import EVERYTHING, check_upgrades
+from envbuild.lock.git.commit_hint import CommitHint
 from envbuild.lock.lock_parts import LockParts, full_python
 from envbuild.lock.missing_inputs import combine_errors, fixable_in_site_config
 from envbuild.lock.model import Lock, SourceFile
@@ -43,7 +44,7 @@ def make_lock(
     refresh: bool = False,
     waivers: Iterable[Mapping[str, str]] = (),
     find_conflicts: python.FindConflicts = lambda wheels: (),
-    commit_hints: Mapping[str, str] | None = None,
+    commit_hints: Mapping[str, CommitHint] | None = None,
 ) -> Lock:
     """Return the lock of everything that `request` requires.
 

@@ -82,9 +82,16 @@ class LockRequest:
         """Return ``sha256:<hex>`` of everything above.
 
         Empty values do not count. So a kind of input that a later envbuild adds does not change the digest of images
-        without it, and their locks remain current.
+        without it, and their locks remain current. Reasons do not count either.
         """
-        text = json.dumps(_filled(asdict(replace(self, where={}, askers={}))), sort_keys=True, separators=(",", ":"))
+        units = {
+            name: replace(
+                unit, git=tuple(replace(git, submodules=git.fetched_submodules, left_out="") for git in unit.git)
+            )
+            for name, unit in self.units.items()
+        }
+        values = asdict(replace(self, where={}, askers={}, units=units))
+        text = json.dumps(_filled(values), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 

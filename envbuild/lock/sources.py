@@ -17,6 +17,7 @@ from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError, Finding, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, human_list
+from envbuild.lock.git.commit_hint import UNKNOWN, CommitHint
 from envbuild.lock.git.lock_commit import lock_commit
 from envbuild.lock.inputs import ImageBlob, Input
 from envbuild.lock.missing_inputs import combine_errors, not_available_error
@@ -100,7 +101,7 @@ def lock_sources(
     known: Mapping[str, SourceFile],
     *,
     where: Mapping[str, str] | None = None,
-    commit_hints: Mapping[str, str] | None = None,
+    commit_hints: Mapping[str, CommitHint] | None = None,
     resolved: list[Input] | None = None,
 ) -> dict[str, SourceFile]:
     """Return file name → entry, of all sources of an image; the same one may be named several times.
@@ -116,9 +117,8 @@ def lock_sources(
     def lock_one(source: Archive | Git) -> SourceFile | EnvbuildError:
         try:
             if isinstance(source, Git):
-                return lock_commit(
-                    site, transport, store, reporter, source, known, (commit_hints or {}).get(source.file, "")
-                )
+                hint = (commit_hints or {}).get(source.file, UNKNOWN)
+                return lock_commit(site, transport, store, reporter, source, known, hint)
             return lock_source(site, transfer, source, known)
         except InputError as error:
             return error.at((where or {}).get(source.file, ""))
@@ -156,8 +156,12 @@ def merge_sources(sources: Iterable[Archive | Git]) -> list[Archive | Git]:
         have = found.setdefault(source.file, source)
         if isinstance(have, Git) and isinstance(source, Git):
             same = (have.origin, have.commit) == (source.origin, source.commit)
-            submodules = tuple(sorted({*have.submodules, *source.submodules}))
-            found[source.file] = replace(have, tag=have.tag or source.tag, submodules=submodules)
+            found[source.file] = replace(
+                have,
+                tag=have.tag or source.tag,
+                submodules=tuple(sorted({*have.fetched_submodules, *source.fetched_submodules})),
+                left_out=have.left_out or source.left_out,
+            )
         elif isinstance(have, Archive) and isinstance(source, Archive):
             digests = {item.sha256.lower() for item in (have, source)} - {""}
             same = have.origin == source.origin and len(digests) < 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from envbuild.core.distributions import DISTRIBUTIONS, Distribution, is_image
 
@@ -40,15 +40,26 @@ class Git:
 
     `name` is the folder in the tarball; `origin` names the repository without a host
     (``github:openucx/ucx``); `commit` is its full hash (40 hex digits), `tag` what upstream calls it (a lock is refused
-    when that tag now names another commit). `submodules` are the paths of those that the build needs; ``("*",)`` is
-    all of them, recursively.
+    when that tag now names another commit). `submodules` are the paths of those that are fetched; ``("*",)``, the
+    default, is all of them, recursively, and False is none. A lock of a source with submodules that are not fetched is
+    refused unless `left_out` is the reason why the build does not need them.
     """
 
     name: str
     origin: str
     commit: str
     tag: str = ""
-    submodules: tuple[str, ...] = ()
+    submodules: tuple[str, ...] | Literal[False] = ("*",)
+    left_out: str = ""
+
+    def __post_init__(self) -> None:
+        if self.submodules is not False and not isinstance(self.submodules, tuple):
+            raise ValueError(f'submodules={self.submodules!r} is not ("*",), a tuple of paths, or False')
+
+    @property
+    def fetched_submodules(self) -> tuple[str, ...]:
+        """The paths of `submodules`; ``*`` is all of them."""
+        return self.submodules or ()
 
     @property
     def file(self) -> str:

@@ -32,6 +32,7 @@ class Released(Recipe):
     repository: ClassVar[str] = ""  # the origin: github:openucx/ucx
     releases: ClassVar[Mapping[str, str]] = {}
     tag: ClassVar[str] = "v{}"  # upstream's tag of a release
+    left_out: ClassVar[str] = ""  # why submodules that are not fetched are not needed (`Git.left_out`)
 
     commit: str = ""
 
@@ -50,14 +51,14 @@ class Released(Recipe):
         return self.commit or self.releases.get(self.whole, "")
 
     @property
-    def submodules(self) -> tuple[str, ...]:
-        """Return the submodules that the source needs (`Git.submodules`)."""
-        return ()
+    def submodules(self) -> tuple[str, ...] | Literal[False]:
+        """Return the submodules of the source that are fetched (`Git.submodules`)."""
+        return ("*",)
 
     def source(self) -> Git:
         """Return the repository at that commit. A commit of the spec's own has no tag."""
         tag = "" if self.commit or not self.whole else self.tag.format(self.whole)
-        return Git(self.name, self.repository, self.revision, tag, self.submodules)
+        return Git(self.name, self.repository, self.revision, tag, self.submodules, self.left_out)
 
     def lacking(self) -> tuple[Refusal, ...]:
         """Return the refusal of a version without a known commit, or nothing."""

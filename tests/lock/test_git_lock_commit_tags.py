@@ -8,6 +8,7 @@ import pytest
 
 from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import InputError
+from envbuild.lock.git.commit_hint import CommitHint
 from envbuild.lock.git.lock_commit import lock_commit
 from envbuild.lock.sources import lock_sources
 from envbuild.net.download import Transfer
@@ -40,7 +41,7 @@ def test_tag_that_was_moved(demo: Repo, desk: Desk, tmp_path: Path, server: Serv
         with pytest.raises(InputError) as caught:
             lock_sources(
                 desk.site, transport, Transfer(transport, desk.store), desk.store, desk.reporter, [], [wanted], {},
-                commit_hints={wanted.file: "the commit in recipes/demo.py:3"},
+                commit_hints={wanted.file: CommitHint("the commit in recipes/demo.py:3")},
             )  # fmt: skip
         assert caught.value.hint.endswith("review what changed, then change the commit in recipes/demo.py:3")
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from envbuild.core.errors import InputError
+from envbuild.core.errors import Finding, InputError
+from envbuild.lock.git.commit_hint import CommitHint
+from envbuild.lock.git.lock_commit import lock_commit
 from envbuild.lock.git.submodules import submodule_origin
+from envbuild.lock.request import LockRequest, UnitRequest
+from envbuild.net.transport import Transport
+from envbuild.spec.recipe import Git
 from tests.support.git_server import Repo, git
 from tests.support.git_site import MARKS, Desk, git_source
 from tests.support.git_site import demo as demo  # a fixture
@@ -118,3 +125,50 @@ def test_address_as_origin(address: str, origin: str) -> None:
 def test_invalid_addresses_are_refused(address: str) -> None:
     with pytest.raises(ValueError, match="address"):
         submodule_origin(address, "github:openucx/ucx")
+
+
+def lint(desk: Desk, source: Git) -> list[Finding]:
+    """Return the findings of a lock of `source`, which a recipe states at a place of its own."""
+    hint = CommitHint(recipe="recipes/demo.py:3:1")
+    with pytest.raises(InputError) as caught:
+        lock_commit(desk.site, Transport(desk.site.network()), desk.store, desk.reporter, source, {}, hint)
+    return list(caught.value.findings)
+
+
+def test_submodules_that_are_left_out_need_a_reason(nested: Repo, desk: Desk) -> None:
+    one, three = lint(desk, git_source(nested, left_out=""))
+    assert (
+        one.message == f"github:demo/top@{nested.head[:12]} has the submodule libs/one, which the recipe does not fetch"
+    )
+    assert three.message.endswith("the submodule libs/three, which the recipe does not fetch")
+    assert one.where == three.where == "recipes/demo.py:3:1"
+    assert one.hint.startswith('write submodules=("libs/one",) to fetch it, or submodules=False, left_out="')
+    (deep,) = lint(desk, git_source(nested, "libs/one", "libs/three", left_out=""))
+    assert deep.message.endswith("the submodule libs/one/deep/two, which the recipe does not fetch")
+    assert deep.hint.startswith('write submodules=("libs/one", "libs/three", "libs/one/deep/two") to fetch it')
+    # what the hints name is accepted
+    desk.lock(git_source(nested, "libs/one", "libs/three", "libs/one/deep/two", left_out=""))
+    desk.lock(git_source(nested, left_out="only documentation"))
+
+
+def test_submodules_are_fetched_by_default(nested: Repo, desk: Desk, tmp_path: Path) -> None:
+    made = desk.lock(Git("demo", "github:demo/top", nested.head))
+    assert set(made.submodules) == {"libs/one", "libs/one/deep/two", "libs/three"}
+    plain = Repo.make(tmp_path / "work/demo/plain", {"a.c": b"a"})
+    assert desk.lock(Git("plain", "github:demo/plain", plain.head, submodules=False)).submodules == {}  # it has none
+
+
+def test_a_reason_does_not_make_a_lock_outdated(demo: Repo) -> None:
+    def digest(source: Git) -> str:
+        unit = UnitRequest(git=(source,))
+        return LockRequest("x", "debian:13", "debian:13", "amd64", "3.13", {"build-x": unit}).digest()
+
+    assert digest(git_source(demo, left_out="")) == digest(git_source(demo, left_out="why"))
+    assert digest(git_source(demo)) == digest(replace(git_source(demo), submodules=()))
+    assert digest(git_source(demo)) != digest(git_source(demo, "*"))
+
+
+@pytest.mark.parametrize("value", [True, "csrc/cutlass", ["csrc/cutlass"]])
+def test_submodules_of_another_type_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="a tuple of paths, or False"):
+        Git("demo", "github:demo/demo", "0" * 40, submodules=value)

@@ -63,9 +63,10 @@ def test_where_a_commit_is_written_down(tmp_path: Path) -> None:
     layers = f'{{ucx: {{provider: source}}, gdrcopy: {{version: "9.9", commit: "{own}"}}, fixed: {{}}, cuda: "13.2"}}'
     image = load_image_spec(str(spec(tmp_path, layers)), project)
     found = commit_hints(resolve(image, load_target("h100-ib", project)))
-    by_name = {file.partition("-")[0]: hint for file, hint in found.items()}
+    by_name = {file.partition("-")[0]: hint.change for file, hint in found.items()}
     assert by_name["gdrcopy"] == "the commit under 'gdrcopy' in the spec"
     assert by_name["fixed"] == f"the commit in {fixed}:4:1"  # the recipe has no such options
+    assert next(hint.recipe for file, hint in found.items() if file.startswith("fixed")) == f"{fixed}:4:1"
     place, _, option = by_name["ucx"].partition(", or ")
     assert option == "write version: and commit: under 'ucx' in the spec"
     file, line, _ = place.removeprefix("the commit in ").rsplit(":", 2)

@@ -51,3 +51,9 @@ def test_ucx_1_20_is_not_checked_over_the_loopback_device() -> None:
     for version in ("1.19", "1.21", "1.22"):
         assert recipe("ucx", version=version).alone() == ("self,sm", "self,tcp")
     assert recipe("ucx").alone() == ("self,sm", "self,tcp")
+
+
+@pytest.mark.parametrize(("version", "fetched"), [("1.20", False), ("1.14", False), ("1.21", ("*",)), ("1.22", ("*",))])
+def test_ucx_is_compiled_with_the_headers_of_its_cuda_transport(version: str, fetched: object) -> None:
+    source = recipe("ucx", version=version).source()
+    assert source.submodules == fetched and source.left_out

@@ -99,8 +99,10 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path / "store", github=tmp_path / "work")
 
 
-def git_source(repo: Repo, *submodules: str, tag: str = "", name: str = "demo") -> Git:
-    return Git(name, f"github:demo/{repo.path.name}", repo.head, tag, submodules)
+def git_source(
+    repo: Repo, *submodules: str, tag: str = "", name: str = "demo", left_out: str = "no test compiles them"
+) -> Git:
+    return Git(name, f"github:demo/{repo.path.name}", repo.head, tag, submodules or False, left_out)
 
 
 def state(folder: Path) -> list[tuple[str, int, int]]:

@@ -28,8 +28,7 @@ if test "$1" = submodule; then
     case "$path" in -*|[0-9]|[0-9][0-9]) continue ;; esac
     test -n "$(ls -A "$path" 2>/dev/null)" || {{ echo "fatal: the source lacks submodule $path" >&2; exit 1; }}
   done
-  exit 0
-fi
+  exit 0; fi
 PATH="${{PATH#{NO_HISTORY}:}}"
 case "$(command -v git)" in ""|{NO_HISTORY}/git) ;; *) exec git "$@" ;; esac
 echo "fatal: not a git repository: the source has no history" >&2

@@ -14,7 +14,9 @@ from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError, Finding, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.core.text import human_list
+from envbuild.lock.git.commit_hint import UNKNOWN, CommitHint
 from envbuild.lock.git.commits import CommitFinder, SourceCommit, submodule_path
+from envbuild.lock.git.left_out import left_out_findings
 from envbuild.lock.git.repositories import GitRepository, tarball_places
 from envbuild.lock.git.submodules import submodule_origin
 from envbuild.lock.git.tarball import Tarball, empty_folders, write_tar
@@ -39,13 +41,13 @@ def lock_commit(
     reporter: Reporter,
     git: Git,
     known: Mapping[str, SourceFile],
-    commit_hint: str = "",
+    hint: CommitHint = UNKNOWN,
 ) -> SourceFile:
     """Return the commit as a locked tarball, which is then in the store.
 
     known: file name → an earlier lock's entry. One for the same commit with the same submodules is returned without
         any work: a commit's hash verifies its content, and its tarball is always the same
-    commit_hint: where the user changes the commit, for a tag that was moved
+    hint: where the user changes the commit and its submodules
 
     Raises InputError (no place has the commit or a submodule, the tag names another commit), SpecError, EngineError
     (the store).
@@ -55,7 +57,7 @@ def lock_commit(
             f"the source '{git.name}' ({git.origin}) names '{git.commit}', which is not a commit",
             hint="a commit has 40 hexadecimal digits:  git ls-remote ADDRESS TAG",
         )
-    work = CommitJob(site, transport, store, reporter, f"git {git.file}", commit_hint or "the commit in the recipe")
+    work = CommitJob(site, transport, store, reporter, f"git {git.file}", hint)
     origin = f"{git.origin}@{git.commit}"
     earlier = known.get(git.file)
     if earlier and earlier.git and earlier.origin == origin and work.has_requested_submodules(git, earlier):
@@ -105,14 +107,14 @@ def obtain_commit(site: Site, transport: Transport, store: Store, reporter: Repo
 
 @dataclass(frozen=True, slots=True)
 class CommitJob:
-    """Work on one source; `task` is its name in progress lines, `commit_hint` where the user changes its commit."""
+    """Work on one source; `task` is its name in progress lines, `hint` where the user changes its commit."""
 
     site: Site
     transport: Transport
     store: Store
     reporter: Reporter
     task: str
-    commit_hint: str = ""
+    hint: CommitHint = UNKNOWN
 
     @property
     def commits(self) -> CommitFinder:
@@ -120,7 +122,7 @@ class CommitJob:
 
     def has_requested_submodules(self, git: Git, earlier: SourceFile) -> bool:
         """Return whether a locked entry has exactly the requested submodules."""
-        have, requested = set(earlier.submodules), set(git.submodules)
+        have, requested = set(earlier.submodules), set(git.fetched_submodules)
         if ALL not in requested:
             return requested <= have and all(is_included(path, requested) for path in have)
         # A lock does not list the submodules that were left out; the tarball has an empty folder for each.
@@ -142,7 +144,7 @@ class CommitJob:
 
         Raises InputError.
         """
-        origin, requested = f"{git.origin}@{git.commit}", set(git.submodules)
+        origin, requested = f"{git.origin}@{git.commit}", set(git.fetched_submodules)
         tree, places = self.commits.find_source(SourceCommit("", git.origin, git.commit), git.tag, git.file)
         if git.tag:
             self.check_tag(git, places)
@@ -157,6 +159,8 @@ class CommitJob:
             there = sorted(submodule_path(path, link) for path, tree in found.items() for link in tree.gitlinks)
             hint = f"its submodules: {list_some(there)}" if there else "it has none"
             raise InvalidInputError.of(Finding(f"{origin} has no submodule {path}", "", hint) for path in missing)
+        if findings := left_out_findings(git, found, self.hint.recipe):
+            raise InvalidInputError.of(findings)
         return found
 
     def select_submodules(self, path: str, tree: CommitTree, requested: set[str], top: str) -> list[SourceCommit]:
@@ -200,7 +204,7 @@ class CommitJob:
                 raise InvalidInputError(
                     f"the source '{git.name}' ({git.origin}) cannot be locked, because the tag {git.tag} names commit "
                     f"{found} at {place.place}, and the recipe has {git.commit}",
-                    hint=f"the tag was moved upstream: review what changed, then change {self.commit_hint}",
+                    hint=f"the tag was moved upstream: review what changed, then change {self.hint.change}",
                 )
             if gone:
                 self.reporter.warn(
