@@ -12,7 +12,10 @@ ARCHITECTURES = {
     "doca": {"amd64": "x86_64", "arm64": "arm64-sbsa"},
     "mlnx-ofed": {"amd64": "x86_64", "arm64": "aarch64"},
 }
-KEY_FILES = {"doca": "GPG-KEY-Mellanox.pub", "mlnx-ofed": ""}
+# Key of provider doca and its file in each folder: "NVIDIA DOCA Host", with which NVIDIA signed all versions again in
+# January 2026 (Azure/AgentBaker#9256, #9394, which verified the archive's InRelease with it). GPG-KEY-Mellanox.pub
+# beside it has the three keys before that one. No document read here states the fingerprint of MLNX_OFED's key.
+KEY, KEY_FILES = "70454E6BF5D9C2D3B78709E8DC726C5E41B9CC50", {"doca": "doca_keyring.gpg", "mlnx-ofed": ""}
 VERSIONS = {"doca": r"[0-9]+\.[0-9]+\.[0-9]+", "mlnx-ofed": r"[0-9]+\.[0-9]+-[0-9]+(\.[0-9]+){3}"}
 EXAMPLES = {"doca": "3.2.1", "mlnx-ofed": "23.07-0.5.1.2"}
 PACKAGES = ("ibverbs-providers", "ibverbs-utils", "libibumad3", "libibverbs1", "librdmacm1", "rdmacm-utils")
@@ -23,8 +26,8 @@ class Ofed(Recipe):
     """User space of DOCA-OFED or MLNX_OFED, from NVIDIA's apt repository of that version.
 
     - `provider`: ``doca`` (with a `version` such as 3.2.1) or its predecessor ``mlnx-ofed`` (23.07-0.5.1.2).
-    - `key`: fingerprint of the key that signs the repository. It is required: no public document that this recipe is
-      based on states it.
+    - `key`: fingerprint of the key that signs the repository: with doca by default NVIDIA's key of 2026, which signs
+      every version; required with mlnx-ofed, because no public document that this recipe is based on states it.
 
     The packages have the names of the distribution's (libibverbs1, ibverbs-providers, …) and higher versions, so they
     replace them for everything in the image that links libibverbs. Layer rdma-core is refused beside them. Kernel
@@ -36,7 +39,7 @@ class Ofed(Recipe):
     provider: Literal["doca", "mlnx-ofed"] = "doca"
     key: str = ""
 
-    # a key signs the repository of one version, so none is picked for it
+    # a key of the spec signs the repository of one version, so none is picked for it
     @property
     def component(self) -> str:
         if self.key and not self.version:
@@ -57,13 +60,18 @@ class Ofed(Recipe):
         if env.distribution.name not in DISTRIBUTIONS:
             why = f"no repository of {self.provider} for {env.distribution.name} is known"
             return (Refusal(f"{why}, only for {', '.join(DISTRIBUTIONS)}", "use layer rdma-core"),)
-        if not self.key:
+        if not self.signed_by:
             how = "gpg --show-keys prints it for the key file beside NVIDIA's repository"
             return (Refusal("the key that signs the repository is not known", f"write key: FINGERPRINT ({how})"),)
-        if not self.version:
+        if self.key and not self.version:
             hint = f"write version: {EXAMPLES[self.provider]}, or another"
             return (Refusal("a key signs the repository of one version, and the spec states none", hint),)
         return ()
+
+    @property
+    def signed_by(self) -> str:
+        """Return the fingerprint of the key that signs the repository; "" if it is not known."""
+        return self.key.upper() or (KEY if self.provider == "doca" else "")
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libibverbs", "librdmacm")
@@ -71,7 +79,7 @@ class Ofed(Recipe):
     def sources(self, env: RecipeEnv) -> Sources:
         folder = f"{DISTRIBUTIONS[env.distribution.name]}/{ARCHITECTURES[self.provider][env.target.arch]}"
         origin = f"apt:nvidia-{self.provider}/{self.version}/{folder}"
-        return Sources(repositories=(AptRepository(origin, "./", (), self.key.upper(), KEY_FILES[self.provider]),))
+        return Sources(repositories=(AptRepository(origin, "./", (), self.signed_by, KEY_FILES[self.provider]),))
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         return Runtime(debian=PACKAGES)

@@ -32,7 +32,7 @@ def test_where_ofed_comes_from(options: dict[str, Any], target: str, origin: str
 
 
 def test_images_that_ofed_refuses() -> None:
-    keyless = recipe("ofed", version="3.2.1")
+    keyless = recipe("ofed", version="23.07-0.5.1.2", provider="mlnx-ofed")
     (reason,) = map(str, keyless.refusals(image(keyless, base="ubuntu:22.04")))
     assert "key: FINGERPRINT" in reason
     for made in (keyless, recipe("ofed"), recipe("ofed", key=KEY), recipe("ofed", key=KEY, version="3.2.1")):
@@ -52,6 +52,17 @@ def test_a_key_of_ofed_is_that_of_one_version(provider: str) -> None:
     assert reason.startswith("a key signs the repository of one version, and the spec states none; ")
     assert f"; write version: {'3.2.1' if provider == 'doca' else '23.07-0.5.1.2'}, or another" in reason
     assert made.matrix(image(made)) == {}  # nor does the matrix pick one
+
+
+def test_doca_is_signed_with_the_key_of_2026() -> None:
+    """GPG-KEY-Mellanox.pub contains the keys that NVIDIA no longer signs with."""
+    made = recipe("ofed", version="3.2.1")
+    env = image(made, base="ubuntu:24.04")
+    assert made.refusals(env) == ()
+    (repository,) = made.sources(env).repositories
+    assert repository.key == "70454E6BF5D9C2D3B78709E8DC726C5E41B9CC50"
+    assert repository.key_file == "doca_keyring.gpg"
+    assert recipe("ofed").matrix(env) == {"doca": "*"}  # the key is that of all versions, so one is picked
 
 
 def test_ofed_names_its_version_by_provider() -> None:
