@@ -20,6 +20,19 @@ class TooLargeError(OSError):
     """A file with more bytes than its reader accepts."""
 
 
+class PinnedFile:
+    """A descriptor of a file, closed with the last reference to this object: the file that was checked, whichever has
+    its name by now."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
 def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> IO[bytes]:
     """Open a regular file for reading; `follow`: or a symbolic link to one.
 

@@ -8,18 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.errors import EnvbuildError
+from envbuild.core.errors import DamagedPackError, EnvbuildError
 from envbuild.core.store.build_records import LayerRecord, SharedLayer
 from envbuild.core.store.store import Store
 from envbuild.oci.layers.layer import stored_members, write_layer_tar
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.writer import TarSink
+from envbuild.squashfs.pack.checksums import check_pack
 from envbuild.squashfs.pack.file import read_pack
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.reader import send_members
 from envbuild.squashfs.pack.store_packs import PackSink
 from envbuild.squashfs.pack.unpack import unpack_layers
 from envbuild.squashfs.pack.writer import PackWriter
+from tests.support.packs import file, packs
+from tests.support.squashfs_image import write_image
 
 pytestmark = pytest.mark.unit
 NOISE = bytes(range(256)) * 20 + os.urandom(40_000)
@@ -129,3 +132,48 @@ def test_a_pack_of_another_layer_is_refused_and_removed(store: Store) -> None:
     with pytest.raises(EnvbuildError):
         unpack_layers(store=str(store.root), diff_ids=[other.diff_id])
     assert not store.has_layer(other.diff_id)
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "file"])
+def test_a_pack_is_read_to_its_end_from_the_file_that_was_checked(kind: str, tmp_path: Path) -> None:
+    """In a store that a group shares, a member may replace it once its index was read, also by a link to what only the
+    reader may read."""
+    layers = [
+        [file(b"a", NOISE[:40_000]), file(b"tail", b"small")],
+        [file(b"b", NOISE[:40_000]), file(b"c", NOISE[1:]), file(b"other", b"small")],
+    ]
+    expected = write_image(packs(tmp_path, *layers), tmp_path / "expected", epoch=7).path.read_bytes()
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret of the reader " * 10_000)
+    for number in range(2):
+        found = packs(tmp_path, *layers)
+        path = found[number].path
+        path.unlink()
+        if kind == "link":
+            path.symlink_to(secret)
+        elif kind == "fifo":
+            os.mkfifo(path)
+        else:
+            path.write_bytes(secret.read_bytes())
+        assert write_image(found, tmp_path / "image", epoch=7).path.read_bytes() == expected
+        tar, other = TarSink(), TarSink()
+        send_members(found[number], [tar])
+        path.unlink()
+        send_members(packs(tmp_path, *layers)[number], [other])
+        assert tar.diff_id == other.diff_id
+
+
+def test_a_pack_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    pack = packs(tmp_path, [file(b"a", NOISE)])[0].path
+    (tmp_path / "link").symlink_to(pack)
+    for read in (read_pack, check_pack):
+        with pytest.raises(DamagedPackError):
+            read(tmp_path / "link")
+
+
+def test_a_pack_is_closed_with_its_last_reference(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    found = packs(tmp_path, [file(b"a", NOISE)])
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 1
+    del found
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

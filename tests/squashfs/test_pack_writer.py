@@ -12,7 +12,7 @@ from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.format import PIECE, STORED, MetadataWriter, device_number
 from envbuild.squashfs.pack.checksums import check_pack
-from envbuild.squashfs.pack.file import TAIL, read_pack
+from envbuild.squashfs.pack.file import DATA, TAIL, read_pack
 from envbuild.squashfs.pack.writer import PackWriter, pack_name
 from envbuild.squashfs.read.superblock import check_image, describe_superblock
 from tests.support.packs import file, folder, hard, pack, symlink
@@ -66,11 +66,13 @@ def test_an_index_that_points_outside_is_refused(tmp_path):
     from envbuild.squashfs.pack.index import check_bounds
 
     wrong = {"starts": 1 << 40, "xattrs": 9, "first": 99, "fragments": 7, "offsets": 5000, "sizes": 1 << 40}
-    for column, value in {**wrong, "fragment_starts": 1 << 50, "fragment_sizes": 1 << 20}.items():
+    wrong |= {"fragment_starts": 1 << 50, "fragment_sizes": 1 << 20}
+    before_the_data = [("starts", 0), ("fragment_starts", DATA - 1)]
+    for column, value in [*wrong.items(), *before_the_data]:
         index = pack(tmp_path / "pack", LAYER, block=4096).index
         index.columns[column][0] = value
         with pytest.raises(ValueError):
-            check_bounds(index, (tmp_path / "pack").stat().st_size)
+            check_bounds(index, DATA, (tmp_path / "pack").stat().st_size)
 
 
 def test_missing_pack(tmp_path):

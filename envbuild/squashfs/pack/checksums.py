@@ -8,6 +8,7 @@ write the store writes packs. isal's CRC-32 of pieces of 50 KB costs a tenth of 
 from __future__ import annotations
 
 import hashlib
+import os
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -62,18 +63,19 @@ class Comparison:
         return self.wrong + len(self.checksums.positions) - self.number
 
 
-def read_chunks(path: Path) -> Iterator[memoryview]:
-    """Yield the bytes of a file, from front to back; each chunk is valid until the next one."""
-    buffer = memoryview(bytearray(CHUNK))
-    with path.open("rb", buffering=0) as file:
-        while count := file.readinto(buffer):
-            yield buffer[:count]
+def read_chunks(file: int) -> Iterator[memoryview]:
+    """Yield the bytes of an open file, from front to back; each chunk is valid until the next one."""
+    buffer, at = memoryview(bytearray(CHUNK)), 0
+    while count := os.preadv(file, [buffer], at):
+        yield buffer[:count]
+        at += count
 
 
-def compare_image(path: Path, checksums: Checksums) -> str:
-    """Read all of an image once; return its sha256. Raises DamagedPackError if data in it does not match."""
+def compare_image(path: Path, file: int, checksums: Checksums) -> str:
+    """Read all of an image once, which is open as `file`; return its sha256. Raises DamagedPackError if data in it does
+    not match."""
     digest, comparison = hashlib.sha256(), Comparison(checksums)
-    for chunk in read_chunks(path):
+    for chunk in read_chunks(file):
         digest.update(chunk)
         comparison.feed(chunk)
     if wrong := comparison.finish():
@@ -88,10 +90,10 @@ def compare_image(path: Path, checksums: Checksums) -> str:
 def check_pack(path: Path) -> None:
     """Read all of a pack and compare every checksum. Raises DamagedPackError, or OSError."""
     pack = read_pack(path)
-    with path.open("rb") as file:
-        head = file.read(DATA)
+    assert pack.file is not None
+    head = os.pread(pack.file.fd, DATA, 0)
     comparison = Comparison(pack_checksums(pack))
-    for chunk in read_chunks(path):
+    for chunk in read_chunks(pack.file.fd):
         comparison.feed(chunk)
     if head != pack_head() or comparison.finish():
         raise damaged_pack(pack)

@@ -12,6 +12,7 @@ reflinks shares the blocks. Reading checks lengths, digest and bounds; nothing i
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import struct
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import DamagedPackError, EnvbuildError
-from envbuild.core.regular_file import open_regular
+from envbuild.core.regular_file import PinnedFile, open_regular
 from envbuild.oci.tar.name_count import NameCount
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.index import (
@@ -43,8 +44,11 @@ DAMAGED_HINT = "remove it, and it is made again: envbuild store check --repair"
 @dataclass(frozen=True, slots=True)
 class Pack:
     """A pack on disk: its file, its index, the position where its data ends (bytes), and where in the file its
-    position 0 is (packs that are written into an image that is being made have no file of their own). `digest` of its
-    index, which covers the checksums of its data; empty: the pack is not cached.
+    position 0 is. `digest` of its index, which covers the checksums of its data; empty: the pack is not cached.
+
+    `file` is open from the time when the index was read: in a store that a group shares, another member may put
+    another file or a link in the place of `path`. None: the pack is in an image that is being made, and `path` leads to
+    that by a descriptor.
     """
 
     path: Path
@@ -52,6 +56,7 @@ class Pack:
     end: int
     base: int = 0
     digest: bytes = b""
+    file: PinnedFile | None = None
 
 
 def pack_head() -> bytes:
@@ -73,7 +78,8 @@ def read_pack(path: Path) -> Pack:
     """
     require_little_endian()
     try:
-        with open_regular(path) as file:
+        with open_regular(path, follow=False) as file:
+            pinned = PinnedFile(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 0))
             magic, version, zero = HEAD.unpack(file.read(HEAD.size))
             if magic != MAGIC or zero:
                 raise ValueError("it is not a pack")
@@ -92,12 +98,12 @@ def read_pack(path: Path) -> Pack:
         if len(content) != unpacked:
             raise ValueError("its index has another length")
         index = decode_index(content)
-        check_bounds(index, position)
+        check_bounds(index, DATA, position)
     except OSError as error:
         raise DamagedPackError(f"the pack cannot be read: {error.strerror}", DAMAGED_HINT, str(path)) from error
     except (ValueError, KeyError, TypeError, struct.error, EnvbuildError) as error:
         raise DamagedPackError(f"the pack is damaged: {error}", DAMAGED_HINT, str(path)) from error
-    return Pack(path, index, position, digest=digest)
+    return Pack(path, index, position, digest=digest, file=pinned)
 
 
 def read_packs(paths: Sequence[Path], below: Sequence[Pack] = ()) -> list[Pack]:

@@ -13,6 +13,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import add
 from typing import Any
 
@@ -166,8 +167,9 @@ def decode_index(data: bytes) -> PackIndex:
     return index
 
 
-def check_bounds(index: PackIndex, end: int) -> None:
-    """Raise ValueError when the index points outside of the pack (`end`: where its data ends) or contradicts itself."""
+def check_bounds(index: PackIndex, first: int, end: int) -> None:
+    """Raise ValueError when the index points outside of the data of the pack, from `first` to `end`, or contradicts
+    itself."""
     count, columns, block = len(index), index.columns, index.block
     lengths = {len(index.links), len(index.kinds), *(len(columns[name]) for name in PER_MEMBER)}
     if block not in BLOCKS or lengths != {count}:
@@ -181,6 +183,9 @@ def check_bounds(index: PackIndex, end: int) -> None:
 
     within(index.kinds, len(KINDS) - 1, "a kind")
     within(columns["xattrs"], len(index.xattr_sets) - 1, "an xattr set")
+    starts = (at for at, stored in zip(columns["starts"], columns["stored"], strict=True) if stored)
+    if min(chain(starts, columns["fragment_starts"]), default=first) < first:
+        raise ValueError("data begins before the data of the pack")
     within(map(add, columns["starts"], columns["stored"]), end, "a file")
     blocks_end = (
         at + (word & ~RAW) for at, word in zip(columns["fragment_starts"], columns["fragment_words"], strict=True)

@@ -6,7 +6,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from envbuild.core.regular_file import open_regular
 from envbuild.oci.tar.member import Member, Sink
 from envbuild.squashfs.pack.check_member import check_member
 from envbuild.squashfs.pack.file import Pack, damaged_pack
@@ -21,28 +20,29 @@ def send_members(pack: Pack, sinks: Sequence[Sink]) -> None:
     Raises EnvbuildError for data that is damaged; it does not compare checksums: the digest of the layer shows more.
     """
     index, columns = pack.index, pack.index.columns
-    with open_regular(pack.path, buffering=0) as file:
-        reader = _Reader(pack, file.fileno())
-        for row in range(len(index)):
-            member = Member(
-                index.paths[row],
-                KINDS[index.kinds[row]],
-                columns["modes"][row],
-                columns["uids"][row],
-                columns["gids"][row],
-                columns["mtimes"][row],
-                columns["sizes"][row],
-                index.links[row],
-                (columns["majors"][row], columns["minors"][row]),
-                dict(index.xattr_sets[columns["xattrs"][row]]),
-            )
-            check_member(member)  # another user may have written the pack
-            for sink in sinks:
-                sink.begin(member)
-            if index.kinds[row] == FILE:
-                reader.send(row, sinks)
-            for sink in sinks:
-                sink.end()
+    if pack.file is None:
+        raise ValueError("a pack in an image that is being made")
+    reader = _Reader(pack, pack.file.fd)
+    for row in range(len(index)):
+        member = Member(
+            index.paths[row],
+            KINDS[index.kinds[row]],
+            columns["modes"][row],
+            columns["uids"][row],
+            columns["gids"][row],
+            columns["mtimes"][row],
+            columns["sizes"][row],
+            index.links[row],
+            (columns["majors"][row], columns["minors"][row]),
+            dict(index.xattr_sets[columns["xattrs"][row]]),
+        )
+        check_member(member)  # another user may have written the pack
+        for sink in sinks:
+            sink.begin(member)
+        if index.kinds[row] == FILE:
+            reader.send(row, sinks)
+        for sink in sinks:
+            sink.end()
     for sink in sinks:
         sink.close()
 

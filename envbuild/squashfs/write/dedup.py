@@ -37,7 +37,10 @@ class PackFiles:
 
     def open(self, number: int) -> int:
         """Return the descriptor of a pack's file."""
-        path = self.packs[number].path
+        pack = self.packs[number]
+        if pack.file:
+            return pack.file.fd
+        path = pack.path
         if path not in self.files:
             self.files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return self.files[path]

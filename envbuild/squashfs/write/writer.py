@@ -78,7 +78,7 @@ def write_tree(
             jobs=jobs,
             reread=reread,
         )
-        sha256 = compare_image(file.handle, filled.checksums) if reread else ""
+        sha256 = compare_image(file.handle, file.fd, filled.checksums) if reread else ""
         publish_image(file)
     return describe_written_image(out, filled, sha256)
 
