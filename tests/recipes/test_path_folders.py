@@ -26,6 +26,7 @@ PROGRAMS = {
     "nccl": (),
     "nccl-rdma-sharp": (),
     "nccl-tests": ("/opt/nccl-tests/bin",),
+    "neuron-bert": ("/opt/neuron-bert/bin",),
     "nvshmem": (),
     "openmpi": ("/opt/openmpi/bin",),
     "osu-micro-benchmarks": tuple(
