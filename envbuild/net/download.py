@@ -98,6 +98,10 @@ class Transfer:
                 try:
                     self.transport.check_host(place)
                     found, size = self._receive(place, file, sha256, limit)
+                    if found != sha256 and is_web_page(place, file):
+                        self._reset(file)
+                        why = "it answers with a web page, perhaps one for a login or a licence"
+                        raise RefusedError(why, kind=MissKind.UNAUTHORIZED)
                     if sha256 and found != sha256:
                         self._reset(file)
                         why = f"digest mismatch: expected sha256 {sha256}, got {found}"
@@ -172,6 +176,14 @@ class Transfer:
     def _reset(self, file: BufferedRandom) -> None:
         self.progress(-file.seek(0, os.SEEK_END))
         file.truncate(0)
+
+
+def is_web_page(place: str, file: BufferedRandom) -> bool:
+    """Return whether the content of an address that names no web page is one."""
+    if local_path(place) is not None or place.endswith((".html", ".htm")):
+        return False
+    file.seek(0)
+    return file.read(256).lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
 def _digest(file: BufferedRandom) -> tuple[str, int]:

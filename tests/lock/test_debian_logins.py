@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 def test_addresses_for_apt_have_no_login() -> None:
     source = AptSource("apt:x", "http://us%40r:p%2Fw@host:81/a b/", "./", (), Path("/k"))
-    assert source.line("amd64") == "deb [arch=amd64 signed-by=/k] http://host:81/a%20b ./\n"
+    assert source.line("amd64") == "deb [arch=amd64 signed-by=/k] http://host:81/a%20b /\n"
     assert source.printed_address == "http://host:81/a b"
 
 

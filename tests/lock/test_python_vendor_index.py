@@ -15,6 +15,7 @@ from envbuild.lock.request import UnitRequest
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import PythonIndex
+from tests.support.home_files import homes
 from tests.support.lock_server import sdist, serve, sha256, simple_index, wheel
 from tests.support.python_resolver import work_at
 
@@ -197,6 +198,23 @@ def test_over_the_network_and_without_digests(tmp_path: Path) -> None:
             work(at, tmp_path, PythonIndex("pip:v", ("demo",)))
     assert "secret" not in str(caught.value)
     assert caught.value.hint == 'configure other indexes in site.yaml:  mirrors: {"pip:v": [ADDRESS, …]}'
+
+
+def test_an_index_that_links_to_a_second_host(tmp_path: Path) -> None:
+    """PyTorch's index has absolute links to another host, and is known without a line of the site."""
+    file = wheel(tmp_path / "w", "torch", "2.9.0+cu113")
+    own = simple_index(tmp_path / "ordinary", [wheel(tmp_path / "w", "torch", "2.9.0")])
+    with serve() as index, serve() as files:
+        link = f"{files.url}/whl/{file.name.replace('+', '%2B')}"
+        files.files = {f"/whl/{file.name.replace('+', '%2B')}": file.read_bytes()}
+        index.files["/whl/cu113/torch/"] = f'<a href="{link}#sha256={sha256(file.read_bytes())}">torch</a>'.encode()
+        at = replace(site(tmp_path, python=(own,)), use_host=True)
+        with homes(tmp_path / "homes", {"origin": "pip:pytorch", "address": f"{index.url}/whl"}):
+            lock = work(at, tmp_path, PythonIndex("pip:pytorch/cu113", ("torch",))).lock(
+                {"venv": UnitRequest(python=("torch",))}
+            )
+        assert locked(lock) == {"torch 2.9.0+cu113": "pip:pytorch/cu113"}
+        assert files.asked and index.asked
 
 
 def test_all_indexes_without_a_place_are_reported(tmp_path: Path) -> None:

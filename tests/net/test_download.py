@@ -155,3 +155,13 @@ def test_work_ends_soon_after_a_stop(store: Store) -> None:
     with served(Answers(cuts=[10])) as url, pytest.raises(DownloadError) as caught:
         work.obtain([url], DIGEST)
     assert "stopped" in str(caught.value)
+
+
+@pytest.mark.parametrize("digest", [DIGEST, ""])
+def test_a_login_page_is_not_taken_for_the_file(digest: str, store: Store) -> None:
+    page = b"\n<!DOCTYPE html>\n<html><body><form>Accept the licence</form></body></html>"
+    with served(Answers(content=page)) as url, pytest.raises(DownloadError) as caught:
+        transfer(store).obtain([url], digest)
+    (miss,) = caught.value.misses
+    assert miss.kind is MissKind.UNAUTHORIZED
+    assert list((store.root / "partial").glob("*")) == []

@@ -13,6 +13,7 @@ from envbuild.net.origin_kinds import ORIGIN_KINDS
 from envbuild.net.public_homes import FOLDER, FOUND, Home, HomeKey, find_homes, read_homes
 
 pytestmark = pytest.mark.unit
+ROOT = Path(__file__).parents[2]
 FILES = sorted(FOLDER.glob("*.yaml"))
 
 
@@ -99,3 +100,20 @@ def test_the_archive_that_a_program_names(
     finally:
         bootstrap_tools.archive_values.cache_clear()
         public_homes.public_homes.cache_clear()
+
+
+def test_recipes_and_homes_name_the_same_keys_and_places() -> None:
+    """The golden texts of recipes list the origins and keys of their sources."""
+    text = "".join(path.read_text() for path in sorted((ROOT / "tests/golden/recipes").glob("*.txt")))
+    repositories = set(
+        re.findall(r"AptRepository\(origin='([^']+)', .*?key='([0-9A-F]{40})', key_file='([^']*)'", text)
+    )
+    assert len(repositories) > 3
+    for origin, fingerprint, file in sorted(repositories):
+        (home,) = find_homes(origin)
+        assert not home.folders or home.rest(origin).partition("/")[0] in home.folders
+        keys = {key.fingerprint: key.files for key in home.signing_keys(origin)}
+        if file and "0" * 8 not in fingerprint:
+            assert file in keys.get(fingerprint, ()), origin
+    named = set(re.findall(r"origin='((?:apt|pip|vendor):[^']+)'", text))
+    assert {origin for origin in named if not find_homes(origin)} == set()

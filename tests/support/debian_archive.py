@@ -44,12 +44,13 @@ def clear_sign(key: Signer, content: bytes) -> bytes:
 
 
 @contextmanager
-def signer() -> Iterator[Signer]:
-    """Yield a key for a run of the tests. The folder has a short name, because it holds a socket."""
+def signer(*options: str, expires: str = "never") -> Iterator[Signer]:
+    """Yield a key for a run of the tests, made with `options` of gpg. The folder has a short name, because it holds a
+    socket."""
     home = Path(tempfile.mkdtemp(prefix="gpg"))
     made = Signer(home, home / "keys.gpg")
     try:
-        made.gpg("--passphrase", "", "--quick-gen-key", "envbuild test", "ed25519", "sign", "never")
+        made.gpg(*options, "--passphrase", "", "--quick-gen-key", "envbuild test", "ed25519", "sign", expires)
         made.gpg("--output", str(made.keyring), "--export")
         command = ["gpg", "--homedir", str(home), "--batch", "--with-colons", "--fingerprint"]
         listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -57,6 +57,7 @@ class AptSource:
     suite: str
     components: tuple[str, ...]
     keyring: Path
+    weak_key: bool = False  # its own signatures are refused by sqv
 
     @property
     def address(self) -> str:
@@ -76,7 +77,9 @@ class AptSource:
 
     def line(self, arch: str) -> str:
         """Return the line of the source for sources.list(5)."""
-        fields = " ".join([self.address, self.suite, *self.components])
+        # With "./" apt requests ADDRESS/./InRelease, which servers of objects do not have.
+        suite = "/" if self.suite == "./" else self.suite
+        fields = " ".join([self.address, suite, *self.components])
         return f"deb [arch={arch} signed-by={self.keyring}] {fields}\n"
 
 

@@ -30,9 +30,17 @@ from envbuild.lock.debian.apt import (
     host_options,
 )
 from envbuild.lock.debian.logins import auth_text, check_logins
-from envbuild.lock.debian.signing_keys import copy_keys, is_recent, keyring_line, repository_key
+from envbuild.lock.debian.signing_keys import (
+    copy_keys,
+    is_recent,
+    key_places,
+    keyring_line,
+    repository_key,
+)
+from envbuild.lock.debian.vendor_checks import check_exists, requires_gpgv
 from envbuild.net.apt_options import merge_options, weaker_checks
 from envbuild.net.site import Site, mirror_line, mirrors_setting
+from envbuild.net.supply import SupplyKind
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import AptRepository
 
@@ -48,10 +56,11 @@ class PackageRepository:
     suite: str
     components: tuple[str, ...]
     keyring: Path
+    weak_key: bool = False  # its own signatures are refused by sqv
 
     def source(self, number: int) -> AptSource:
         """Return the source of apt at one of the places."""
-        return AptSource(self.origin, self.places[number], self.suite, self.components, self.keyring)
+        return AptSource(self.origin, self.places[number], self.suite, self.components, self.keyring, self.weak_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +147,8 @@ class AptSetup:
             if not places:
                 lines = tuple(mirror_line(f"{kind}:", "ADDRESS") for kind in kinds)
                 message = f"this machine's apt configuration names no {name} archive"
-                program = "install debootstrap, which names it, or " if distribution.family == "debian" else ""
+                by_program = self.site.use_host and distribution.family == "debian"
+                program = "install debootstrap, which names it, or " if by_program else ""
                 hint = f"{program}write into site.yaml:  {mirrors_setting(', '.join(lines))}"
                 findings["places"] = Finding(message, hint=hint, mirror_lines=lines)
             if not keyring:
@@ -176,20 +186,26 @@ class AptSetup:
         return folder
 
     def vendor_repository(self, repository: AptRepository) -> PackageRepository:
-        """Return a vendor's repository. Raises InputError without an address, or with the wrong key."""
-        places = self.site.roots(repository.origin)
+        """Return a vendor's repository. Raises InputError without an address, for a distribution that the vendor has no
+        repository for, or with the wrong key."""
+        origin, supply = repository.origin, self.site.supply(repository.origin, self.arch)
+        places = self.site.roots(origin, self.arch)
         if not places:
-            line = mirror_line(repository.origin)
+            line = mirror_line(origin)
             raise InputError(
-                f"no place is known for the package repository {repository.origin}",
+                f"no place is known for the package repository {origin}",
                 hint=f"write into site.yaml:  {mirrors_setting(line)}",
                 mirror_lines=(line,),
             )
-        check_logins(repository.origin, places)
-        keyring = self.site_keyring(repository.origin) or repository_key(
-            repository, places, self.transport, self.key_folder(), refresh=self.refresh
-        )
-        return PackageRepository(repository.origin, places, repository.suite, repository.components, keyring)
+        if supply.by is SupplyKind.PUBLIC:
+            check_exists(repository)
+        check_logins(origin, places)
+        keyring, weak = self.site_keyring(origin), False
+        if keyring is None:
+            found = key_places(repository, supply)
+            keyring = repository_key(repository, found, self.transport, self.key_folder(), refresh=self.refresh)
+            weak = requires_gpgv(origin, keyring, self.reporter)
+        return PackageRepository(origin, places, repository.suite, repository.components, keyring, weak)
 
     def open_reachable(self, known: Sequence[PackageRepository], own: int) -> tuple[Apt | None, list[Finding]]:
         """Return the apt of the archives that answer, each at the first of its places that does, and the findings for
@@ -229,6 +245,8 @@ class AptSetup:
         """Return the apt of these sources; update its lists if they are older than an hour. Raises AptError."""
         lines = [source.line(self.arch) for source in sources]
         options = self.options()
+        if any(source.weak_key for source in sources):
+            options |= {"APT::Key::GPGVCommand": shutil.which("gpgv") or "gpgv"}  # apt 3 prefers sqv without it
         key = hashlib.sha256(f"{''.join(lines)}{sorted(options.items())}".encode()).hexdigest()[:12]
         root = self.store.own_folder("apt") / f"{self.distribution.codename}-{self.arch}-{key}"
         reporter = self.reporter
@@ -292,7 +310,15 @@ class AptSetup:
         if "is expired" in text:
             line = 'apt: {"Acquire::Check-Valid-Until": "false"}'
             return Finding(message, hint=f"if the mirror is frozen on purpose, write into site.yaml:  {line}")
+        if "EXPKEYSIG" in text and archive:
+            hint = "its key is out of date; vendors renew keys, so download it again:  envbuild lock NAME --refresh"
+            return Finding(message, hint=hint)
         main = archive or self.distribution.archives[0]
+        if "NOSPLIT" in text:
+            line = mirror_line(main, "ADDRESS")
+            hint = "a web page answers instead of the archive, perhaps one for a login: open the address in a browser, "
+            hint += f"or name another place in site.yaml:  {mirrors_setting(line)}"
+            return Finding(message, hint=hint, mirror_lines=(line,))
         # What could not be fetched is "not signed" in apt's words, too.
         if "NO_PUBKEY" in text or ("not signed" in text and "Failed to fetch" not in text):
             keys = f"name the mirror's keys in site.yaml:  {keyring_line(main)}"

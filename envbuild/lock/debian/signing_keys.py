@@ -1,4 +1,5 @@
-"""The keys that sign a vendor's package repository: identified by their fingerprint, downloaded from the repository.
+"""The keys that sign a vendor's package repository: identified by their fingerprint, downloaded from the repository or
+from another address of the vendor (`envbuild.net.public_homes`).
 
 The recipe contains the fingerprint, so that the site that serves the repository does not decide which key is trusted. A
 site that signs its own copy names its keys itself (``keyrings`` in site.yaml); those are used as they are.
@@ -11,8 +12,10 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 from envbuild.core.errors import InputError
 from envbuild.core.programs import run_program
@@ -20,7 +23,9 @@ from envbuild.core.store.store import write_atomic
 from envbuild.lock.missing_inputs import describe_misses
 from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.miss import Miss
+from envbuild.net.public_homes import find_homes
 from envbuild.net.site import mirror_line, mirrors_setting
+from envbuild.net.supply import Supply, SupplyKind
 from envbuild.net.transport import Transport
 from envbuild.net.urls import join, redact
 from envbuild.spec.recipe import AptRepository
@@ -41,44 +46,72 @@ def keyring_line(origin: str) -> str:
     return f"keyrings: {{{prefix}: FILE}}"
 
 
-def repository_key(
-    repository: AptRepository, roots: Iterable[str], transport: Transport, folder: Path, *, refresh: bool = False
-) -> Path:
-    """Return a file in `folder` with the key of `repository` alone, downloaded from the first of `roots` that has its
-    `key_file`.
+def key_places(repository: AptRepository, supply: Supply) -> list[str]:
+    """Return the places at which the key of a repository may be: the file that its recipe names, then those that its
+    public home names. Addresses elsewhere are used only if the repository itself comes from its public home."""
+    roots = [join(place, supply.rest) if supply.rest else place for place in supply.places]
+    known = [key for home in find_homes(repository.origin) for key in home.signing_keys(repository.origin)]
+    files = [repository.key_file, *(file for key in known for file in key.files)]
+    public = supply.by is SupplyKind.PUBLIC
+    below = [join(root, file) for root in roots for file in files if file and "://" not in file]
+    return list(dict.fromkeys([*below, *(file for file in files if public and "://" in file)]))
 
-    Raises InputError: it is not available, it is another key, or gpg is not installed.
+
+def repository_key(
+    repository: AptRepository, places: Sequence[str], transport: Transport, folder: Path, *, refresh: bool = False
+) -> Path:
+    """Return a file in `folder` with the key of `repository` alone, from the first of `places` that has it.
+
+    Raises InputError: it is not available, every place has another key, or gpg is not installed.
     """
     wanted = re.sub(r"\s", "", repository.key).upper()
     path = folder / f"{wanted}.gpg"
     if is_recent(path) and not refresh:
         return path
-    if not repository.key_file:
+    if not places:
         raise InputError(
             f"the package repository {repository.origin} offers no key, and its recipe names no place for one",
             hint=f"write into site.yaml:  {keyring_line(repository.origin)}",
         )
-    place, content = _download_key(repository, roots, transport)
     if not shutil.which("gpg"):
         raise InputError("gpg is not installed; it reads the keys of package repositories", "sudo apt install gpg")
+    misses: list[Miss] = []
+    others: dict[str, list[str]] = {}  # place → fingerprints of other keys
+    for place in places:
+        try:
+            content = transport.read(place, limit=transport.limits.key).content
+        except (NotFoundError, UnreachableError) as error:
+            misses.append(error.miss(redact(place)))
+            continue
+        key, others[redact(place)] = extract_key(content, wanted)
+        if key:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, partial(_write, key))
+            return path
+    raise _wrong_key_error(repository, wanted, others) if others else _no_key_error(repository, misses)
+
+
+def extract_key(content: bytes, fingerprint: str) -> tuple[bytes, list[str]]:
+    """Return the key with `fingerprint` alone, as binary packets (empty: `content` does not have it), and the
+    fingerprints of all keys in `content`."""
     with tempfile.TemporaryDirectory(prefix="gpg") as home:
         candidate = Path(home) / "key"
         candidate.write_bytes(content)
         listing = _run_gpg(home, "--with-colons", "--import-options", "show-only", "--import", str(candidate)).decode()
         found = re.findall(r"^pub:.*\n(?:(?!pub:|fpr:).*\n)*fpr:{9}([0-9A-F]+):", listing, re.MULTILINE)
-        if wanted not in found:
-            keys_found = f"has the key {', '.join(found)}" if found else "contains no OpenPGP key"
-            raise InputError(
-                f"the key of the package repository {repository.origin} is not the expected one: {redact(place)} "
-                f"{keys_found}, and the recipe names {wanted}",
-                hint="correct the recipe where the vendor changed its key; for a copy that another key signs, write "
-                f"into site.yaml:  {keyring_line(repository.origin)}",
-            )
+        if fingerprint not in found:
+            return b"", found
         _run_gpg(home, "--import", str(candidate))
-        folder.mkdir(parents=True, exist_ok=True)
-        key = _run_gpg(home, "--export", wanted)
-    write_atomic(path, lambda file: file.write(key))
-    return path
+        return _run_gpg(home, "--export", fingerprint), found
+
+
+def is_bound_by_weak_hash(key: Path) -> bool:
+    """Return whether a key binds its identity or a subkey with MD5, SHA-1 or RIPEMD-160 (RFC 9580, 5.2.1 and 9.5)."""
+    with tempfile.TemporaryDirectory(prefix="gpg") as home:
+        packets = _run_gpg(home, "--list-packets", str(key)).decode(errors="replace")
+    own = re.search(r"^:public key packet:\n(?:\t.*\n)*?\tkeyid: ([0-9A-F]+)", packets, re.MULTILINE)
+    bindings = rf"^:signature packet: .*keyid {own[1] if own else '-'}\n.*sigclass 0x1[01238]\n\tdigest algo (\d+),"
+    return bool({"1", "2", "3"} & set(re.findall(bindings, packets, re.MULTILINE)))
 
 
 def copy_keys(keyring: Path, folder: Path) -> Path:
@@ -91,25 +124,41 @@ def copy_keys(keyring: Path, folder: Path) -> Path:
     return path
 
 
-def _download_key(repository: AptRepository, roots: Iterable[str], transport: Transport) -> tuple[str, bytes]:
-    misses: list[Miss] = []
-    for root in roots:
-        place = join(root, repository.key_file)
-        try:
-            return place, transport.read(place, limit=transport.limits.key).content
-        except (NotFoundError, UnreachableError) as error:
-            misses.append(error.miss(redact(place)))
+def _wrong_key_error(repository: AptRepository, wanted: str, others: Mapping[str, Sequence[str]]) -> InputError:
+    listed = " and ".join(
+        f"{place} has the key {', '.join(keys)}" if keys else f"{place} contains no OpenPGP key"
+        for place, keys in others.items()
+    )
+    known = {key.fingerprint: key for home in find_homes(repository.origin) for key in home.keys}
+    newer = next((known[key] for keys in others.values() for key in keys if key in known), None)
+    hint = "correct the recipe where the vendor changed its key; "
+    if newer:
+        since = f" since {newer.since}" if newer.since else ""
+        hint = f"the vendor signs with {newer.fingerprint}{since}: write it as the key of the layer; "
+    return InputError(
+        f"the key of the package repository {repository.origin} is not the expected one: {listed}, and the recipe "
+        f"names {wanted}",
+        hint=f"{hint}for a copy that another key signs, write into site.yaml:  {keyring_line(repository.origin)}",
+    )
+
+
+def _no_key_error(repository: AptRepository, misses: Sequence[Miss]) -> InputError:
     line = mirror_line(repository.origin)
-    raise InputError(
+    return InputError(
         f"the key of the package repository {repository.origin} is not available; {describe_misses(misses)}",
         hint=f"write into site.yaml:  {mirrors_setting(line)}  or  {keyring_line(repository.origin)}",
         mirror_lines=(line,),
     )
 
 
+def _write(content: bytes, file: IO[bytes]) -> None:
+    file.write(content)
+
+
 def _run_gpg(home: str, *arguments: str) -> bytes:
     """Run gpg with a folder of its own and return its standard output; an invalid key is missing in its list."""
-    command = ["gpg", "--homedir", home, "--batch", "--quiet", "--no-autostart", "--trust-model", "always"]
+    # Not with "--trust-model always": gpg then ends with an error at a key that is out of date (2.2.40).
+    command = ["gpg", "--homedir", home, "--batch", "--quiet", "--no-autostart"]
     command += ["--no-default-keyring", "--keyring", f"{home}/keys.gpg"]
     output: bytes = run_program([*command, *arguments]).stdout
     return output
