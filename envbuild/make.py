@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     # imported only when there is work, so that a run without any is short
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
+    from envbuild.export.base_layout import open_base_layout
     from envbuild.lock.fetch import fetch
     from envbuild.lock.model import lock_digest
     from envbuild.lock.request import lock_request
@@ -62,7 +64,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
 
     resolution = resolve_in(spec, project)
     check_machine(resolution.target)
-    lock = ensure_lock(resolution, workspace)
+    lock = ensure_lock(resolution, workspace, partial(open_base_layout, workspace))
     engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
     fetch(lock, store, site, reporter, where=lock_request(resolution).source_places())
     plan = make_plan(resolution, lock)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
+from envbuild.export.base_layout import open_base_layout
 from envbuild.lock.fetch import fetch, report_site_lines
 from envbuild.lock.inputs import list_inputs
 from envbuild.lock.missing_inputs import combine_errors
@@ -45,7 +47,7 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
     failed: list[EnvbuildError] = []
     for name, resolution in resolutions:
         try:
-            lock = ensure_lock(resolution, workspace)
+            lock = ensure_lock(resolution, workspace, partial(open_base_layout, workspace))
             where = lock_request(resolution).source_places()
             fetch(lock, workspace.store, workspace.site, workspace.reporter, manifest=folder is not None, where=where)
             if folder:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.text import counted
+from envbuild.export.base_layout import open_base_layout
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import update_lock
 from envbuild.spec.workspace import Workspace
@@ -31,7 +33,14 @@ def lock_images(
     for name in names:
         try:
             resolution = resolve_image(name, workspace, forget=["*"] if fresh else upgrade)
-            lock = update_lock(resolution, workspace, upgrade=upgrade, refresh=refresh, fresh=fresh)
+            lock = update_lock(
+                resolution,
+                workspace,
+                upgrade=upgrade,
+                refresh=refresh,
+                fresh=fresh,
+                own=partial(open_base_layout, workspace),
+            )
         except EnvbuildError as error:
             recorder.take_warnings()
             failed.append(named(error, name) if len(names) > 1 else error)

@@ -1,8 +1,9 @@
-"""Bases of an image: a distribution, made from its own packages, or an image of a registry.
+"""Bases of an image: a distribution, made from its own packages, or an image of a registry or of this machine.
 
 A distribution (``debian:13``) is resolved by apt like everything else and locked package by package. An image reference
 with a registry (``nvcr.io/nvidia/pytorch:25.10-py3``) is locked by digest; the spec names the
-distribution that it is made of, and the lock checks it.
+distribution that it is made of, and the lock checks it. The same holds for an archive or a layout (``./app.tar``,
+``oci:DIR``). The name of another image of the project (``h100-nccl``) is that image, as it was built.
 """
 
 from __future__ import annotations
@@ -81,11 +82,26 @@ MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}  # Debian's and OCI's word â†
 PLACE = "base:"  # the key of the place of the spec's `base` among the places of layers, of which none can be called so
 
 
+LOCAL_FORMS = ("oci:", "oci-archive:", "docker-archive:")  # before a path
+PATHS = ("./", "../", "/", "~/")
+
+
+def is_own_image(base: str) -> bool:
+    """Return whether `base` has the form of the name of an image of the project: distributions have a release."""
+    return bool(base) and not set(base) & {":", "/"}
+
+
+def is_local_image(base: str) -> bool:
+    """Return whether `base` names an image on this machine: an archive, a layout (``./app.tar``, ``oci:DIR``), or an
+    image of the project."""
+    return base.startswith((*LOCAL_FORMS, *PATHS)) or is_own_image(base)
+
+
 def is_image(base: str) -> bool:
-    """Return whether `base` is an image reference with its registry (``docker.io/library/ubuntu:24.04``,
-    ``localhost:5000/base:1``)."""
+    """Return whether `base` is an image: a reference with its registry (``docker.io/library/ubuntu:24.04``,
+    ``localhost:5000/base:1``), or one on this machine."""
     host, slash, _ = base.partition("/")
-    return bool(slash) and ("." in host or ":" in host or host == "localhost")
+    return is_local_image(base) or (bool(slash) and ("." in host or ":" in host or host == "localhost"))
 
 
 def find_distribution(name: str) -> Distribution:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envbuild.core.distributions import find_distribution, is_image
+from envbuild.core.distributions import find_distribution, is_image, is_local_image
 from envbuild.core.errors import Finding, SpecError
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
 from envbuild.net.miss import Miss, all_absent
-from envbuild.net.registry.reference import parse_reference
+from envbuild.net.registry.reference import mirror_reference, parse_reference
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.supply import SupplyKind
 
@@ -48,7 +48,8 @@ def image_blobs(image: BaseImage, *, manifest: bool = False) -> list[ImageBlob]:
     """Return the blobs of a base image."""
     parts = [("manifest", image.digest, 0)] if manifest else []
     parts += [("config", image.config, 0), *(("layer", digest, size) for digest, size, _ in image.layers)]
-    return [ImageBlob(digest, image.reference, part, digest, size) for part, digest, size in parts]
+    reference = mirror_reference(image.reference, image.digest)
+    return [ImageBlob(digest, reference, part, digest, size) for part, digest, size in parts]
 
 
 def input_origin(entry: Input) -> str:
@@ -86,7 +87,7 @@ def requested_origins(request: LockRequest) -> list[str]:
     except SpecError:
         archives = ()
     found.update(archives[:1])
-    if is_image(request.base):
+    if is_image(request.base) and not is_local_image(request.base):
         found.add(parse_reference(request.base).origin)
     return sorted({name.partition("@")[0] for name in found})
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
@@ -16,6 +17,7 @@ from envbuild.core.store.store import Store
 from envbuild.lock import pending_archives, unit_names
 from envbuild.lock.assembly import PythonFiles
 from envbuild.lock.base_image.lock_base import LockedBase, lock_base
+from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
 from envbuild.lock.debian import resolve as debian
 from envbuild.lock.debian.repositories import AptSetup
 from envbuild.lock.diff import BASE, EVERYTHING
@@ -54,6 +56,7 @@ class LockParts:
     refresh: bool
     find_conflicts: python.FindConflicts
     commit_hints: Mapping[str, CommitHint] = field(default_factory=dict)
+    own: OwnImages = refuse_own_image
     resolved: list[Input] = field(default_factory=list)
     transport: Transport = field(init=False)
     transfer: Transfer = field(init=False)
@@ -101,7 +104,10 @@ class LockParts:
                 distribution=self.distribution.name,
                 python=request.python,
                 promised=request.promised,
+                prefixes=request.prefixes,
                 where=request.where,
+                folder=Path(request.folder),
+                own=self.own,
             )
         except (InputError, ConflictError, SpecError) as error:
             raise error.at(request.where.get(PLACE, "")) from None

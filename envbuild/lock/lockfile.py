@@ -16,7 +16,7 @@ from envbuild.core.text import amount
 from envbuild.core.yaml_reader import short
 from envbuild.lock.hidden_text import find_hidden
 from envbuild.lock.lock_head import read_text, read_texts
-from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
+from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock, VenvRule
 from envbuild.oci.manifest import FOREIGN
 from envbuild.spec.project import is_valid_name
 
@@ -95,7 +95,10 @@ def _lock_value(lock: Lock) -> dict[str, Any]:
         value["base_image"] = {
             **dataclasses.asdict(lock.base_image),
             "layers": [[*part] for part in lock.base_image.layers],
+            "venv": str(lock.base_image.venv),
         }
+        if not lock.base_image.venv:  # a field that came later: the digest of other locks does not change
+            del value["base_image"]["venv"]
     if lock.releases:
         value["releases"] = _sorted(lock.releases)
     return value
@@ -207,7 +210,11 @@ def _parse_base_image(value: Mapping[str, Any]) -> BaseImage:
         if FOREIGN.search(kind):
             raise ValueError(f"base_image: layer {number} is a foreign layer, which only its publisher may distribute")
     return BaseImage(
-        **texts, layers=layers, python=read_texts(value["python"], "python"), env=read_texts(value["env"], "env")
+        **texts,
+        layers=layers,
+        python=read_texts(value["python"], "python"),
+        env=read_texts(value["env"], "env"),
+        venv=VenvRule(value.get("venv", "")),
     )
 
 

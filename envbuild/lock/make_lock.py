@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from envbuild.core.console import Reporter
-from envbuild.core.distributions import is_image
+from envbuild.core.distributions import is_image, is_local_image
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock import pending_archives
 from envbuild.lock.assembly import PythonFiles, assemble, found_inputs
 from envbuild.lock.base_image.lock_base import LockedBase
+from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
 from envbuild.lock.component_versions import check_versions, component_versions
 from envbuild.lock.debian import resolve as debian
 from envbuild.lock.diff import EVERYTHING, check_upgrades
@@ -45,6 +46,7 @@ def make_lock(
     waivers: Iterable[Mapping[str, str]] = (),
     find_conflicts: python.FindConflicts = lambda wheels: (),
     commit_hints: Mapping[str, CommitHint] | None = None,
+    own: OwnImages = refuse_own_image,
 ) -> Lock:
     """Return the lock of everything that `request` requires.
 
@@ -54,6 +56,7 @@ def make_lock(
     refresh: find out again what is no longer available
     find_conflicts: returns the conflicts between the Python packages of the image, by their names; called early
     commit_hints: source file → where the user changes its commit (`envbuild.lock.commit_origin`)
+    own: returns the OCI layout of an image of the project that is the base of this one
 
     Raises InputError with all inputs that are not available, after everything else was fetched into the store (all of
     it if the site configuration can fix the rest: a mistake in the spec is reported before large files are fetched);
@@ -63,11 +66,13 @@ def make_lock(
     components = request.spec.get("components")
     if previous and previous.inputs == request.digest():
         check_upgrades(previous, upgrade, components)  # at once, where the packages are known already
-        if not upgrade and not refresh and previous.waivers == waiver_rows:
+        changeable = is_local_image(request.base)  # the file may have changed since
+        if not (upgrade or refresh or changeable) and previous.waivers == waiver_rows:
             check_versions(request, previous)
             return previous
     previous = None if EVERYTHING in upgrade else previous
-    parts = LockParts(request, site, store, reporter, previous, upgrade, refresh, find_conflicts, commit_hints or {})
+    hints = commit_hints or {}
+    parts = LockParts(request, site, store, reporter, previous, upgrade, refresh, find_conflicts, hints, own)
     try:
         lock = replace(LockMaker(parts).run(), waivers=waiver_rows)
     finally:

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from envbuild.lock.unit_names import in_image
 
@@ -55,11 +56,20 @@ class SourceFile:
     submodules: Mapping[str, str] = field(default_factory=dict)
 
 
+class VenvRule(StrEnum):
+    """Rule for a venv that a base image has at the place of envbuild's own."""
+
+    NONE = ""  # it has none
+    EXTENDED = "extended"  # of the same Python: packages are added, and replaced where another version is required
+    REPLACED = "replaced"  # of another Python, or incomplete: removed
+
+
 @dataclass(frozen=True, slots=True)
 class BaseImage:
-    """The base image from a registry: `reference` as in the spec, `digest` of its manifest,
+    """The base image: `reference` as in the spec, `digest` of its manifest,
     `config` and `layers` (bottom first: sha256, bytes, media type) as it names them, `python` the packages (name →
-    version) that its own interpreter sees, `env` its environment."""
+    version) that its own interpreter sees, or the venv that is extended, `env` its environment, `venv` what becomes of
+    its venv."""
 
     reference: str
     digest: str
@@ -68,6 +78,7 @@ class BaseImage:
     distribution: str
     python: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    venv: VenvRule = VenvRule.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,5 +140,7 @@ def lock_digest(lock: Lock) -> str:
     """
     content = dataclasses.asdict(lock)
     del content["releases"]
+    if lock.base_image and not lock.base_image.venv:  # a field that came later: older artifacts keep their names
+        del content["base_image"]["venv"]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

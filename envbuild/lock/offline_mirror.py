@@ -38,7 +38,7 @@ from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs
 from envbuild.lock.lockfile import dump_lock, read_lock
 from envbuild.lock.model import DebianFile, Lock, PythonFile
 from envbuild.net.origin_kinds import ARCHIVES, MIRROR_FOLDERS
-from envbuild.net.registry.reference import parse_reference
+from envbuild.net.registry.reference import mirror_reference, parse_reference
 from envbuild.net.site_file import read_site
 
 SITE = """\
@@ -199,7 +199,7 @@ class MirrorExport:
         the present index."""
         assert self.lock.base_image is not None
         image = self.lock.base_image
-        reference = parse_reference(image.reference)
+        reference = parse_reference(mirror_reference(image.reference, image.digest))
         folder = f"oci/{reference.name}"
         blob = self.store.blob(image.digest)
         manifest: dict[str, Any] = {

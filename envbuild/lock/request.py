@@ -50,7 +50,7 @@ class LockRequest:
     """
 
     image: str
-    base: str  # debian:13, or the reference of an image
+    base: str  # debian:13, or the reference or path of an image
     distribution: str  # debian:13; what a base image is made of
     arch: str  # amd64 | arm64 (Debian's and OCI's words)
     python: str  # 3.13
@@ -64,6 +64,8 @@ class LockRequest:
     where: Mapping[str, str] = field(default_factory=dict)
     # Debian package of the unit ``debian`` → a layer that requires it, for messages only
     askers: Mapping[str, str] = field(default_factory=dict)
+    prefixes: tuple[tuple[str, str], ...] = ()  # (recipe, folder that it compiles into, and the base must not have)
+    folder: str = ""  # where a relative path of `base` begins: the folder of the spec
 
     def unit_place(self, unit: str) -> str:
         """Return the place in the spec that requires what a unit compiles; empty if several layers share it."""
@@ -90,7 +92,7 @@ class LockRequest:
             )
             for name, unit in self.units.items()
         }
-        values = asdict(replace(self, where={}, askers={}, units=units))
+        values = asdict(replace(self, where={}, askers={}, prefixes=(), folder="", units=units))
         text = json.dumps(_filled(values), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
@@ -150,6 +152,8 @@ def lock_request(resolution: Resolution) -> LockRequest:
         },
         where=spec.where,
         askers={package: name for name in reversed(resolution.order) for package in resolution.runtimes[name].debian},
+        prefixes=tuple((name, prefix) for name in resolution.compiled if (prefix := spec.recipes[name].prefix)),
+        folder=str(spec.path.parent),
     )
 
 

@@ -23,7 +23,7 @@ from envbuild.lock.inputs import ImageBlob, Input
 from envbuild.lock.missing_inputs import combine_errors, not_available_error
 from envbuild.lock.model import DebianFile, SourceFile
 from envbuild.net.download import DownloadError, Transfer
-from envbuild.net.origin_kinds import ORIGINS
+from envbuild.net.origin_kinds import LOCAL, ORIGINS
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.supply import SupplyKind
 from envbuild.net.transport import Transport
@@ -194,6 +194,10 @@ def no_mirror_findings(name: str, entries: Sequence[Input], where: Mapping[str, 
         ]
         return [error.findings[0] for error in found]
     size, line = amount(sum(entry.size for entry in entries)), mirror_line(name)
+    if isinstance(first, ImageBlob) and name.startswith(f"oci:{LOCAL}/"):
+        message = f"the base image {first.reference} ({size}) is of no registry, and is not in the store"
+        hint = f"run envbuild lock where it was made, or write a folder of fetch --to:  {mirrors_setting(line)}"
+        return [Finding(message, "", hint, (line,))]
     if isinstance(first, ImageBlob):
         message = f"no place is known for {name}, which provides the base image {first.reference} ({size})"
         hint = f"write a registry or a folder of OCI layouts into site.yaml:  {mirrors_setting(line)}"

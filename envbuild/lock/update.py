@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from envbuild.core.errors import LockError
+from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
 from envbuild.lock.lockfile import read_lock, read_lock_of
 from envbuild.lock.model import Lock
 from envbuild.lock.request import lock_request
@@ -14,11 +15,13 @@ from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 
 
-def ensure_lock(resolution: Resolution, workspace: Workspace) -> Lock:
-    """Return the lock of an image; make it if there is none. Raises LockError if the inputs of the image changed."""
+def ensure_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = refuse_own_image) -> Lock:
+    """Return the lock of an image; make it if there is none. Raises LockError if the inputs of the image changed.
+
+    own: returns the OCI layout of an image of the project that is the base of this one"""
     if not workspace.project.lock_path(resolution.spec.path).is_file():
         workspace.reporter.info(f"{resolution.spec.name} has no lock; locking its inputs")
-        return update_lock(resolution, workspace)
+        return update_lock(resolution, workspace, own=own)
     from envbuild.lock.matrix_check import check_lock
 
     lock = current_lock(resolution, workspace)
@@ -55,6 +58,7 @@ def update_lock(
     upgrade: frozenset[str] = frozenset(),
     refresh: bool = False,
     fresh: bool = False,
+    own: OwnImages = refuse_own_image,
 ) -> Lock:
     """Lock an image and write the file.
 
@@ -82,6 +86,7 @@ def update_lock(
         waivers=tuple({"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers),
         find_conflicts=partial(find_wheel_copies, resolution.env, resolution.spec.where),
         commit_hints=commit_hints(resolution),
+        own=own,
     )
     lock = record_matrix_versions(resolution, lock, workspace)
     for line in describe_changes(previous, lock) if previous else ():

@@ -31,6 +31,8 @@ class OriginKind(NamedTuple):
     mirrored: str = "kind"
 
 
+LOCAL = "local"  # in place of a host: base images from archives and layouts, which only an offline mirror has
+
 ORIGINS = {
     "debian": OriginKind("debian", source=True, archive=True, signed=True),
     "debian-security": OriginKind("debian-security", archive=True, signed=True),

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from envbuild.core.distributions import MACHINES
-from envbuild.net.origin_kinds import ARCHIVES, ORIGINS, longest_prefix
+from envbuild.net.origin_kinds import ARCHIVES, LOCAL, ORIGINS, longest_prefix
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -55,6 +55,8 @@ def find_supply(mirrors: Mapping[str, tuple[str, ...]], use_host: bool, origin: 
         return Supply(SupplyKind.PUBLIC, homes[0].rest(origin), tuple(home.address for home in homes), homes[0].origin)
     if kind in ORIGINS and ORIGINS[kind].names_host and rest:
         host, _, path = rest.partition("/")
+        if host == LOCAL:
+            return Supply(SupplyKind.NONE, rest)
         # Docker, too, takes http on the machine itself.
         here = host in LOOPBACK or host.rpartition(":")[0] in LOOPBACK
         places = tuple(f"{scheme}://{host}" for scheme in (("https", "http") if here else ("https",)))

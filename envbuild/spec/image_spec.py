@@ -4,7 +4,7 @@
     description: PyTorch with UCX/UCC and NCCL collectives for 8xH100 InfiniBand nodes
     extends: NAME            # another spec; this one changes what it names
     target: h100-ib
-    base: debian:13          # or an image: nvcr.io/nvidia/pytorch:25.10-py3
+    base: debian:13          # or an image: nvcr.io/nvidia/pytorch:25.10-py3, ./app.tar, NAME of another spec
     python: "3.13"           # may be left out where the base is a distribution, which has one Python
     distribution: ubuntu:24.04   # only where the base is an image: the distribution in it
     layers:
@@ -20,14 +20,14 @@ replaced whole."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.core.distributions import DISTRIBUTIONS, PLACE, find_distribution, is_image
+from envbuild.core.distributions import DISTRIBUTIONS, PLACE
 from envbuild.core.errors import SpecError
 from envbuild.core.toposort import sort_topologically
 from envbuild.core.yaml_nodes import Node, Scalar, Table
@@ -37,14 +37,12 @@ from envbuild.spec.enroot_rules import TUNABLE, env_value_fault, name_fault
 from envbuild.spec.project import Project, is_valid_name
 from envbuild.spec.recipe import Recipe, RecipeEnv
 from envbuild.spec.recipe_loader import load_recipe, read_options
+from envbuild.spec.spec_base import SpecBase, read_base
 
 if TYPE_CHECKING:
     from envbuild.spec.target import Target
 
 KEYS = ("schema", "description", "extends", "target", "base", "python", "distribution", "layers", "env", "waivers")
-IMAGE = r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
-NEWEST_BASE, EXAMPLE = "debian:13", "base: nvcr.io/nvidia/pytorch:25.10-py3"
-PYTHON = r"3\.[0-9]{1,2}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +92,11 @@ class _Draft:
     text: str
 
 
-def load_image_spec(name: str, project: Project) -> ImageSpec:
+def load_image_spec(name: str, project: Project, above: tuple[str, ...] = ()) -> ImageSpec:
     """Return the spec called `name` (or the file of that path), checked against the recipes and targets of `project`.
 
-    Raises SpecError with every mistake in its file and in the files that it extends."""
+    `above`: names of the images that are based on it. Raises SpecError with every mistake in its file and in the files
+    that it extends, or if it is based on itself."""
     path = project.find_image(name)
     reader = Reader()
     draft = _draft(path, project, reader, ())
@@ -108,7 +107,7 @@ def load_image_spec(name: str, project: Project) -> ImageSpec:
             "name the file with a-z, 0-9, '.', '_' and '-'",
         )
     target = _target(reader, draft, project)
-    base, python, distribution = _base(reader, draft)
+    base = read_base(reader, draft.top, draft.where, project.images(), partial(_base_of, project, (*above, path.stem)))
     recipes = _recipes(reader, draft, project)
     _check_layers(reader, draft, recipes)
     env = _env(reader, draft)
@@ -121,15 +120,24 @@ def load_image_spec(name: str, project: Project) -> ImageSpec:
         path=path,
         description=description or "",
         target=target,
-        base=base,
-        python=python,
-        distribution=distribution,
+        base=base.name,
+        python=base.python,
+        distribution=base.distribution,
         recipes=recipes,
         env=env,
         waivers=tuple(draft.waivers.values()),
         where={PLACE: draft.top["base"][0], **{layer: place for layer, (place, _) in draft.layers.items()}},
         text=draft.text,
     )
+
+
+def _base_of(project: Project, chain: tuple[str, ...], name: str) -> SpecBase:
+    """Return the base of the image `name`, on which the last of `chain` is based. Raises SpecError for a cycle."""
+    if name in chain:
+        names = " → ".join((*chain[chain.index(name) :], name))
+        raise SpecError(f"'base' forms a cycle: {names}", "name another base in one of them")
+    spec = load_image_spec(name, project, chain)
+    return SpecBase(spec.base, spec.python, spec.distribution)
 
 
 def _draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, ...]) -> _Draft:
@@ -196,57 +204,6 @@ def _target(reader: Reader, draft: _Draft, project: Project) -> str:
     except SpecError as error:
         reader.wrong(node.where, f"unknown target '{short(name)}'", error.hint)
     return name
-
-
-def _base(reader: Reader, draft: _Draft) -> tuple[str, str, str]:
-    """Return base, Python and distribution."""
-    if "base" not in draft.top:
-        reader.wrong(draft.where, "the spec has no base", f"write base: {NEWEST_BASE}")
-        return "", "", ""
-    node = draft.top["base"][1]
-    base = reader.text(node, "base") or ""
-    text = {key: _top_text(reader, draft, key) for key in ("python", "distribution")}
-    if base and is_image(base):
-        if not re.fullmatch(IMAGE, base):
-            reader.wrong(node.where, f"base '{short(base)}' is not the reference of an image", f"write {EXAMPLE}")
-        for key, example in (("python", '"3.12"'), ("distribution", "ubuntu:24.04")):
-            if not text[key]:
-                because = f"the contents of {short(base)} are read only when it is locked"
-                reader.wrong(node.where, f"'{key}' is missing: {because}", f"write {key}: {example}")
-        if text["python"] and not re.fullmatch(PYTHON, text["python"]):
-            reader.wrong(
-                draft.top["python"][0], f"'{short(text['python'])}' is not a Python version", 'write python: "3.12"'
-            )
-        return base, text["python"], _distribution(reader, draft, text["distribution"])
-    try:
-        found = find_distribution(base) if base else None
-    except SpecError:
-        known = f"use one of {', '.join(DISTRIBUTIONS)}, or an image, for example {EXAMPLE}"
-        reader.wrong(node.where, f"base '{short(base)}' is not supported", known)
-        found = None
-    named = (("python", "python3", "Python"), ("distribution", "the distribution", "distribution"))
-    for key, what, word in named if found else ():
-        has = getattr(found, "python" if key == "python" else "name")
-        if text[key] not in ("", has):
-            because = f"{what} of {base} is {has}, and images use the {word} of their base"
-            reader.wrong(
-                draft.top[key][1].where,
-                f"{key} '{short(text[key])}' is not available: {because}",
-                f'write {key}: "{has}", or leave it out',
-            )
-    return (found.name, found.python, found.name) if found else (base, "", "")
-
-
-def _top_text(reader: Reader, draft: _Draft, key: str) -> str:
-    return (reader.text(draft.top[key][1], key) or "") if key in draft.top else ""
-
-
-def _distribution(reader: Reader, draft: _Draft, name: str) -> str:
-    try:
-        return find_distribution(name).name if name else ""
-    except SpecError as error:
-        reader.wrong(draft.top["distribution"][0], error.message, error.hint)
-        return ""
 
 
 def _recipes(reader: Reader, draft: _Draft, project: Project) -> dict[str, Recipe]:

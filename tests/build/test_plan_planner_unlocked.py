@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from envbuild.build.plan.containerfile import UNLOCKED_BASE, containerfile
 from envbuild.build.plan.planner import make_plan
 from envbuild.build.plan.units import Plan
 from envbuild.lock.draft import draft_from_request
+from envbuild.lock.model import VenvRule
 from envbuild.lock.request import LockRequest, lock_request
 from envbuild.lock.resolve import resolve_in
 from envbuild.lock.update import draft_lock
@@ -128,6 +130,25 @@ def test_an_image_as_base_is_one_unit_of_its_layers(tmp_path: Path) -> None:
     assert ("cuda", "/usr/local/cuda/bin/nvcc") in request.promised
     (step,) = plan.unit("venv").steps
     assert '"$UV" venv --python 3.12 --system-site-packages /opt/venv' in step.command
+
+
+@pytest.mark.parametrize(
+    ("rule", "begin"),
+    [
+        (VenvRule.NONE, '"$UV" venv --python 3.12 --system-site-packages /opt/venv &&'),
+        (VenvRule.EXTENDED, '"$UV" pip install --python /opt/venv/bin/python '),
+        (VenvRule.REPLACED, 'rm -rf /opt/venv && \\\n    "$UV" venv --python 3.12 '),
+    ],
+)
+def test_a_venv_of_the_base_is_extended_or_replaced(tmp_path: Path, rule: VenvRule, begin: str) -> None:
+    (tmp_path / "image.yaml").write_text(f"schema: 1\n{ON_IMAGE}")
+    project = Project.find(ROOT)
+    spec = load_image_spec(str(tmp_path / "image.yaml"), project)
+    resolution = resolve(spec, load_target(spec.target, project))
+    draft = draft_from_request(lock_request(resolution))
+    assert draft.base_image
+    plan = make_plan(resolution, replace(draft, base_image=replace(draft.base_image, venv=rule)))
+    assert plan.unit("venv").steps[0].command.startswith(begin)
 
 
 def test_an_unlocked_plan_is_labelled_and_has_no_keys(tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import string
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from yaml import YAMLError
@@ -16,7 +20,7 @@ from envbuild.core.plain_yaml import load_plain
 from envbuild.lock.diff import describe_changes
 from envbuild.lock.lock_head import read_head
 from envbuild.lock.lockfile import dump_lock, parse_lock, read_lock, write_lock
-from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
+from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock, VenvRule, lock_digest
 
 pytestmark = pytest.mark.unit
 SHA = "0123456789abcdef" * 4
@@ -129,6 +133,22 @@ def test_a_lock_with_a_foreign_layer_is_refused(kind: str) -> None:
     base = BaseImage("x", SHA, SHA, ((SHA, 1, f"application/vnd.{kind}"),), "debian:13")
     with pytest.raises(LockError, match="layer 1 is a foreign layer"):
         parse_lock(dump_lock(replace(SMALL, base_image=base)), Path("images/demo.lock"))
+
+
+def test_a_venv_of_the_base_is_a_key_only_where_there_is_one() -> None:
+    """A lock without one keeps its text and its digest, by which older artifacts are named."""
+    base = BaseImage("x", SHA, SHA, (), "debian:13")
+    plain = replace(SMALL, base_image=base)
+    assert "venv" not in yaml.safe_load(dump_lock(plain))["base_image"]
+    extended = replace(SMALL, base_image=replace(base, venv=VenvRule.EXTENDED))
+    assert parse_lock(dump_lock(extended), Path("demo.lock")) == extended
+    assert lock_digest(extended) != lock_digest(plain)
+    value = dataclasses.asdict(plain)
+    del value["releases"], value["base_image"]["venv"]
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    assert lock_digest(plain) == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    with pytest.raises(LockError, match="damaged"):
+        parse_lock(dump_lock(extended).replace("venv: extended", "venv: kept"), Path("demo.lock"))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "\0", "schema: 1", "schema: 1\ndebian: 5", "- " * 5000])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,24 @@ def test_bom_and_crlf(tmp_path: Path, small: Project) -> None:
 def test_file_names_that_cannot_name_an_image(tmp_path: Path, small: Project) -> None:
     with pytest.raises(SpecError, match="cannot be the name of an image"):
         written(tmp_path, "", small, "Mine")
+
+
+def based(folder: Path, small: Project, **bases: str) -> Project:
+    """Return a copy of the project with images on these bases."""
+    assert small.root
+    shutil.copytree(small.root, folder, dirs_exist_ok=True)
+    for name, base in bases.items():
+        (folder / "images" / f"{name}.yaml").write_text(f"schema: 1\ntarget: node\nbase: {base}\n")
+    return Project(folder)
+
+
+def test_a_base_of_the_project_has_its_python_and_distribution(small: Project, tmp_path: Path) -> None:
+    image = image_spec.load_image_spec("above", based(tmp_path, small, above="good"))
+    assert (image.base, image.python, image.distribution) == ("good", "3.13", "debian:13")
+
+
+def test_images_that_are_based_on_each_other_are_refused(small: Project, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        image_spec.load_image_spec("one", based(tmp_path, small, one="two", two="three", three="two"))
+    assert "two → three → two" in caught.value.message
+    assert caught.value.findings[0].where.endswith("images/three.yaml:3:7")

@@ -17,7 +17,7 @@ from envbuild.build.blocks import hpccm
 from envbuild.build.plan import check_extensions, provenance
 from envbuild.build.plan.debian_units import base_unit, package_unit
 from envbuild.build.plan.image_config import image_config, recipe_env
-from envbuild.build.plan.python_units import UV_CACHE, install_files, new_venv_command, uv_env, venv_unit
+from envbuild.build.plan.python_units import UV_CACHE, install_files, new_venv_commands, uv_env, venv_unit
 from envbuild.build.plan.unit_inputs import archives_input, python_input, tools_input, unit_lock
 from envbuild.build.plan.units import Input, Plan, Product, Unit
 from envbuild.build.steps import INPUTS, Step
@@ -126,7 +126,8 @@ class Planner:
         if recipe.wheel:
             packages, installed = install_files(self.lock, given.python)
             inputs += [tools_input(self.lock), *packages]
-            commands = [*([] if self.venv_below(recipe) else [new_venv_command(self.env)]), *installed]
+            made = [] if self.venv_below(recipe) else new_venv_commands(self.lock, self.env)
+            commands = [*made, *installed]
             if commands:
                 steps.append(Step(" && \\\n    ".join(commands), "Python packages of the build"))
         if recipe.wheel and call_recipe(recipe, "extensions", tuple):

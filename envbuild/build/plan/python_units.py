@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from envbuild.build.plan.unit_inputs import python_input, requirements_input, tools_input, unit_lock
 from envbuild.build.plan.units import Input, Unit
 from envbuild.build.steps import INPUTS, Step
+from envbuild.lock.model import VenvRule
 from envbuild.lock.unit_names import BASE
 from envbuild.spec.recipe import VENV, RecipeEnv
 
@@ -36,12 +37,16 @@ def uv_env(lock: Lock) -> dict[str, str]:
     }
 
 
-def new_venv_command(env: RecipeEnv) -> str:
-    """Return the command that makes the venv. One on a third-party base image sees the Python packages that this image
-    has."""
+def new_venv_commands(lock: Lock, env: RecipeEnv) -> list[str]:
+    """Return the commands that make the venv: none for one of the base image that is extended. A new one on a
+    third-party base image sees the Python packages that this image has."""
+    rule = lock.base_image.venv if lock.base_image else VenvRule.NONE
+    if rule is VenvRule.EXTENDED:
+        return []
+    removed = [f"rm -rf {VENV}"] if rule is VenvRule.REPLACED else []
     if env.on_image:
-        return f'"$UV" venv --python {env.python} --system-site-packages {VENV}'
-    return f'"$UV" venv --python /usr/bin/python3 {VENV}'
+        return [*removed, f'"$UV" venv --python {env.python} --system-site-packages {VENV}']
+    return [f'"$UV" venv --python /usr/bin/python3 {VENV}']
 
 
 def install_files(
@@ -64,7 +69,7 @@ def venv_unit(
     below = {file for lower in lowers for file in unit_lock(lock, lower).python}
     files = tuple(file for file in unit_lock(lock, name).python if file not in below)
     given, installed = install_files(lock, files)
-    commands = [*([] if lowers else [new_venv_command(env)]), *installed]
+    commands = [*([] if lowers else new_venv_commands(lock, env)), *installed]
     inputs = [tools_input(lock), *given]
     if wheels:
         inputs.append(Input("kernels", "files", units=wheels))

@@ -28,15 +28,16 @@ from envbuild.oci.tar import member as m
 from envbuild.oci.tar.decompress import convert_layer_errors, open_blob_file
 from envbuild.oci.tar.fields import LayerError
 from envbuild.oci.tar.member import Member
+from envbuild.spec.recipe import VENV
 
-FORMAT = 1  # of the cached file; another format is not read
+FORMAT = 2  # of the cached file; another format is not read
 LARGEST = 64 << 20  # of a captured file, in bytes
 LARGEST_METADATA = 1 << 20  # of one that describes a Python package: only its headers are read
 ALL = 64 << 20  # of the captured files of all layers together
-PYTHON = r"usr(/local)?/lib/python3[^/]*/(dist|site)-packages"
+PYTHON = rf"(usr(/local)?|{VENV[1:]})/lib/python3[^/]*/(dist|site)-packages"
 CAPTURED = re.compile(
     r"(etc|usr/lib)/os-release|var/lib/dpkg/status"
-    rf"|{PYTHON}/[^/]+\.dist-info/METADATA|{PYTHON}/[^/]+\.egg-info(/PKG-INFO)?"
+    rf"|{PYTHON}/[^/]+\.dist-info/METADATA|{PYTHON}/[^/]+\.egg-info(/PKG-INFO)?|{VENV[1:]}/pyvenv\.cfg"
 )
 # Of a cached tree, in bytes: 85 MiB for the captured files in base64, and 40 for each of four million names.
 LARGEST_CACHED = 256 << 20

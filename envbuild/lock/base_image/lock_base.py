@@ -11,18 +11,22 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from envbuild.core.console import Reporter, SilentReporter
+from envbuild.core.distributions import is_local_image
 from envbuild.core.errors import ConflictError, Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 from envbuild.lock.base_image import requirements
 from envbuild.lock.base_image.file_tree import read_image_tree
+from envbuild.lock.base_image.local_image import import_image
+from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
 from envbuild.lock.model import BaseImage
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.registry.client import Repository
-from envbuild.net.registry.reference import parse_reference
+from envbuild.net.registry.reference import mirror_reference, parse_reference
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.oci import manifest as m
@@ -55,39 +59,49 @@ def lock_base(
     distribution: str,
     python: str,
     promised: Sequence[tuple[str, str]] = (),
+    prefixes: Sequence[tuple[str, str]] = (),
     where: Mapping[str, str] | None = None,
+    folder: Path = Path(),
+    own: OwnImages = refuse_own_image,
 ) -> LockedBase:
     """Lock the image that `reference` names for `arch`, with its layers in the store.
 
-    `previous` with the same reference keeps its digest, even if its tag names another image now. `distribution` and
+    `reference` is one of a registry; or an archive or a layout, whose relative path begins in `folder`; or the name of
+    an image of the project, of which `own` returns the layout. `previous` with the same reference of a registry keeps
+    its digest, even if its tag names another image now. `distribution` and
     `python` are those that the spec declares for the image; `promised` are (recipe, shell pattern of a path) of the
-    files that recipes use from it, and `where` the places of these recipes in the spec. Raises SpecError (no
+    files that recipes use from it, `prefixes` (recipe, folder) what they compile into, and `where` the places of these
+    recipes in the spec. Raises SpecError (no
     reference), InputError (unavailable parts, and the places that were tried), ConflictError with every requirement
     that the image does not meet.
     """
-    download = _BaseDownload(Repository(parse_reference(reference), site, transport), reference, store, transfer)
-    unchanged = previous if previous and previous.reference == reference else None
-    digest, image, config = download.resolve(
-        f"sha256:{unchanged.digest}" if unchanged else download.repository.reference.wanted, arch
-    )
+    if is_local_image(reference):  # its file may have changed: what it contains now is locked
+        copied = import_image(reference, folder, own, arch, site, store, reporter)
+        named, unchanged = parse_reference(mirror_reference(reference, copied)), None
+    else:
+        named = parse_reference(reference)
+        unchanged = previous if previous and previous.reference == reference else None
+    download, wanted = _BaseDownload(Repository(named, site, transport), reference, store, transfer), named.wanted
+    digest, image, config = download.resolve(f"sha256:{unchanged.digest}" if unchanged else wanted, arch)
     if unchanged and not config.fits(arch):  # it was locked for another target
-        digest, image, config = download.resolve(download.repository.reference.wanted, arch)
+        digest, image, config = download.resolve(wanted, arch)
     if not config.fits(arch):
         raise m.other_architecture_error(reference, arch, [f"{config.system}/{config.arch}"])
     download.fetch(image.layers, reporter)
     tree = read_image_tree(digest, [part.digest for part in image.layers], store, reporter)
-    findings = requirements.check_base(tree, reference, distribution, python, promised, where or {})
+    findings = requirements.check_base(tree, reference, distribution, python, promised, prefixes, where or {})
     if findings:
         raise ConflictError.of(findings)
-    interpreter = requirements.find_interpreter(tree, python)
+    interpreter, venv = requirements.find_interpreter(tree, python), requirements.read_venv(tree, python)
     locked = BaseImage(
         reference=reference,
         digest=digest,
         config=image.config.digest,
         layers=tuple((part.digest, part.size, part.kind) for part in image.layers),
         distribution=distribution,
-        python=requirements.python_packages(tree, interpreter, python),
+        python=requirements.python_packages(tree, interpreter, python, venv),
         env=dict(config.env),
+        venv=venv,
     )
     return LockedBase(locked, tree.text(requirements.STATUS) or "", interpreter, parse_rfc3339(config.created))
 

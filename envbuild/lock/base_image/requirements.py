@@ -11,11 +11,15 @@ from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.core.distributions import find_distribution as known_distribution
 from envbuild.core.errors import Finding
 from envbuild.lock.base_image.file_tree import ImageTree
+from envbuild.lock.model import VenvRule
+from envbuild.spec.recipe import VENV
 
 STATUS = "/var/lib/dpkg/status"
 PROGRAMS = ("/bin/sh", "/usr/bin/dpkg", "/usr/bin/apt-get")  # what every unit on top of the base runs
 BINS = ("/usr/local/bin", "/usr/bin")  # in the order of PATH
 OTHERS = "/opt/*/bin"  # where images have a Python that is not on the default PATH
+CONFIG = f"{VENV}/pyvenv.cfg"
+ACCESS = re.compile(r"^include-system-site-packages\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)  # site.py
 APT_ONLY = "choose an image with apt: not a distroless, Alpine or RPM one"
 
 
@@ -25,6 +29,7 @@ def check_base(
     distribution: str,
     python: str,
     promised: Iterable[tuple[str, str]],
+    prefixes: Iterable[tuple[str, str]],
     where: Mapping[str, str],
 ) -> list[Finding]:
     """Return a finding for each requirement that the image does not meet; see
@@ -40,6 +45,12 @@ def check_base(
         cause = f"it uses the component of {reference}, which has no {', no '.join(patterns)}"
         hint = f"choose another provider of '{recipe}', or a base that contains it"
         found.append(Finding(f"layer '{recipe}' is incompatible with this image: {cause}", where.get(recipe, ""), hint))
+    for recipe, prefix in prefixes:
+        if tree.find(prefix):
+            cause = f"it is compiled into {prefix}, which {reference} has already"
+            hint = f"remove layer '{recipe}', or choose another base: files of two builds would be mixed"
+            message = f"layer '{recipe}' is incompatible with this image: {cause}"
+            found.append(Finding(message, where.get(recipe, ""), hint))
     return found
 
 
@@ -53,13 +64,27 @@ def find_interpreter(tree: ImageTree, python: str) -> str:
     return ""
 
 
-def python_packages(tree: ImageTree, interpreter: str, python: str) -> dict[str, str]:
+def read_venv(tree: ImageTree, python: str) -> VenvRule:
+    """Return what becomes of the venv that the image has at the place of envbuild's own."""
+    if not tree.find(VENV):
+        return VenvRule.NONE
+    same = tree.text(CONFIG) and tree.find(f"{VENV}/bin/python") and tree.find(f"{VENV}/lib/python{python}")
+    return VenvRule.EXTENDED if same else VenvRule.REPLACED
+
+
+def python_packages(tree: ImageTree, interpreter: str, python: str, venv: VenvRule) -> dict[str, str]:
     """Return name → version of the packages of an interpreter, in the order of its sys.path: the first of a name is
-    imported."""
-    local = f"/usr/local/lib/python{python}"
+    imported. Those of an extended venv come first, and are the only ones unless it has access to the others."""
+    local, own = f"/usr/local/lib/python{python}", [f"{VENV}/lib/python{python}/site-packages"]
+    if venv is VenvRule.EXTENDED and not ACCESS.search(tree.text(CONFIG) or ""):
+        return _packages_in(tree, own)
     folders = [f"{local}/site-packages"]
     if interpreter.startswith("/usr/bin/"):  # Debian's own, which has other folders (site.py of its packages)
         folders = [f"{local}/dist-packages", "/usr/lib/python3/dist-packages", f"/usr/lib/python{python}/dist-packages"]
+    return _packages_in(tree, [*(own if venv is VenvRule.EXTENDED else []), *folders])
+
+
+def _packages_in(tree: ImageTree, folders: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in folders:
         for entry in tree.listing(folder):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from envbuild.core.distributions import LOCAL_FORMS, is_local_image
 from envbuild.core.errors import SpecError
+from envbuild.net.origin_kinds import LOCAL
 
 DOCKER = "docker.io"  # a name, not a host: see `envbuild/net/homes/docker-hub.yaml`
 COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -54,3 +56,14 @@ def parse_reference(text: str) -> Reference:
     if found["registry"] == DOCKER and "/" not in repository:
         repository = f"library/{repository}"  # where its official images are: docker.io/debian:13
     return Reference(found["registry"], repository, found["tag"] or "latest", found["digest"] or "")
+
+
+def mirror_reference(base: str, digest: str) -> str:
+    """Return the reference under which an offline mirror has a base image with the manifest `digest` (hex): `base`, as
+    the spec names it, if that has a registry; else ``local/NAME@sha256:…``, after its file (``./app.tar``)."""
+    if not is_local_image(base):
+        return base
+    path = next((base.removeprefix(form) for form in LOCAL_FORMS if base.startswith(form)), base)
+    file = path.partition(":")[0].rstrip("/").rpartition("/")[2].lower()
+    stem = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\.(tar|tgz|oci)\b.*", "", file)).strip("-")
+    return f"{LOCAL}/{stem or 'image'}@sha256:{digest}"

@@ -88,6 +88,7 @@ def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceIma
         identity=found.identity,
         name=image_documents.file_name([stem, tag.rpartition(":")[2]]),
         notes=found.notes,
+        documents=(content,),
     )
 
 

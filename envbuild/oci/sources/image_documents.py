@@ -90,6 +90,7 @@ def make_source_image(
     manifest: str,
     name: str,
     places: int = 1,
+    documents: tuple[bytes, ...] = (),
 ) -> SourceImage:
     """Return the image of a manifest and its configuration. Raises InputError if they do not match.
 
@@ -113,6 +114,7 @@ def make_source_image(
         identity=found.identity,
         name=name,
         notes=found.notes,
+        documents=documents,
     )
 
 

@@ -78,14 +78,13 @@ def open_layout(path: Path, tag: str, platform: Platform) -> Iterator[SourceImag
 def read_layout_image(files: LayoutFiles, tag: str, reference: str, stem: str, platform: Platform) -> SourceImage:
     """Return the image that a layout's index.json calls `tag` (empty: its only one); `stem` is the base name of files
     made from it."""
-    digest, value = "", m.parse_document(files.read(INDEX), reference, INDEX)
+    digest, document, value = "", b"", m.parse_document(files.read(INDEX), reference, INDEX)
     listed = find_entries(value, tag, reference)
     for _ in range(m.INDEXES):
         part = pick_manifest(listed, reference, platform)
         digest = f"sha256:{part.digest}"
-        value = m.parse_document(
-            image_documents.check_digest(files.read(blob_path(digest)), digest, reference), reference
-        )
+        document = image_documents.check_digest(files.read(blob_path(digest)), digest, reference)
+        value = m.parse_document(document, reference)
         if not m.is_index(value):
             break
         listed = m.list_index(value, reference)
@@ -103,6 +102,7 @@ def read_layout_image(files: LayoutFiles, tag: str, reference: str, stem: str, p
         origin=f"oci-layout:{digest}",
         manifest=digest,
         name=image_documents.file_name([stem, tag.rpartition(":")[2]]),
+        documents=(document, content),
     )
 
 

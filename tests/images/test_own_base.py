@@ -1,0 +1,54 @@
+"""Images on top of an image of the project, and of an archive of it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.image_project import Cli
+from tests.support.tools import tool
+
+pytestmark = pytest.mark.images
+
+BELOW = """
+schema: 1
+description: the image below
+target: cpu
+base: debian:13
+layers:
+  python-packages: ["packaging==24.0", "click==8.1.7"]
+"""
+ABOVE = BELOW.replace("base: debian:13", "base: below").replace('"packaging==24.0", ', '"packaging>=24.1", ')
+ARCHIVE = BELOW.replace("base: debian:13", 'base: ../below.tar\npython: "3.13"\ndistribution: debian:13')
+SHOW = "import click, packaging, sys; print(click.__version__, packaging.__version__ > '24.0', sys.prefix)"
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Cli:
+    folder = tmp_path_factory.mktemp("own-base")
+    (folder / "images").mkdir()
+    for name, text in (("below", BELOW), ("above", ABOVE), ("archive", ARCHIVE)):
+        (folder / "images" / f"{name}.yaml").write_text(text)
+    cli = Cli(folder, store)
+    cli.run("make", "below", "--no-verify")
+    return cli
+
+
+def test_its_venv_is_extended_and_the_image_verified(cli: Cli) -> None:
+    """What is required in the version that the base has remains; what is required in another is replaced."""
+    made = cli.json("make", "above")
+    assert made["evidence"]
+    assert cli.run("run", "above", "--", "python", "-c", SHOW).stdout == "8.1.7 True /opt/venv\n"
+    listed = cli.run("run", "above", "--", "sh", "-c", "ls -d /opt/venv/lib/*/site-packages/packaging-*").stdout
+    assert len(listed.split()) == 1, "the replaced version left its metadata"
+
+
+def test_an_archive_of_the_same_image_results_in_the_same_packages(cli: Cli) -> None:
+    cli.run("export", "below", "--to", "oci", "-o", "below.oci")
+    copy = [tool("skopeo"), "copy", "--quiet", "oci:below.oci", "docker-archive:below.tar:below:1"]
+    subprocess.run(copy, cwd=cli.project, check=True)
+    made = cli.json("make", "archive")
+    assert made["evidence"]
+    assert cli.run("run", "archive", "--", "python", "-c", SHOW).stdout == "8.1.7 False /opt/venv\n"
