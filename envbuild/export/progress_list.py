@@ -19,6 +19,8 @@ from envbuild.export.progress_records import FOLDER, Owner, process_start, remov
 
 SILENT = 180.0  # seconds without a sign of life from another host
 LARGEST = 1 << 16  # bytes of a record
+MOST = 1 << 53  # bytes, and seconds: every number of a record is smaller
+MOST_PID = 1 << 31  # of a C int
 ENDED = ("done", "failed", "interrupted")
 TEXTS, NUMBERS = ("source", "output", "state", "error"), ("bytes", "total", "rate", "started", "ended")
 
@@ -52,7 +54,10 @@ def read_record(path: Path) -> tuple[dict[str, Any], float] | None:
             return None
         if not all(isinstance(value[name], str) for name in TEXTS):
             return None
-        if not all(isinstance(value[name], int | float) for name in NUMBERS):
+        numbers = [process["began"], *(value[name] for name in NUMBERS)]
+        if not all(isinstance(number, int | float) and 0 <= number < MOST for number in numbers):
+            return None  # also NaN and Infinity, which `json` reads
+        if not 0 <= process["pid"] < MOST_PID:
             return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
@@ -88,7 +93,7 @@ def export_row(path: Path, here: Owner, now: float) -> dict[str, Any] | None:
         "bytes": value["bytes"],
         "total": value["total"],
         "rate": rate,
-        "eta": round(left / rate) if running and rate > 0 and left > 0 else None,
+        "eta": round(left / rate) if running and 0 < left < rate * MOST else None,
         "elapsed": round(max((ended or now) - value["started"], 0), 1),
         "started": value["started"],
         "ended": ended or None,

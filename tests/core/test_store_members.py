@@ -141,6 +141,19 @@ def test_a_store_on_a_disk_like_tmp_has_folders_of_its_user_alone(folder: Path, 
             use()
 
 
+@pytest.mark.parametrize("name", ["tmp", "layers", "logs", "partial"])
+def test_a_work_folder_in_a_shared_store_that_belongs_to_another_member_is_refused(name: str, shared: Path) -> None:
+    """As one in a folder of this user that was open once."""
+    as_member(ONE, lambda: Store.open(shared))
+    work = shared / f"user-{ONE}" / name
+    work.rmdir()
+    work.mkdir()
+    shutil.chown(work, TWO)
+    work.chmod(0o777)
+    with pytest.raises(AssertionError, match=f"{name} belongs to the user {TWO}"):
+        as_member(ONE, lambda: Store.open(shared))
+
+
 def test_no_user_takes_the_store_of_another_one(folder: Path) -> None:
     root = folder / "theirs"
     Store.open(root)

@@ -156,6 +156,19 @@ def test_a_folder_of_this_users_name_that_is_another_ones_is_not_used(shared: Pa
     assert permissions.make_own_place(shared) == own
 
 
+@pytest.mark.parametrize("other", [0o2775, 0o750, 0o701])
+def test_a_folder_of_this_user_that_others_may_enter_is_not_used(other: int, shared: Path) -> None:
+    """Another member may take the usual name, and move a folder to a name of this user in which both may write."""
+    named = shared / f"user-{os.geteuid()}"
+    named.symlink_to(shared)  # as one that belongs to another member
+    moved = shared / f"{named.name}-00000000"
+    moved.mkdir()
+    moved.chmod(other)
+    own = permissions.make_own_place(shared)
+    assert own not in (named, moved) and mode(own) == 0o700
+    assert permissions.own_place(shared) == own
+
+
 def test_links_and_files_with_two_names_are_not_shared(shared: Path, tmp_path: Path) -> None:
     """They may be another user's files, which a member of the group put there."""
     secret = tmp_path / "secret"

@@ -318,3 +318,28 @@ def test_the_command(tmp_path: Path) -> None:
     refused(envbuild("export", "--to", "squashfs", **place), 2, "export needs a SOURCE", "--list")
     refused(envbuild("export", "x", **place), 2, "export needs --to", "envbuild export x --to squashfs")
     assert "envbuild export --list" in envbuild("export", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"total": float("inf")},
+        {"rate": float("nan")},
+        {"bytes": 10**400},
+        {"bytes": -5},
+        {"started": -1e300, "ended": 1e300},
+        {"process": {**asdict(HERE), "pid": 10**30}},
+        {"process": {**asdict(HERE), "began": float("inf")}},
+    ],
+    ids=["infinite", "nan", "huge", "negative", "times", "pid", "start"],
+)
+def test_a_record_with_impossible_numbers_is_no_record(changes: dict[str, Any], tmp_path: Path) -> None:
+    """Another member of a group's store may have written it."""
+    record(tmp_path, "good")
+    record(tmp_path, "hostile", **changes)
+    assert list(states(tmp_path)) == ["good"]
+
+
+def test_an_export_that_would_take_for_ever_has_no_estimate(tmp_path: Path) -> None:
+    record(tmp_path, "slow", rate=1e-300)
+    assert list_exports(tmp_path).data["exports"][0]["eta"] is None

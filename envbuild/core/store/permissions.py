@@ -98,7 +98,7 @@ def close_folder(path: Path, rights: int = 0o077) -> bool:
 def own_place(root: Path) -> Path:
     """Return the folder in which this user works: the store `root`, or a folder in it where a group shares it.
 
-    A folder is recognized by its owner: in a user namespace its user has another number.
+    A folder is recognized by its owner and its mode: in a user namespace its user has another number.
     """
     try:
         if not is_shared(root):
@@ -126,12 +126,15 @@ def make_own_place(root: Path) -> Path:
 
 
 def is_own_folder(path: Path) -> bool:
-    """Return whether a path is a folder of this user, and no link."""
+    """Return whether a path is a folder of this user, no link, and closed to all others.
+
+    Another member may have moved a folder of this user to the name, in which both may write.
+    """
     try:
         status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
 def share_file(path: Path) -> None:

@@ -106,6 +106,7 @@ class Store:
             own = make_own_place(root)
             for name in OWN_FOLDERS:
                 (own / name).mkdir(mode=0o700, exist_ok=True)
+                check_entry(own / name)
             try_to_write(store.tmp)
         except OSError as error:
             why = "it is not a folder" if error.errno == errno.EEXIST else os.strerror(error.errno or errno.EIO)
