@@ -48,7 +48,8 @@ def check_command(
     each image, and what prevents it. For components without a version (apex, torch) the newest compatible version is
     picked. Exit codes: 0 valid, known, conditional or disputed, 3 conflict, 9 unknown.
     """
-    from envbuild.cli.check_answer import check_requested, exit_code, overview
+    from envbuild.cli.check_requested import check_requested
+    from envbuild.cli.check_result import exit_code, overview
 
     results, wrong = check_requested(what or [], everything, why, waive or [])
     if as_json:

@@ -28,29 +28,32 @@ def complete_recipe(incomplete: str) -> list[str]:
 
 def complete_word(incomplete: str) -> list[str]:
     """Complete components, then their values."""
+    from envbuild.core.console import SilentReporter
     from envbuild.matrix.facts.compile import load_fact_table
 
     name, equals, start = incomplete.partition("=")
     if not equals:
         return [f"{item}=" for item in complete_component(name)]
-    matrix = load_fact_table(_project().facts())
+    matrix = load_fact_table(_project().facts(), reporter=SilentReporter)
     number = matrix.number.get(name)
     return [] if number is None else [f"{name}={value}" for value in matrix.values[number] if value.startswith(start)]
 
 
 def complete_component(incomplete: str) -> list[str]:
     """Complete components."""
+    from envbuild.core.console import SilentReporter
     from envbuild.matrix.facts.compile import load_fact_table
 
-    components = load_fact_table(_project().facts()).components
+    components = load_fact_table(_project().facts(), reporter=SilentReporter).components
     return [item.name for item in components if not item.hidden and item.name.startswith(incomplete)]
 
 
 def complete_fact(incomplete: str) -> list[str]:
     """Complete the ids of facts."""
+    from envbuild.core.console import SilentReporter
     from envbuild.matrix.facts.compile import load_fact_table
 
-    facts = load_fact_table(_project().facts()).facts
+    facts = load_fact_table(_project().facts(), reporter=SilentReporter).facts
     return [fact.id for fact in facts if fact.id.startswith(incomplete)]
 
 

@@ -192,3 +192,8 @@ def default_reporter() -> Reporter:
     """Return the reporter for stderr: live on a terminal, plain lines elsewhere and with NO_COLOR or TERM=dumb."""
     live = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return LiveReporter() if live else LineReporter()
+
+
+def terminal_reporter() -> Reporter:
+    """Return the reporter for a wait at a terminal: that for stderr on a terminal, silent elsewhere."""
+    return default_reporter() if sys.stderr.isatty() else SilentReporter()

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from envbuild.core import yaml_nodes
 from envbuild.core.errors import Finding, SpecError
 from envbuild.core.text import LINE_ENDS, describe_hidden, first_hidden, human_list, printable
 from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, describe
@@ -42,7 +41,9 @@ class Reader:
         self.findings: list[Finding] = []
 
     def load(self, path: Path) -> Table:
-        return yaml_nodes.load(path, self.findings)
+        from envbuild.core import yaml_parser  # a question to a cached version matrix reads no YAML
+
+        return yaml_parser.load(path, self.findings)
 
     def wrong(self, where: str, message: str, hint: str = "") -> None:
         """Record a mistake. Raise all of them at a limit: such a file is probably of another kind."""

@@ -146,6 +146,21 @@ def test_only_a_refresh_imports_the_collectors_of_facts(words: tuple[str, ...]) 
     assert [name for name in loaded if name.startswith("envbuild.matrix.collect")] == []
 
 
+@pytest.mark.slow_unit
+def test_words_are_checked_without_what_reads_images() -> None:
+    """Once the facts are compiled: neither YAML, specs, recipes nor locks."""
+    program = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+        "sys.argv[1:] = ['check', 'torch=2.8']; from envbuild.cli.main import main; main()"
+    )
+    for _ in range(2):  # the first fills the cache
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = done.stderr.split()
+    assert "envbuild.cli.check_words" in loaded
+    others = ("yaml", "envbuild.lock", "envbuild.spec.image_spec", "envbuild.spec.recipe", "envbuild.spec.resolve")
+    assert [name for name in loaded if name.startswith(others)] == []
+
+
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["lst"], ["--version", "list"]])
 def test_a_command_line_without_a_command_has_all_of_them(arguments: list[str]) -> None:
     assert list(named_commands(arguments)) == list(COMMANDS)

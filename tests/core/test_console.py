@@ -79,6 +79,8 @@ def test_a_live_block_is_for_terminals(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(errors, "isatty", lambda: terminal)
     assert type(console.default_reporter()) is (console.LiveReporter if live else console.LineReporter)
+    on_terminal = console.LiveReporter if live else console.LineReporter
+    assert type(console.terminal_reporter()) is (on_terminal if terminal else console.SilentReporter)
 
 
 @pytest.mark.parametrize("width", [80, 120])

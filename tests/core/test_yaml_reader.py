@@ -10,7 +10,8 @@ from typing import Any, Literal
 import pytest
 
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.yaml_nodes import Table, parse
+from envbuild.core.yaml_nodes import Table
+from envbuild.core.yaml_parser import parse
 from envbuild.core.yaml_reader import (
     MAX_FINDINGS,
     Reader,

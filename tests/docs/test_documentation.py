@@ -117,7 +117,7 @@ def make_targets(line: str) -> list[str]:
 
 
 def test_the_spec_of_the_readme_is_valid(tmp_path: Path) -> None:
-    from envbuild.cli.check_answer import check_image
+    from envbuild.cli.check_images import check_image
 
     blocks = dict(FENCE.findall((ROOT / "README.md").read_text()))
     spec = tmp_path / "images" / "mine.yaml"

@@ -261,10 +261,10 @@ def test_a_file_is_sorted_and_has_a_header() -> None:
 
 
 def module_parse(reader: Reader, text: str) -> Table:
-    from envbuild.core import yaml_nodes
+    from envbuild.core import yaml_parser
 
     try:
-        return yaml_nodes.parse(text, "derived.yaml", reader.findings)
+        return yaml_parser.parse(text, "derived.yaml", reader.findings)
     except SpecError as error:
         raise AssertionError(f"{text}: {error}") from None
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import SpecError
 from envbuild.matrix import fact_files
 from envbuild.matrix.facts import cache as cached
@@ -75,6 +76,26 @@ print(sorted(name for name in sys.modules if name in ("yaml", "envbuild.matrix.f
 """
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["{'a': '1.0', 'gpu': 'H100'}", "[]"]
+
+
+def test_reading_the_facts_is_reported_and_a_cached_matrix_is_not(tmp_path: Path) -> None:
+    facts, cache = folder(tmp_path), tmp_path / "cache"
+    steps: list[str] = []
+
+    class Recorder(SilentReporter):
+        def start(self, task: str, text: str) -> None:
+            steps.append(f"start {task}")
+
+        def finish(self, task: str, text: str = "") -> None:
+            steps.append(f"finish {task}")
+
+    for _ in range(2):
+        load_fact_table([facts], cache, Recorder)
+    assert steps == ["start facts", "finish facts"]
+    (facts / "wrong.yaml").write_text("schema: 1\nfacts: [{id: 1}]\n")
+    with pytest.raises(SpecError):
+        load_fact_table([facts], cache, Recorder)
+    assert steps == ["start facts", "finish facts"] * 2
 
 
 def test_the_key_follows_every_byte_name_and_folder(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from envbuild.core.errors import SpecError
-from envbuild.core.yaml_nodes import parse
+from envbuild.core.yaml_parser import parse
 from envbuild.core.yaml_reader import Reader
 from envbuild.spec.recipe_loader import load_recipe, read_options
 from tests.support.recipes import ROOT, image, recipe

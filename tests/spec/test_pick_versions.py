@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.cli.check_answer import check_image
+from envbuild.cli.check_images import check_image
 from envbuild.core.errors import ConflictError, SpecError, UnknownError
 from envbuild.lock.lock_head import read_head
 from envbuild.lock.lockfile import read_lock, write_lock

@@ -13,7 +13,7 @@ import yaml
 from envbuild.build.blocks import hpccm
 from envbuild.build.steps import INPUTS
 from envbuild.core.distributions import DISTRIBUTIONS
-from envbuild.core.yaml_nodes import parse
+from envbuild.core.yaml_parser import parse
 from envbuild.core.yaml_reader import Reader
 from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.matrix.facts.fact_table import FactTable

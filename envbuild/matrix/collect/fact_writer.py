@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from envbuild.core import yaml_nodes
+from envbuild.core import yaml_nodes, yaml_parser
 from envbuild.core.console import Reporter
 from envbuild.core.errors import Finding, InputError, SpecError
 from envbuild.matrix.collect.remote_wheel import Wheels
@@ -129,7 +129,7 @@ def read_derived(path: Path) -> YamlTree:
     if not path.exists():
         return {}
     findings: list[Finding] = []
-    tree = _node_texts(yaml_nodes.load(path, findings))
+    tree = _node_texts(yaml_parser.load(path, findings))
     if findings:
         raise SpecError.of(findings)
     return dict(tree)

@@ -4,12 +4,13 @@ evaluated once for each of them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from envbuild.core.console import Reporter, terminal_reporter
 from envbuild.matrix.facts import cache as fact_cache
-from envbuild.matrix.facts.atoms import PRESENT_KINDS, Atom, evaluate_constraint, format_terms, operands, pick_penalty
+from envbuild.matrix.facts.atoms import PRESENT_KINDS, Atom, format_terms, operands, pick_penalty
 from envbuild.matrix.facts.clauses import update_precedence
 from envbuild.matrix.facts.fact_table import CompiledRow, FactTable
 from envbuild.matrix.facts.model import Component, Constraint, Facts, Row
@@ -19,18 +20,21 @@ BOUNDS = ("==", ">=", "<=")
 _last: dict[Path, FactTable] = {}  # of this process: the cache's entry → the matrix
 
 
-def load_fact_table(folders: Sequence[Path], cache: Path | None = None) -> FactTable:
+def load_fact_table(
+    folders: Sequence[Path], cache: Path | None = None, reporter: Callable[[], Reporter] = terminal_reporter
+) -> FactTable:
     """Return the table of the fact files in `folders`, from `cache` (None: the user's cache folder) if it is cached.
-    Raise SpecError for wrong fact files; a cache that cannot be used is ignored."""
+    Raise SpecError for wrong fact files; a cache that cannot be used is ignored.
+
+    reporter: called when the files have to be read and compiled, which takes seconds.
+    """
     key = fact_cache.cache_key(folders)
     entry = fact_cache.entry_path(cache, key) if key else None
     if entry and entry in _last and fact_cache.mark_used(entry):  # several images of one run use the same facts
         return _last[entry]
     matrix = fact_cache.read_entry(entry) if entry else None
     if matrix is None:
-        from envbuild.matrix.facts.load import load_facts  # reads YAML, which a cached matrix does without
-
-        matrix = compile_facts(load_facts(folders))
+        matrix = _read_and_compile(folders, reporter())
         if entry:
             fact_cache.write_entry(entry, matrix)
     if entry and cache is None:
@@ -39,12 +43,25 @@ def load_fact_table(folders: Sequence[Path], cache: Path | None = None) -> FactT
     return matrix
 
 
+def _read_and_compile(folders: Sequence[Path], reporter: Reporter) -> FactTable:
+    from envbuild.matrix.facts.load import load_facts  # reads YAML, which a cached matrix does without
+
+    reporter.start("facts", "reading the facts of the version matrix")
+    try:
+        return compile_facts(load_facts(folders))
+    finally:
+        reporter.finish("facts")
+
+
 def compile_facts(facts: Facts) -> FactTable:
     """Return the table of `facts`."""
+    from envbuild.matrix.facts.term_masks import TermMasks  # which a cached matrix does without
+
     components = tuple(sorted(facts.components.values(), key=lambda component: (component.rank, component.name)))
     number = {component.name: at for at, component in enumerate(components)}
     known = _known_values(facts)
     values = tuple(pick_order(component, known[component.name]) for component in components)
+    masks = [TermMasks(component, own) for component, own in zip(components, values, strict=True)]
     atoms: list[Atom] = []
     places: dict[tuple[int, Constraint], int] = {}
     rows: list[CompiledRow] = []
@@ -53,7 +70,7 @@ def compile_facts(facts: Facts) -> FactTable:
         at = places.setdefault((number[name], constraint), len(atoms))
         if at == len(atoms):
             component = number[name]
-            sure, maybe = evaluate_constraint(components[component], constraint, (None, *values[component]))
+            sure, maybe = masks[component].evaluate(constraint)
             atoms.append(Atom(component, constraint.text, format_terms(constraint), sure, maybe))
         return at
 
@@ -104,20 +121,24 @@ def row_sort_key(row: Row) -> list[list[tuple[int, str]]]:
 def _known_values(facts: Facts) -> dict[str, list[str]]:
     """Return component → every value that is listed, that a row names with ``==`` (of an exact component also as a
     bound), or that a row provides or requires when no known value fits."""
-    known = {name: list(component.values) for name, component in facts.components.items()}
-    provided: list[tuple[Component, Constraint]] = []
+    from envbuild.matrix.facts.value_match import matches
+
+    known = {name: dict.fromkeys(component.values) for name, component in facts.components.items()}
+    provided: dict[tuple[str, Constraint], None] = {}
     for fact in facts.facts.values():
         for row in fact.rows:
             for name, constraint in (*row.when.items(), *row.then.items()):
                 component = facts.components[name]
                 if component.kind != "name":
-                    known[name] += operands(component, constraint, BOUNDS if component.exact else ("==",))
+                    operators = BOUNDS if component.exact else ("==",)
+                    known[name] |= dict.fromkeys(operands(component, constraint, operators))
                     if fact.kind in PRESENT_KINDS and name in row.then:
-                        provided.append((component, constraint))
-    for component, constraint in provided:
-        if not any(evaluate_constraint(component, constraint, known[component.name])):
-            known[component.name] += operands(component, constraint, ("in",))
-    return known
+                        provided[name, constraint] = None
+    for name, constraint in provided:
+        component = facts.components[name]
+        if all(matches(component, constraint, value) is False for value in known[name]):
+            known[name] |= dict.fromkeys(operands(component, constraint, ("in",)))
+    return {name: list(values) for name, values in known.items()}
 
 
 def pick_order(component: Component, values: Iterable[str]) -> tuple[str, ...]:

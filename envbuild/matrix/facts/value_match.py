@@ -28,7 +28,7 @@ def matches(component: Component, wanted: Constraint, value: str | None) -> bool
     for terms in wanted.alternatives:
         verdict: bool | None = True
         for term in terms:
-            one = _holds(component.kind, term, value)
+            one = holds(component.kind, term, value)
             if one is False:
                 break
             verdict = verdict and one
@@ -39,7 +39,9 @@ def matches(component: Component, wanted: Constraint, value: str | None) -> bool
     return answer
 
 
-def _holds(kind: str, term: Term, value: str | None) -> bool | None:
+def holds(kind: str, term: Term, value: str | None) -> bool | None:
+    """Return whether a component of this kind with `value` (None: absent) meets one term; None where it cannot be
+    ordered."""
     op, operand = term.op, term.operand
     if op == "none" or value is None:
         return op == "none" and value is None

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from envbuild.core.errors import Finding, SpecError
 from envbuild.core.regular_file import MAX_TEXT
-from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, load, parse
+from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table
+from envbuild.core.yaml_parser import load, parse
 
 pytestmark = pytest.mark.unit
 

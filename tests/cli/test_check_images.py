@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.cli.check_answer import is_current
+from envbuild.cli.check_images import is_current
 from envbuild.lock.lock_head import LockHead, read_head
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project

@@ -1,0 +1,86 @@
+"""``envbuild check NAME``: the answer about an image, as it is locked or as its spec requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from envbuild.cli.check_result import CheckResult
+from envbuild.cli.check_words import why_not_newer
+from envbuild.core.errors import ConflictError, Finding, SpecError
+from envbuild.lock.lock_head import LockHead, read_head
+from envbuild.lock.request import lock_request
+from envbuild.matrix.answer.check import check
+from envbuild.matrix.answer.verdict import Answer
+from envbuild.matrix.facts.compile import load_fact_table
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.request import locked_asks, override_asks
+from envbuild.spec.image_spec import ImageSpec, fill_versions, load_image_spec
+from envbuild.spec.matrix_request import image_request
+from envbuild.spec.pick_versions import image_waivers, satisfied_conditions
+from envbuild.spec.project import Project
+from envbuild.spec.resolve import check_compatible, resolve
+from envbuild.spec.target import Target, load_target
+
+
+def check_images(names: Sequence[str], why: str = "") -> tuple[list[CheckResult], list[Finding]]:
+    """Return the answers for images, and the findings of those that cannot be read.
+
+    An image is checked as it is locked, or as its spec requests if it has no current lock; `why` uses the specs.
+    """
+    results: list[CheckResult] = []
+    wrong: list[Finding] = []
+    for name in names:
+        try:
+            results.append(check_image(name, why))
+        except SpecError as error:
+            wrong += error.findings
+    return results, wrong
+
+
+def check_image(name: str, why: str = "") -> CheckResult:
+    """Return the answer for one image. A refusal of its recipes is reported alone: it is the plainer answer.
+
+    Raises SpecError.
+    """
+    project = Project.of(name)
+    matrix = matrix_of(project.facts())
+    spec = load_image_spec(name, project)
+    target = load_target(spec.target, project)
+    lock = read_head(project.lock_path(spec.path))
+    asks = image_request(spec, target, matrix)
+    refusals: tuple[Finding, ...] = ()
+    try:
+        current = is_current(lock, spec, target)
+    except ConflictError as error:
+        current, refusals = False, error.findings
+    answer = Answer("conflict", asks)
+    if not refusals:
+        locked = locked_asks(lock.settled if current else lock.chosen, matrix)
+        answer = check(matrix, override_asks(asks, locked), image_waivers(spec), satisfied_conditions(spec))
+    if not (refusals or current):
+        refusals = refused(spec, target, answer)
+    title = f"{spec.name} ({'as locked' if current else 'as its spec requests; it has no current lock'})"
+    because = why_not_newer(matrix, asks, why, image_waivers(spec)) if why and not refusals else ()
+    return CheckResult(matrix, answer, title, spec.name, refusals, why, because)
+
+
+def refused(spec: ImageSpec, target: Target, answer: Answer) -> tuple[Finding, ...]:
+    """Return why the recipes are incompatible with the image, given the versions that were picked."""
+    try:
+        check_compatible(fill_versions(spec, answer.chosen) if not answer.exit_code else spec, target)
+    except ConflictError as error:
+        return error.findings
+    return ()
+
+
+@cache
+def matrix_of(folders: tuple[Path, ...]) -> FactTable:
+    """Return the matrix of these folders, loaded once for all images of a command."""
+    return load_fact_table(folders)
+
+
+def is_current(lock: LockHead, spec: ImageSpec, target: Target) -> bool:
+    """Return whether a lock matches its spec. Raises ConflictError if the recipes are incompatible."""
+    return bool(lock.inputs) and lock.inputs == lock_request(resolve(fill_versions(spec, lock.chosen), target)).digest()
