@@ -117,6 +117,24 @@ def test_a_program_in_an_image_changes_no_mode_in_the_machines_proc(store: Store
                 path.chmod(mode)
 
 
+def test_a_command_with_the_machines_network_has_no_raw_sockets(store: Store) -> None:
+    """Root could read and forge with them what other programs of the machine send."""
+    trees = [store.layer_tree(kit.build(store).layers[0].diff_id)]
+    look = ["/bin/sh", "-c", "grep -E '^Cap(Eff|Prm|Bnd)' /proc/self/status"]
+    for network, expected in ((True, 0xA00405FB), (False, 0xA00425FB)):
+        code, output = run_in_root(trees, look, env={}, store=store, capture=True, network=network)
+        found = {int(line.split()[1], 16) for line in output.decode().splitlines()}
+        assert (code, found) == (0, {expected})
+
+
+@pytest.mark.skipif(not Path("/sys/firmware").is_dir(), reason="this machine has no /sys/firmware")
+@pytest.mark.parametrize("network", [False, True])
+def test_a_program_in_an_image_sees_no_tables_of_the_firmware(network: bool, store: Store) -> None:
+    trees = [store.layer_tree(kit.build(store).layers[0].diff_id)]
+    look = ["/bin/sh", "-c", "ls -A /sys/firmware; ls -d /sys/class"]
+    assert run_in_root(trees, look, env={}, store=store, capture=True, network=network) == (0, b"/sys/class\n")
+
+
 def modes_of(path: Path) -> tuple[int, int]:
     found = path.stat()
     return stat.S_IMODE(found.st_mode), found.st_uid

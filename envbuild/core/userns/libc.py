@@ -40,6 +40,7 @@ CAPABILITY_VERSION_3 = 0x20080522
 # do the same. chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, net_raw,
 # sys_chroot, audit_write, setfcap
 KEPT_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 29, 31)
+CAP_NET_RAW = 13
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
@@ -178,9 +179,9 @@ def set_host_name(name: str) -> None:
     _check(_libc.sethostname(value, ctypes.c_size_t(len(value))), "sethostname")
 
 
-def drop_capabilities() -> None:
-    """Keep KEPT_CAPABILITIES and nothing else, for this process and all that it starts."""
-    kept = sum(1 << number for number in KEPT_CAPABILITIES)
+def drop_capabilities(*also: int) -> None:
+    """Keep KEPT_CAPABILITIES without `also`, and nothing else, for this process and all that it starts."""
+    kept = sum(1 << number for number in KEPT_CAPABILITIES if number not in also)
     number = 0
     while True:
         try:

@@ -24,6 +24,7 @@ OVERLAY_OPTIONS = "userxattr,volatile,index=off,metacopy=off,redirect_dir={},xin
 # What a process with uid 0 but without capabilities could still write or read in /proc of the machine.
 PROC_READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 PROC_HIDDEN = ("acpi", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list")
+SYS_HIDDEN = ("firmware", "devices/virtual/powercap")  # as Docker: tables of the firmware, meters of energy
 HOSTS = "127.0.0.1 localhost envbuild\n::1 localhost ip6-localhost ip6-loopback\n"
 
 
@@ -136,6 +137,9 @@ def mount_system(tree: RootedTree, *, sys: bool) -> None:
                 bind_mount("/sys", tree, "/sys", read_only=False, recursive=True)
                 if tree.find("/sys/fs/cgroup"):  # the caller may own some: a fresh sysfs has none
                     mount_at(tree, "/sys/fs/cgroup", "tmpfs", read_only, "size=0")
+        for name in SYS_HIDDEN:
+            if tree.find(f"/sys/{name}"):
+                mount_at(tree, f"/sys/{name}", "tmpfs", read_only, "size=0")
     for path, device in devices.items():
         if _device(tree, path) != device:
             raise OSError(errno.EBUSY, "something else is mounted over the place that its link leads to", path)

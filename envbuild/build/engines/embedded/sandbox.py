@@ -146,7 +146,7 @@ def _run_init(
             if not box.one_id:
                 drop_groups()
             starter = make_starter()
-            _confine(program)
+            _confine(program, network=box.network)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python would raise in pid 1, which every step may send it
             for number, command in enumerate(commands):
                 code = _run(starter, command, env, interactive)
@@ -165,12 +165,13 @@ def _run_init(
         os._exit(0)
 
 
-def _confine(program: bytes) -> None:
+def _confine(program: bytes, *, network: bool) -> None:
     """Give up what only mounting needs, for good: what init does with files of the root, it does with the rights of a
     step. It remains closed to steps: a debugger would have its descriptors (ptrace(2), "access mode checking")."""
     if program:
         libc.set_filter(program)  # before the capability goes that allows it without no_new_privs
-    libc.drop_capabilities()
+    # With the machine's network, packet and raw sockets of root would read and forge what its other programs send.
+    libc.drop_capabilities(*((libc.CAP_NET_RAW,) if network else ()))
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
 
 
