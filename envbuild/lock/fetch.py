@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envbuild.core.console import Reporter
-from envbuild.core.distributions import MACHINES
 from envbuild.core.errors import EnvbuildError, Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
@@ -74,8 +73,14 @@ def fetch(
     place here), after all others were fetched; EngineError if the store is full or cannot be written.
     """
     wanted = inputs_to_fetch(lock, store, names, manifest=manifest)
+    if not wanted:
+        return
+    from envbuild.lock.snapshots import archive_dates
+
     try:
-        fetch_inputs(lock.image, wanted, store, site, reporter, jobs=jobs, pause=pause, where=where)
+        fetch_inputs(
+            lock.image, wanted, store, site, reporter, jobs=jobs, pause=pause, where=where, dates=archive_dates(lock)
+        )
     except InputError as error:
         report_already_cached(lock.image, list_inputs(lock), store, site, reporter, [error])
         raise
@@ -91,8 +96,12 @@ def fetch_inputs(
     jobs: int = 8,
     pause: float = 0.5,
     where: Mapping[str, str] | None = None,
+    dates: Mapping[str, str] | None = None,
 ) -> None:
-    """Download inputs that the store does not have. See `fetch`."""
+    """Download inputs that the store does not have. See `fetch`.
+
+    dates: of the archives (`envbuild.lock.snapshots.archive_dates`), for files that left them
+    """
     if not wanted:
         return
     # Imported here: a build whose inputs are all in the store must not load a network client.
@@ -107,7 +116,8 @@ def fetch_inputs(
     transport = Transport(site.network())
     count = Progress(reporter, sum(entry.size for entry in known))
     transfer = Transfer(transport, store, count.add, pause)
-    work = Fetcher(image, site, transfer, PackageIndex(transport, site.python()), reporter, where or {})
+    index = PackageIndex(transport, site.python())
+    work = Fetcher(image, site, transfer, index, reporter, where or {}, dates or {})
     reporter.start(
         "fetch", f"fetching {counted(len(known), 'file')}" + (f", {amount(count.total)}" if count.total else "")
     )
@@ -202,16 +212,11 @@ class Progress:
             self.reporter.advance("fetch", self.done, self.total)
 
 
-def package_arch(file: str) -> str:
-    """Return the architecture that the file name of a Debian package states; empty for one of all architectures."""
-    arch = file.removesuffix(".deb").rpartition("_")[2]
-    return arch if arch in MACHINES else ""
-
-
 @dataclass(frozen=True, slots=True)
 class Fetcher:
     """Downloader of the single inputs of `image`. `index` is the package index; those of vendors are opened on demand.
-    `where`: file name of a source → the place in the spec that requires it."""
+    `where`: file name of a source → the place in the spec that requires it. `dates`: of archives, for files that left
+    them."""
 
     image: str
     site: Site
@@ -219,8 +224,10 @@ class Fetcher:
     index: PackageIndex
     reporter: Reporter
     where: Mapping[str, str]
+    dates: Mapping[str, str] = field(default_factory=dict)
     vendors: dict[str, PackageIndex] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
+    one_connection: threading.Lock = field(default_factory=threading.Lock)  # to snapshot services
 
     def fetch_one(self, entry: Input) -> list[Finding]:
         """Fetch one input. Return the findings if that failed."""
@@ -232,15 +239,37 @@ class Fetcher:
             elif isinstance(entry, SourceFile) and entry.git:
                 self.fetch_commit(entry)
             else:
-                self.transfer.obtain(self.candidates(entry), entry.sha256, entry.size)
+                self.fetch_file(entry)
         except DownloadError as error:
             return [self.describe_failure(entry, error.misses)]
         except InputError as error:
             return [self.add_input(entry, finding) for finding in error.findings]
         return []
 
+    def fetch_file(self, entry: DebianFile | PythonFile | SourceFile) -> None:
+        """Fetch a file; one that left a distribution's archive from its snapshot service. Raises DownloadError."""
+        from envbuild.lock.snapshots import PATIENCE, snapshot_places
+        from envbuild.net.download import DownloadError
+
+        try:
+            self.transfer.obtain(self.candidates(entry), entry.sha256, entry.size)
+        except DownloadError as error:
+            if isinstance(entry, PythonFile) or not error.absent:
+                raise
+            places = snapshot_places(self.site, entry, self.dates)
+            if not places:
+                raise
+            self.reporter.info(f"{entry.file} left its archive; requesting it from the snapshot service")
+            patient = replace(self.transfer, pause=self.transfer.pause * PATIENCE)
+            try:
+                with self.one_connection:
+                    patient.obtain(places, entry.sha256, entry.size)
+            except DownloadError as late:
+                raise DownloadError([*error.misses, *late.misses]) from None
+
     def candidates(self, entry: DebianFile | PythonFile | SourceFile) -> list[str]:
         """Return where a file may be, in the order of their use."""
+        from envbuild.lock.snapshots import package_arch
         from envbuild.lock.sources import candidate_places
         from envbuild.net.urls import join
 

@@ -24,7 +24,7 @@ from envbuild.core.store.store import Store
 from envbuild.net.body import CHUNK, read_body
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.miss import Miss, MissKind, all_absent
-from envbuild.net.transport import Transport
+from envbuild.net.transport import DEFAULT_DELAY, Transport
 from envbuild.net.urls import local_path, redact
 
 ATTEMPTS = 4
@@ -92,8 +92,9 @@ class Transfer:
     ) -> tuple[str, int]:
         misses: list[Miss] = []
         for place in places:
+            delay = 0.0  # that the server requests
             for attempt in range(ATTEMPTS):
-                if self.stop.wait(self.pause * 2 ** (attempt - 1) if attempt else 0):
+                if self.stop.wait(max(self.pause * 2 ** (attempt - 1), delay) if attempt else 0):
                     raise DownloadError([*misses, Miss(redact(place), MissKind.UNREACHABLE, "stopped")])
                 try:
                     self.transport.check_host(place)
@@ -113,6 +114,7 @@ class Transfer:
                     misses.append(error.miss(redact(place)))
                     break
                 except UnreachableError as error:
+                    delay = error.wait if error.wait > DEFAULT_DELAY else 0.0
                     if attempt == ATTEMPTS - 1:
                         self.transport.failures.failed(place)
                         misses.append(error.miss(redact(place), f" ({ATTEMPTS} attempts)"))
