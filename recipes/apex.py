@@ -151,7 +151,8 @@ class Apex(Recipe):
     def git(self) -> Git:
         needed = (CUTLASS,) if "fast_multihead_attn" in self.extensions_of else ()
         commit = self.commit or COMMITS.get(self.pin, self.version)
-        return Git("apex", "github:NVIDIA/apex", commit, submodules=needed)
+        why = "none of the chosen groups of extensions is compiled with the others"
+        return Git("apex", "github:NVIDIA/apex", commit, submodules=needed, left_out=why)
 
     def faults(self) -> dict[str, Refusal]:
         untried = Refusal("fetches or compiles something while setup.py is read, and was not tested")

@@ -13,10 +13,12 @@ from envbuild.spec.recipe import Git, OptionError, Recipe, RecipeEnv, Refusal
 
 
 def newest(requested: str, releases: Mapping[str, str]) -> str:
-    """Return the newest release that `requested` names (``1.20`` is 1.20.1), or "".
+    """Return the release that `requested` names, or the newest that it is the beginning of (``1.20`` is 1.20.1), or "".
 
     If `requested` is empty, the newest of all.
     """
+    if requested in releases:
+        return requested
     for version in releases:
         if not requested or version == requested or version.startswith(f"{requested}."):
             return version

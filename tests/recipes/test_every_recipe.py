@@ -117,6 +117,8 @@ def test_it_is_accepted_and_every_source_is_pinned(
     assert made.refusals(env) == ()
     sources = made.sources(env)
     assert all(re.fullmatch("[0-9a-f]{40}", git.commit) for git in sources.git)
+    for git in sources.git:  # a lock refuses others, once it has the commit
+        assert git.submodules == ("*",) or git.left_out, "Git: write left_out=, the reason"
     assert all(re.fullmatch("[0-9a-f]{64}", archive.sha256) for archive in sources.archives)
     assert all(re.fullmatch("[0-9A-F]{40}", repository.key) for repository in sources.repositories)
     assert made.builds == bool(made.build(env))

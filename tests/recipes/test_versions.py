@@ -34,6 +34,10 @@ class Example(released_recipe.Released):
     releases: ClassVar = {"1.20.1": "a" * 40, "1.20.0": "b" * 40, "1.2.0": "c" * 40}
 
 
+def test_a_release_is_not_taken_for_the_beginning_of_another() -> None:
+    assert released_recipe.newest("2.5", {"2.5.2": "a", "2.5": "b", "2.4": "c"}) == "2.5"
+
+
 @pytest.mark.parametrize("asked,whole", [("1.20", "1.20.1"), ("1.2", "1.2.0"), ("", "1.20.1"), ("1.21", "")])
 def test_a_version_names_its_newest_release(asked: str, whole: str) -> None:
     assert Example(version=asked).whole == whole
