@@ -208,7 +208,8 @@ def test_no_hint_changes_the_target_of_an_image(tmp_path: Path) -> None:
 
 def test_a_base_is_proposed_that_has_the_python(tmp_path: Path) -> None:
     vendor = '{cuda: {version: "11.6", provider: apt}, torch: {version: "1.12.1", provider: vendor, channel: cu116}}'
-    assert hints(tmp_path, f"target: lambda-a100\nbase: debian:13\nlayers: {vendor}\n") == ["base=ubuntu:20.04"]
+    found = hints(tmp_path, f"target: lambda-a100\nbase: debian:13\nlayers: {vendor}\n")
+    assert set(found) == {"base=ubuntu:20.04"}  # of the Python, and of the C library that this nvcc takes
 
 
 @pytest.mark.parametrize("version", ['version: "2.8.0", ', 'version: "2.8", ', ""])

@@ -31,7 +31,7 @@ LARGEST = 1 << 28
 ARCH = "amd64"
 ONE_PROGRAM = threading.Lock()
 TIMEOUT = 60  # seconds for a help text
-DISPUTED = ("12.3",)  # torch's table allows gcc 13 there, the header does not: facts/gcc.yaml has both
+DISPUTED = ("12.3",)  # torch's table allows gcc 13 there, the header does not: facts/gcc.yaml states it
 
 
 @dataclass(frozen=True, slots=True)
