@@ -165,7 +165,9 @@ class Nccl(Released):
         return (BASE_HEADER, BASE_LIBRARY) if self.provider == "base" else ()
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        return {**super().matrix(env), **({"torch-cuda": self.cuda} if self.provider == "wheel" else {})}
+        # a torch of the image loads the wheel, which then is for its CUDA
+        with_torch = self.provider == "wheel" and env.has("torch")
+        return {**super().matrix(env), **({"torch-cuda": self.cuda} if with_torch else {})}
 
     def sources(self, env: RecipeEnv) -> Sources:
         if self.provider != "source":

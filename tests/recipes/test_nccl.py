@@ -56,3 +56,10 @@ def test_the_torch_of_a_base_image_has_one_nccl() -> None:
     mine = recipe("nccl", provider="base")
     check = line(mine, image(recipe("torch", provider="base"), mine, base=NGC), "torch is compiled for")
     assert matches(check, "2.27.7 2.27.7\n") and not matches(check, "2.27.7 2.28.9\n")
+
+
+def test_a_wheel_without_torch_states_no_torch() -> None:
+    """An image that accepts nodes has NCCL and no framework; the matrix has no facts about the CUDA of no torch."""
+    mine = recipe("nccl", version="2.30.7")
+    assert mine.matrix(image(mine)) == {"nccl": "2.30.7"}
+    assert mine.matrix(image(mine, recipe("torch")))["torch-cuda"] == "13"
