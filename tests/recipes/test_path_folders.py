@@ -27,6 +27,7 @@ PROGRAMS = {
     "nccl-rdma-sharp": (),
     "nccl-tests": ("/opt/nccl-tests/bin",),
     "neuron-bert": ("/opt/neuron-bert/bin",),
+    "nvbandwidth": ("/opt/nvbandwidth/bin",),
     "nvshmem": (),
     "openmpi": ("/opt/openmpi/bin",),
     "osu-micro-benchmarks": tuple(
