@@ -9,6 +9,7 @@ import pwd
 import shutil
 from pathlib import Path
 
+from envbuild.core.install_hint import install_hint
 from envbuild.core.userns import namespaces
 
 LOCAL_DISK = (
@@ -26,7 +27,7 @@ def fix_for(step: str, code: int = 0) -> str:
     No engine is named: whether another one works is known where engines are chosen.
     """
     if step == "newuidmap":
-        return "sudo apt-get install uidmap"
+        return install_hint("newuidmap")
     if step == "subordinate ids":
         user = namespaces.user_name(os.geteuid()) or str(os.geteuid())
         ids = free_range()
@@ -36,7 +37,7 @@ def fix_for(step: str, code: int = 0) -> str:
     if step in ("mount overlay", "whiteout", "opaque folder", "chown", "setcap"):
         return LOCAL_DISK
     if step == "mount squashfs":
-        return "sudo apt-get install squashfs-tools squashfuse"
+        return install_hint("unsquashfs", "squashfuse")
     return ""
 
 

@@ -21,6 +21,7 @@ from envbuild.build.plan.units import Plan
 from envbuild.core import signals
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
+from envbuild.core.install_hint import install_hint
 from envbuild.core.programs import PIPE, STDOUT, CompletedProcess, run_program, start_program
 from envbuild.core.store.store import Store
 from envbuild.core.userns import namespaces
@@ -31,7 +32,6 @@ DRIVERS = ("overlay", "vfs")
 ISOLATION = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin")  # what /usr/bin/true of the host needs
 POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}\n'  # nothing is ever pulled
-INSTALL = "sudo apt-get install buildah"
 # A process leaves a root that was made by chroot with the first, and makes devices with the second.
 DROPPED = ("CAP_SYS_CHROOT", "CAP_MKNOD")
 AS_ROOT = "engine buildah does not keep steps of root from devices and cgroups of this machine (docs/security.md)"
@@ -141,15 +141,16 @@ class Runner:
 
 def probe(store: Store) -> Probe:
     """Return whether buildah is installed, new enough, and works in the store."""
-    for program, package in (("buildah", INSTALL), ("unshare", "sudo apt-get install util-linux")):
+    for program in ("buildah", "unshare"):
         if shutil.which(program) is None:
-            return Probe("buildah", False, "find the program", f"{program} is not on PATH", package)
+            return Probe("buildah", False, "find the program", f"{program} is not on PATH", install_hint(program))
     output = run_program(["buildah", "--version"], text=True).stdout.strip()
     found = re.search(r"(\d+)\.(\d+)[.\d]*", output)
     version = found[0] if found else output or "an unknown version"
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        return Probe("buildah", False, "version", f"buildah is {version}; {oldest} or later is needed", INSTALL)
+        why = f"buildah is {version}; {oldest} or later is needed"
+        return Probe("buildah", False, "version", why, install_hint("buildah"))
     try:
         with store.workdir() as work, store.lock("buildah"):
             runner = Runner.open(store, work)
