@@ -21,6 +21,7 @@ from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.request import parse_request
 from tests.support.facts import fact, matrix, write
+from tests.support.shipped_facts import shipped_matrix
 
 pytestmark = pytest.mark.unit
 
@@ -261,6 +262,15 @@ def test_why_something_is_not_newer(small: FactTable) -> None:
     assert explain_not_newer(small, asks, "torch")[-1].startswith("torch==2.")
     with pytest.raises(SpecError, match="'cuda' is not part of the request"):
         explain_not_newer(small, asks, "cuda")
+
+
+def test_a_pin_is_explained_by_the_version_that_is_taken_alone() -> None:
+    """Not by the builds that the request also allows and that are not taken (2.15.0+cu130)."""
+    matrix = shipped_matrix()
+    asks = parse_request(["torch=2.15", "channel=index", "gpu=H100", "nccl"], matrix)
+    lines = explain_not_newer(matrix, asks, "nccl")
+    assert lines
+    assert all(line.endswith("because torch==2.15.0's wheel pins nccl 2.30.7 [torch.nccl].") for line in lines)
 
 
 EXCLUSIVE = [

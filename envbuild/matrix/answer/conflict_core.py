@@ -112,11 +112,11 @@ def newer_value_conflicts(
     search = whole.search()
     order = whole.order(search)
     search.first()
-    before = set(order[: order.index(at)])
-    pins = [
+    chosen = {*search.decision_variables(), *(matrix.number[request.component] for request in requests)}
+    pins = [  # also what a request leaves one value of: else each value that it does not have would be explained
         Request("", matrix.components[number].name, plan.assignment[number])
-        for number in search.decision_variables()
-        if number in before
+        for number in order[: order.index(at)]
+        if number in chosen
     ]
     releases = ascending_bits(matrix, at, plan.assignment[at])
     found: list[tuple[str, Core]] = []
