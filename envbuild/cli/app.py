@@ -26,6 +26,7 @@ COMMANDS = {  # name → function, or group of commands, in the order of `--help
     "verify": "envbuild.cli.verify:verify_command",
     "run": "envbuild.cli.run:run_command",
     "list": "envbuild.cli.list:list_command",
+    "origins": "envbuild.cli.origins:origins_command",
     "recipes": "envbuild.cli.recipes:recipes_command",
     "show": "envbuild.cli.show:show_command",
     "diff": "envbuild.cli.diff:diff_command",
