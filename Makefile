@@ -26,6 +26,7 @@ define install
 	  packages=$$(sort -u .missing | tr '\n' ' '); rm -f .missing; \
 	  command -v apt-get >/dev/null || { echo "this machine has no apt-get; install by hand: $$packages"; exit 1; }; \
 	  { [ -z "$(SUDO)" ] || command -v sudo >/dev/null; } || { echo "not root and no sudo; install as root: apt-get install $$packages"; exit 1; }; \
+	  { [ -z "$(SUDO)" ] || sudo -n true 2>/dev/null; } || { echo "sudo requires a password here; type: sudo apt-get install $$packages"; exit 1; }; \
 	  $(SUDO) apt-get update -qq || echo "apt-get update failed; using the existing package lists"; \
 	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages >/dev/null || \
 	    { echo "installation failed; type: $(SUDO) apt-get install $$packages"; exit 1; }; \
@@ -44,7 +45,7 @@ $(ENVBUILD): pyproject.toml
 	@rm -f .missing; $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: Python's venv - holds envbuild; installing python3-venv"; echo python3-venv > .missing; }
 	$(install)
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/pip install -qq -e . || { echo "pip could not install envbuild's dependencies; run: $(VENV)/bin/pip install -e ."; exit 1; }
+	@$(VENV)/bin/pip install -qq --no-input -e . || { echo "pip could not install envbuild's dependencies; run: $(VENV)/bin/pip install -e ."; exit 1; }
 	@touch $(ENVBUILD)
 	@echo "envbuild is in $(VENV); type: $(ENVBUILD) list"
 
@@ -53,6 +54,8 @@ tools:
 	@rm -f .missing
 	$(call need,/usr/share/keyrings/debian-archive-keyring.gpg,debian-archive-keyring,checks the signature of the Debian archive when a lock is made)
 	$(call need,gpgv,gpgv,apt checks that signature with it)
+	@grep -qsx 'ID=debian' /etc/os-release || command -v mmdebstrap >/dev/null || command -v debootstrap >/dev/null || test -x /usr/sbin/debootstrap || \
+	  { echo "missing: debootstrap - names the Debian archive, which apt here does not know; installing debootstrap"; echo debootstrap >> .missing; }
 	@[ "$$(id -u)" = 0 ] || command -v newuidmap >/dev/null || { echo "missing: newuidmap - a user namespace with more than one user; installing uidmap"; echo uidmap >> .missing; }
 	@[ "$$(id -u)" = 0 ] || command -v squashfuse >/dev/null || { echo "missing: squashfuse - opens a finished image without root; installing squashfuse"; printf 'squashfuse\nfuse3\n' >> .missing; }
 	$(install)

@@ -166,7 +166,7 @@ def split_by_supplier(
         origins.setdefault(input_origin(entry), []).append(entry)
     without_place = [name for name in origins if not supplier(site, name)]
     found = [entry for name, entries in origins.items() if name not in without_place for entry in entries]
-    findings = [no_mirror_findings(name, origins[name], where) for name in sorted(without_place)]
+    findings = [no_mirror_findings(name, origins[name], where, public=site.use_host) for name in sorted(without_place)]
     return found, [finding for group in findings for finding in group]
 
 

@@ -180,11 +180,14 @@ def _source_text(source: Archive | Git) -> str:
     return f"{source.origin}@{source.commit}" if isinstance(source, Git) else f"{source.origin} {source.sha256}".strip()
 
 
-def no_mirror_findings(name: str, entries: Sequence[Input], where: Mapping[str, str]) -> list[Finding]:
+def no_mirror_findings(
+    name: str, entries: Sequence[Input], where: Mapping[str, str], *, public: bool = True
+) -> list[Finding]:
     """Return the findings for all inputs of the origin `name`, which has no place here: one for each source, because
     the user must provide it; one for all packages, files or images together.
 
     where: file name of a source → the place in the spec that requires it
+    public: whether the site uses public homes
     """
     first = entries[0]
     if isinstance(first, SourceFile):
@@ -206,4 +209,5 @@ def no_mirror_findings(name: str, entries: Sequence[Input], where: Mapping[str, 
     kind = f"1 {kind}" if len(entries) == 1 else f"{len(entries)} {kind}s"
     listed = human_list((entry.file for entry in entries), NAMED)
     message = f"no place is known for {name}, which provides {kind} ({size}): {listed}"
-    return [Finding(message, "", f"write one into site.yaml:  {mirrors_setting(line)}", (line,))]
+    program = "install debootstrap, which names one, or " if public and name.startswith("debian") else ""
+    return [Finding(message, "", f"{program}write one into site.yaml:  {mirrors_setting(line)}", (line,))]

@@ -10,7 +10,9 @@ from envbuild.cli import image_list as listing
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 from envbuild.lock.inputs import requested_origins, supplier
+from envbuild.lock.model import DebianFile
 from envbuild.lock.request import LockRequest, UnitRequest
+from envbuild.lock.sources import no_mirror_findings
 from envbuild.net.site import Site
 from envbuild.spec.project import Project
 from envbuild.spec.recipe import AptRepository, Archive, Git, PythonIndex
@@ -121,3 +123,12 @@ def test_list_names_the_missing_inputs_of_a_lock(small: Project, tmp_path: Path)
     supplied = rows(apt=("/a",), pip=("/p",), github=("/g",))
     assert supplied.data["images"][0]["needs"] == []
     assert supplied.text.splitlines()[-2] == "  far   envbuild lock far"
+
+
+@pytest.mark.parametrize(("public", "named"), [(True, True), (False, False)])
+def test_without_an_archive_the_program_that_knows_it_is_named(public: bool, named: bool) -> None:
+    """On RHEL or SLES, where apt names no archive; not where the site turned public places off."""
+    file = DebianFile("a_1_all.deb", "a", "1", "debian:trixie/main", "pool/a_1_all.deb", 1, "0" * 64)
+    (finding,) = no_mirror_findings(file.archive, [file], {}, public=public)
+    assert ("install debootstrap" in finding.hint) is named
+    assert finding.mirror_lines == ("debian: [ADDRESS-OR-FOLDER]",)
