@@ -18,9 +18,12 @@ store_app = typer.Typer(help="The store of inputs, layers and packs.", no_args_i
 @store_app.command("du")
 def store_du(as_json: Json = False) -> None:
     """Print the bytes in the store, by kind."""
+    from envbuild.core.store.access import check_readable
     from envbuild.spec.workspace import read_workspace
 
-    result = store_usage(read_workspace())
+    workspace = read_workspace()
+    check_readable(workspace.store.root)
+    result = store_usage(workspace)
     show(result.data, as_json, result.text)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import envbuild
 from envbuild.core.errors import EngineError, EnvbuildError
+from envbuild.core.store.access import check_readable
 from envbuild.core.store.records import forget_damaged, read_record, record_path, write_record
 from envbuild.spec.recipe_loader import recipe_file
 
@@ -105,8 +106,10 @@ def read_image_record(
 ) -> ImageRecord | None:
     """Return the record of an earlier run, if its artifact is unchanged.
 
-    `engine`: only an image of this engine. `verified`: only an image that was verified. None if there is none.
+    `engine`: only an image of this engine. `verified`: only an image that was verified. None if there is none. Raises
+    EngineError for a store that this user may not read.
     """
+    check_readable(workspace.store.root)
     path = image_record_path(resolution, workspace)
     value = read_record(path) if path else None
     if value is None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.result import Result
+from envbuild.core.store.access import check_readable
 from envbuild.core.text import amount, duration, printable, table
 from envbuild.export.progress_records import FOLDER, Owner, process_start, remove_old_records
 
@@ -26,7 +27,10 @@ TEXTS, NUMBERS = ("source", "output", "state", "error"), ("bytes", "total", "rat
 
 
 def list_exports(root: Path) -> Result:
-    """Return the exports of the store `root`, running ones first, then the newest. Remove old records if permitted."""
+    """Return the exports of the store `root`, running ones first, then the newest. Remove old records if permitted.
+
+    Raises EngineError for a store that this user may not read."""
+    check_readable(root)
     remove_old_records(root)
     here, now = Owner.here(), time.time()
     rows = [row for path in record_paths(root) if (row := export_row(path, here, now))]

@@ -16,10 +16,12 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store import lock_holder
+from envbuild.core.store.access import check_readable
 from envbuild.core.store.gc import collect
 from envbuild.core.store.permissions import move_into_store
 from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.store.store import Store
+from envbuild.export.progress_list import list_exports
 from envbuild.lock.model import SourceFile
 from envbuild.lock.pending_archives import read_pending, record_pending
 from envbuild.verify.store_check import check_store
@@ -127,6 +129,20 @@ def test_a_store_in_which_every_user_may_replace_folders_is_refused(folder: Path
     (root / "blobs").chmod(0o777)
     with pytest.raises(EngineError, match=r"every user may write .*/blobs"):
         Store.open(root)
+
+
+@pytest.mark.parametrize("closed", [".", ".."])
+def test_a_store_that_is_closed_to_this_user_is_named_with_its_owner(closed: str, folder: Path) -> None:
+    root = folder / "above" / "store"
+    Store.open(root)
+    check_readable(root)
+    place = (root / closed).resolve()
+    place.chmod(0o700)
+    what = "it" if place == root else place
+    for use in (lambda: check_readable(root), lambda: list_exports(root), lambda: Store.open(root)):
+        with pytest.raises(AssertionError, match=f"cannot be read: {what} belongs to root, and is closed to you\\n"):
+            run_as(OUTSIDE, OUTSIDE, (), use)
+    check_readable(folder / "none" / "there")
 
 
 def test_a_store_on_a_disk_like_tmp_has_folders_of_its_user_alone(folder: Path, home: Path) -> None:

@@ -43,6 +43,7 @@ from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, EngineError, InputError
 from envbuild.core.folder_removal import discard_folder
 from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regular, read_bounded
+from envbuild.core.store.access import OWN_STORE, check_readable
 from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
 from envbuild.core.store.json_files import read_json, read_sealed, stamp, write_atomic, write_json, write_sealed
 from envbuild.core.store.lock_holder import wait_for_lock
@@ -109,11 +110,9 @@ class Store:
                 check_entry(own / name)
             try_to_write(store.tmp)
         except OSError as error:
+            check_readable(root)
             why = "it is not a folder" if error.errno == errno.EEXIST else os.strerror(error.errno or errno.EIO)
-            raise EngineError(
-                f"the store {root} cannot be written: {why}",
-                hint="set ENVBUILD_STORE to a folder on a local disk that you may write",
-            ) from error
+            raise EngineError(f"the store {root} cannot be written: {why}", hint=OWN_STORE) from error
         if closed:
             names = ", ".join(closed)
             report(f"store {root}: other users could enter {names}, where setuid programs may be; closed now")
