@@ -226,6 +226,7 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert module.SUSPECT == 1 << 30
     monkeypatch.setattr(module, "SUSPECT", 64 * MIB)
+    monkeypatch.setattr(module, "EMPTY", 0)
     for compressor in (isal_zlib.compressobj(1, wbits=31), zstandard.ZstdCompressor().compressobj()):
         blob = zeros_tar(80 * MIB, compressor)
         assert len(blob) * 200 < 64 * MIB
@@ -247,6 +248,7 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bomb_in_a_part_of_a_layer_is_refused_when_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     """However large the rest is: a blob of 5 GB might otherwise unpack to 1 TB first."""
     monkeypatch.setattr(module, "SUSPECT", 16 * MIB)
+    monkeypatch.setattr(module, "EMPTY", 0)
     rest, zeros, compress = os.urandom(14 * MIB), 96 * MIB, zstandard.ZstdCompressor().compress
     blob = compress(kit.header(b"zeros", size=kit.octal(zeros)) + bytes(zeros))
     blob += compress(kit.header(b"rest", size=kit.octal(len(rest))) + rest + kit.END)
@@ -254,6 +256,30 @@ def test_a_bomb_in_a_part_of_a_layer_is_refused_when_it_is_reached(monkeypatch: 
     with pytest.raises(InputError, match="more than 8 times as many: it is a bomb"):
         read_layer(source(blob, b""), [sink := Count()], ratio=8)
     assert sink.size < zeros
+
+
+@pytest.mark.slow_unit
+def test_a_large_file_of_zeros_is_no_bomb_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk image, or a database that was allocated in advance, at the begin of a layer."""
+    assert module.EMPTY == 4 << 30
+    monkeypatch.setattr(module, "SUSPECT", 16 * MIB)
+    monkeypatch.setattr(module, "EMPTY", 64 * MIB)
+    blob = zeros_tar(48 * MIB, zstandard.ZstdCompressor().compressobj())
+    assert len(blob) * 200 < 16 * MIB
+    with pytest.raises(InputError, match="its tar is sha256"):  # read to its end
+        read_layer(source(blob, b""), [sink := Count()])
+    assert sink.size == 48 * MIB
+    bomb = zeros_tar(160 * MIB, zstandard.ZstdCompressor().compressobj())
+    with pytest.raises(InputError, match="it is a bomb"):
+        read_layer(source(bomb, b""), [sink := Count()])
+    assert sink.size < 100 * MIB
+
+
+def test_zeros_that_no_file_announces_are_a_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SUSPECT", 2 * MIB)
+    blob = zstandard.ZstdCompressor().compress(kit.file(b"small", b"text") + kit.END + bytes(16 * MIB))
+    with pytest.raises(InputError, match="it is a bomb"):
+        read_layer(source(blob, b""), [Count()])
 
 
 def test_a_layer_beyond_the_limit_is_not_read_to_its_end() -> None:

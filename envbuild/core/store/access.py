@@ -1,4 +1,4 @@
-"""Whether this user may read a store: for commands that only read it, and would find nothing in a closed one."""
+"""Access to a store, for commands that only read it and would find nothing in a closed one."""
 
 from __future__ import annotations
 
