@@ -351,6 +351,17 @@ def test_exempt_and_ptx_only_libraries_are_named() -> None:
     assert "PTX only, compiled at the first start: /v/old.so" in result.detail
 
 
+def test_a_library_for_newer_gpus_alone_is_exempt_by_its_name() -> None:
+    """torchao's kernels of MX-FP8 contain code for Blackwell; its Python code loads them on no H100."""
+    seen = copy.deepcopy(SEEN)
+    library = "/opt/venv/lib/python3.13/site-packages/torchao/_C_mxfp8.cpython-310-x86_64-linux-gnu.so"
+    seen["cuda"] |= {library: {"sm_100": 2, "compute_120": 1}}
+    result = next(item for item in audit(seen, DECLARED) if item.name == "CUDA code for sm_90")
+    assert result.status == Status.PASS and f"exempt: {library}" in result.detail
+    seen["cuda"] |= {library.replace("_C_mxfp8", "_C"): {"sm_100": 2}}
+    assert next(item for item in audit(seen, DECLARED) if item.name == "CUDA code for sm_90").status == Status.FAIL
+
+
 def test_long_lists_are_truncated_and_counted() -> None:
     result = AuditResult("x", Status.FAIL)
     assert result.tier == "audit"
