@@ -23,6 +23,7 @@ COMMANDS = {  # name → function, or group of commands, in the order of `--help
     "check": "envbuild.cli.check:check_command",
     "compile": "envbuild.cli.compile:compile_command",
     "export": "envbuild.cli.export:export_command",
+    "publish": "envbuild.cli.publish:publish_command",
     "verify": "envbuild.cli.verify:verify_command",
     "run": "envbuild.cli.run:run_command",
     "list": "envbuild.cli.list:list_command",
@@ -70,7 +71,7 @@ def create_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         help="Reproducible training environments: from an image spec to a squashfs that "
         "`srun --container-image=…` starts.",
         epilog="Start with:  envbuild list;  envbuild make cpu-ucx.  Exit codes: 1 not built (diff: different), "
-        "2 usage or spec, 3 conflict, 4 lock, 5 engine, 6 build, 7 verify, 8 output, 9 unknown combination, "
+        "2 usage or spec, 3 conflict, 4 lock, 5 engine, 6 build, 7 verify, 8 output or publish, 9 unknown combination, "
         "10 input not available.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,

@@ -38,7 +38,8 @@ class Site:
     public home, the registry that an image reference names (``upstream: false`` in the file turns it off).
     `keyrings`: prefix of origins → file of OpenPGP keys; `debian_keyring` is the older name of the one for
     ``debian:``. `apt`: options for apt-get while locking (`envbuild.net.apt_options`). `trust`: folders whose projects
-    are trusted, of any owner; only in the user's own file. Nothing reads the `RESERVED` ones yet.
+    are trusted, of any owner; only in the user's own file. `registry`: where `publish` puts images
+    without --to. Nothing reads the `RESERVED` ones yet.
     """
 
     store: Path

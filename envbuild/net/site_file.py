@@ -16,10 +16,10 @@ from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
 from envbuild.net.site import Site, store_folder, user_file
 from envbuild.net.urls import has_raw_login, redact
 
-RESERVED = ("registry", "images", "partition", "mounts")  # for publish and launch: accepted, and nothing reads them yet
+RESERVED = ("images", "partition", "mounts")  # for launch: accepted, and nothing reads them yet
 KEYS = (
     "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
-    "keyrings", "apt", "trust", *RESERVED,
+    "keyrings", "apt", "trust", "registry", *RESERVED,
 )  # fmt: skip
 PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
 PREFIX_ADVICE = (

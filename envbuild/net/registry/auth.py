@@ -7,6 +7,7 @@ Authentication"). A token is then requested, without a login when none exists, a
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import threading
@@ -63,6 +64,8 @@ class Login:
                 header = self.header(host, challenge, str(response.request.url))
                 self.known[host, repository] = header
         repeated = response.request.copy()
+        if isinstance(body := repeated.body, io.IOBase):  # what was sent of a file is sent again
+            body.seek(0)
         repeated.headers["Authorization"] = header
         discard_body(response, self.transport.limits)  # so that the connection can be used again
         response.close()

@@ -1,0 +1,124 @@
+"""Calls that write to a registry (OCI distribution spec 1.1, "Push"), with its answers to errors in words."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urljoin
+
+from envbuild.core import signals
+from envbuild.net.body import read_body
+from envbuild.net.failures import RefusedError, UnreachableError, describe_error
+from envbuild.net.miss import MissKind
+from envbuild.net.registry.client import RegistryTransport
+from envbuild.net.transport import BUSY
+
+TRIES = 5  # of a request that may succeed later
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between them; each pause is about twice the one before
+LONGEST_REQUESTED = 300.0  # seconds that a server may request with Retry-After
+MAX_ANSWER = 1 << 20  # bytes of an answer; errors are short JSON documents
+Answer = TypeVar("Answer")
+
+
+class RegistryRefusal(RefusedError):
+    """A registry refused a request. `status`: HTTP's; `codes`: of the distribution spec (``DENIED``)."""
+
+    def __init__(self, status: int, codes: tuple[str, ...], why: str) -> None:
+        kind = MissKind.UNAUTHORIZED if status in (401, 403) else MissKind.REFUSED
+        super().__init__(f"HTTP {status}{f': {why}' if why else ''}", kind=kind)
+        self.status, self.codes = status, codes
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAnswer:
+    """An answer below 400: `headers` in any case, `url` after redirects, `content` of a small body."""
+
+    status: int
+    url: str
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def location(self) -> str:
+        """The address for the next request of an upload, which may be relative and has parameters to preserve."""
+        return urljoin(self.url, self.headers.get("Location", ""))
+
+
+def send(
+    transport: RegistryTransport,
+    method: str,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    body: io.RawIOBase | bytes | None = None,
+) -> RegistryAnswer:
+    """Send one request. A file is sent from its begin to its end, with the length in `headers`, which registries
+    require.
+
+    Raises RegistryRefusal for an answer that a repetition does not change, UnreachableError for one that it may change
+    and without an answer.
+    """
+    session, proxy = transport.session(), transport.settings.proxy
+    try:
+        answer = session.request(
+            method,
+            url,
+            headers=dict(headers or {}),
+            data=body,
+            stream=True,
+            timeout=(transport.limits.connect, transport.limits.silence),
+            proxies={"http": proxy, "https": proxy} if proxy else None,
+            allow_redirects=method in ("GET", "HEAD"),
+        )
+        with answer:
+            content = b"".join(read_body(answer, MAX_ANSWER, transport.limits, decode=True))
+    except RefusedError:
+        raise
+    except OSError as error:  # RequestException is one
+        raise UnreachableError(describe_error(error)) from None
+    status = answer.status_code
+    if status in BUSY or status >= 500:
+        kind = MissKind.RATE_LIMITED if status == 429 else MissKind.UNREACHABLE
+        raise UnreachableError(f"HTTP {status}", requested_pause(answer.headers.get("Retry-After", "")), kind=kind)
+    if status >= 300:
+        codes, why = read_errors(content)
+        raise RegistryRefusal(status, codes, why)
+    return RegistryAnswer(status, answer.url, answer.headers, content)
+
+
+def read_errors(content: bytes) -> tuple[tuple[str, ...], str]:
+    """Return (codes, text) of the errors in an answer (distribution spec, "Error Codes"); proxies answer otherwise."""
+    try:
+        listed: list[dict[str, Any]] = json.loads(content)["errors"]
+        codes = tuple(str(item.get("code", "")) for item in listed)
+        texts = [f"{item.get('code', '')} {item.get('message', '')}".strip() for item in listed]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return (), ""
+    return codes, "; ".join(texts)[:300]
+
+
+def requested_pause(header: str) -> float:
+    """Return the seconds that ``Retry-After`` requests (RFC 9110, 10.2.3); 0 for none, and for a date."""
+    return min(float(header), LONGEST_REQUESTED) if header.isdigit() and len(header) < 10 else 0.0
+
+
+def persist(request: Callable[[], Answer], pause: float = FIRST_PAUSE) -> Answer:
+    """Return the result of `request`, which is called up to five times while it raises UnreachableError.
+
+    pause: seconds before the second call. Raises RefusedError at once, UnreachableError in the end.
+    """
+    for attempt in range(TRIES):
+        try:
+            return request()
+        except RefusedError:
+            raise
+        except UnreachableError as error:
+            if attempt == TRIES - 1:
+                raise
+            # Not all clients of a busy registry return at the same moment.
+            wait = min(pause * 2**attempt, LONGEST_PAUSE) * random.uniform(0.5, 1)
+            signals.pause(max(wait, error.wait))
+    raise AssertionError("unreachable")

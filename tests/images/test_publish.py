@@ -1,0 +1,57 @@
+"""A built image to a registry and a folder, as a user publishes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.image_project import Cli
+from tests.support.local_registry import serve, skopeo
+
+pytestmark = pytest.mark.images
+
+SPEC = """
+schema: 1
+description: published
+target: cpu
+base: debian:13
+layers:
+  python-packages: ["packaging==24.0", "click==8.1.7"]
+"""
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Cli:
+    folder = tmp_path_factory.mktemp("published")
+    (folder / "images").mkdir()
+    (folder / "images" / "app.yaml").write_text(SPEC)
+    return Cli(folder, store)
+
+
+def test_a_second_publish_sends_nothing_and_others_read_it(cli: Cli, tmp_path: Path) -> None:
+    with serve(tmp_path / "registry") as registry:
+        name = f"localhost:{registry.port}/team/app:1"
+        first = cli.json("publish", "app", "--to", name)
+        assert first["sent"] >= 3 and first["reference"] == name
+        assert json.loads(skopeo("inspect", "--tls-verify=false", f"docker://{name}"))["Digest"] == first["digest"]
+        again = cli.json("publish", "app", "--to", name)
+        assert (again["sent"], again["digest"]) == (0, first["digest"])
+        refused = cli.run("publish", "app", "--to", name, "--compression", "zstd", check=False)
+        assert refused.returncode == 8 and "--move" in refused.stderr
+        done = cli.run("export", f"docker://{name}", "--to", "squashfs", "-o", str(tmp_path / "app.sqsh"))
+        assert done.returncode == 0 and (tmp_path / "app.sqsh").is_file()
+
+
+def test_a_folder_has_the_same_digest(cli: Cli, tmp_path: Path) -> None:
+    made = cli.json("publish", "app", "--to", f"oci:{tmp_path}/shared")
+    tag = made["reference"].rpartition(":")[2]
+    assert tag.startswith("cpu-app-20")
+    found = json.loads(skopeo("inspect", f"oci:{tmp_path}/shared:{tag}"))
+    assert found["Digest"] == made["digest"]
+
+
+def test_a_destination_is_required_before_anything_is_built(cli: Cli) -> None:
+    done = cli.run("publish", "app", "--to", "nowhere", check=False)
+    assert done.returncode == 2 and "REGISTRY/REPOSITORY" in done.stderr

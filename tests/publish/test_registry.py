@@ -1,0 +1,142 @@
+"""Publishing to a real registry, also behind a proxy that fails."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.console import SilentReporter
+from envbuild.core.errors import PublishError
+from envbuild.net.registry import push as push_module
+from envbuild.net.registry.reference import parse_reference
+from envbuild.net.site import Site
+from envbuild.publish.layout_parts import LayoutParts
+from envbuild.publish.registry import Published, open_push, publish_to_registry
+from tests.support.local_registry import PASSWORD, USER, Layout, Server, file, htpasswd, serve, skopeo, tar
+from tests.support.push_proxy import PushProxy, pushing
+
+pytestmark = pytest.mark.registry
+
+BIG = os.urandom(300_000)
+Publish = Callable[..., Published]
+
+
+@pytest.fixture(autouse=True)
+def no_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Server]:
+    with serve(tmp_path / "registry") as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(registry: Server) -> Iterator[PushProxy]:
+    with pushing(registry.host) as found:
+        yield found
+
+
+def image(folder: Path, *contents: bytes) -> LayoutParts:
+    layout = Layout(folder)
+    layout.add(layout.image([tar(file("f", content)) for content in contents], compression="none"), "x")
+    return LayoutParts.read(folder)
+
+
+def published(parts: LayoutParts, reference: str, *, move: bool = False) -> Published:
+    found = parse_reference(reference)
+    return publish_to_registry(parts, found, open_push(found, Site(Path("/")), 0.01), SilentReporter(), move=move)
+
+
+def digest_there(host: str, name: str, *options: str) -> str:
+    found = skopeo("inspect", "--tls-verify=false", *options, f"docker://{host}/{name}")
+    return str(json.loads(found)["Digest"])
+
+
+def test_an_image_is_there_by_tag_and_digest(tmp_path: Path, registry: Server) -> None:
+    parts = image(tmp_path / "1", b"base", BIG)
+    made = published(parts, f"{registry.host}/team/app:1")
+    assert (made.digest, made.sent, made.present) == (parts.digest, 3, 0)
+    assert digest_there(registry.host, "team/app:1") == parts.digest
+    assert digest_there(registry.host, f"team/app@{parts.digest}") == parts.digest
+
+
+def test_only_new_blobs_are_sent(tmp_path: Path, registry: Server, proxy: PushProxy) -> None:
+    host = proxy.url.removeprefix("http://")
+    published(image(tmp_path / "1", b"base", BIG), f"{host}/app:1")
+    proxy.asked.clear()
+    two = image(tmp_path / "2", b"base", BIG, b"more")
+    made = published(two, f"{host}/app:2")
+    assert (made.sent, made.present) == (2, 2)
+    assert sum(proxy.sent("PUT")) < 20_000
+    proxy.asked.clear()
+    again = published(two, f"{host}/app:2")
+    assert (again.sent, again.sent_bytes, again.present) == (0, 0, 4)
+    assert not proxy.sent("PUT")
+
+
+def test_a_tag_moves_only_on_request(tmp_path: Path, registry: Server) -> None:
+    one, two = image(tmp_path / "1", b"one"), image(tmp_path / "2", b"two")
+    published(one, f"{registry.host}/app:1")
+    with pytest.raises(PublishError) as caught:
+        published(two, f"{registry.host}/app:1")
+    assert caught.value.exit_code == 8 and "--move" in caught.value.hint
+    assert digest_there(registry.host, "app:1") == one.digest
+    published(two, f"{registry.host}/app:1", move=True)
+    assert digest_there(registry.host, "app:1") == two.digest
+
+
+@pytest.mark.parametrize("busy", [[429], [503, 500, 502], [429] * 4])
+def test_a_busy_registry_gets_the_request_again(
+    tmp_path: Path, registry: Server, proxy: PushProxy, busy: list[int]
+) -> None:
+    proxy.busy = busy
+    parts = image(tmp_path / "1", BIG)
+    published(parts, f"{proxy.url.removeprefix('http://')}/app:1")
+    assert not proxy.busy and digest_there(registry.host, "app:1") == parts.digest
+
+
+def test_a_registry_that_remains_busy_ends_it_without_a_tag(tmp_path: Path, registry: Server, proxy: PushProxy) -> None:
+    proxy.busy = [503] * 1000
+    with pytest.raises(PublishError) as caught:
+        published(image(tmp_path / "1", BIG), f"{proxy.url.removeprefix('http://')}/app:1")
+    assert "HTTP 503" in caught.value.message and caught.value.exit_code == 8
+    assert not (registry.root / "docker/registry/v2/repositories/app/_manifests").exists()
+
+
+@pytest.mark.parametrize("dropped", [0, 1, 3])
+def test_a_blob_that_a_proxy_refuses_as_a_whole_is_sent_in_chunks(
+    tmp_path: Path, registry: Server, proxy: PushProxy, monkeypatch: pytest.MonkeyPatch, dropped: int
+) -> None:
+    """Also when answers are dropped: bytes that the registry has already are not appended twice."""
+    monkeypatch.setattr(push_module, "CHUNK", 70_000)
+    proxy.most, proxy.dropped = 100_000, dropped
+    parts = image(tmp_path / "1", BIG)
+    published(parts, f"{proxy.url.removeprefix('http://')}/app:1")
+    assert digest_there(registry.host, "app:1") == parts.digest
+    assert max(proxy.sent("PATCH")) == 70_000
+
+
+def test_a_login_is_used_and_a_missing_one_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "private"
+    with serve(place, htpasswd(place), f"{USER}:{PASSWORD}") as server:
+        parts = image(tmp_path / "1", BIG)
+        with pytest.raises(PublishError) as caught:
+            published(parts, f"{server.host}/app:1")
+        assert caught.value.hint == f"docker login {server.host}"
+        (tmp_path / "docker").mkdir()
+        auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        (tmp_path / "docker/config.json").write_text(json.dumps({"auths": {server.host: {"auth": auth}}}))
+        published(parts, f"{server.host}/app:1")
+        assert digest_there(server.host, "app:1", f"--creds={USER}:{PASSWORD}") == parts.digest
+
+
+def test_a_registry_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(PublishError, match=r"does not answer; tried: https://127\.0\.0\.1:9"):
+        published(image(tmp_path / "1", b"x"), "127.0.0.1:9/app:1")
