@@ -147,8 +147,8 @@ def blobs(store: Store, found: StoreCheck) -> Iterator[Entry]:
 def digest_fault(path: Path, expected: str) -> str:
     try:
         got = file_digest(path, follow=False)
-    except NotRegularError:
-        return "not a regular file"
+    except (NotRegularError, PermissionError):
+        return "not a regular file that you may read"
     return "" if got == expected else f"expected sha256 {expected}, got {got}"
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
 from envbuild.cli.show_file import show_file
+from envbuild.core.errors import SpecError
+from envbuild.squashfs.read.superblock import check_image, describe_superblock
+from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.diff import diff_images
 from envbuild.verify.contents.metadata import parse_environment, parse_start_script, read_image_texts
+from envbuild.verify.contents.squashfs_path import find_squashfs_file
 from tests.support.image_pair import BEFORE, SITE, image
 from tests.support.packs import file
 
@@ -118,3 +123,14 @@ def test_start_of(script, expected):
 
 def test_environment():
     assert parse_environment("A=1\n  B=x=y\n#C=2\nno sign\nA=2\n") == {"A": "2", "B": "x=y"}
+
+
+def test_a_fifo_in_the_place_of_an_image_is_refused(tmp_path):
+    """And not waited for: another user may have put it there."""
+    path = tmp_path / "x.sqsh"
+    os.mkfifo(path)
+    with pytest.raises(SpecError, match="it is not a regular file"):
+        find_squashfs_file(str(path))
+    for read in (SquashTree, check_image, describe_superblock):
+        with pytest.raises(OSError, match="is not a regular file"):
+            read(path)

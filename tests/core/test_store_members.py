@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -290,6 +291,24 @@ def test_what_a_member_put_in_the_place_of_a_file_stops_no_command(kind: str, sh
         collect(store, SilentReporter(), dry_run=False, everything=True)
     assert [path for path in paths if os.path.lexists(path)] == []
     assert (home / "file").read_text() == "mine"
+
+
+def test_a_file_that_a_member_closed_is_reported_and_fetched_again(shared: Path) -> None:
+    digest = hashlib.sha256(b"content").hexdigest()
+    blob = shared / "blobs/sha256" / digest
+
+    def close() -> None:
+        blob.write_bytes(b"content")
+        blob.chmod(0o600)
+
+    def check() -> list[str]:
+        return [item.path.name for item in check_store(Store.open(shared), SilentReporter(), repair=False).damaged]
+
+    as_member(ONE, close)
+    assert as_member(TWO, check) == [digest]
+    with pytest.raises(AssertionError, match="corrupt blob in the store"):
+        as_member(TWO, lambda: Store.open(shared).check_blob(digest))
+    assert not blob.exists(), "the next run fetches it again"
 
 
 def take_lock(path: Path) -> str:

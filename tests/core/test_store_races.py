@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.console import SilentReporter
+from envbuild.core.errors import InputError
 from envbuild.core.store.permissions import make_shared_folder, move_into_store
 from envbuild.core.store.records import read_record, write_record
 from envbuild.core.store.store import Store
@@ -129,6 +130,30 @@ def test_a_cached_tree_of_a_base_image_is_of_no_other_member(shared: Path) -> No
 
     run_as(TWO, TWO, (GROUP,), plant)
     assert run_as(ONE, ONE, (GROUP,), release) == "ID=debian"
+    assert release() == "ID=debian"
+
+
+@pytest.mark.parametrize("kind", ["another layer", "a link"])
+def test_a_layer_of_a_base_image_that_another_member_wrote_is_not_read(kind: str, shared: Path) -> None:
+    good, other = tar(file("etc/os-release", b"ID=debian")), tar(file("etc/os-release", b"ID=hostile"))
+    digest, image = hashlib.sha256(good).hexdigest(), "0" * 64
+    blob = shared / "blobs/sha256" / digest
+
+    def plant() -> None:
+        if kind == "a link":
+            (blob.parent / "other").write_bytes(good)
+            blob.symlink_to("other")
+        else:
+            blob.write_bytes(other)
+
+    def release() -> str | None:
+        return read_image_tree(image, [digest], Store.open(shared), SilentReporter()).text("/etc/os-release")
+
+    run_as(TWO, TWO, (GROUP,), plant)
+    with pytest.raises(InputError, match="corrupt blob"):
+        release()
+    assert not os.path.lexists(blob), "the next run fetches it again"
+    blob.write_bytes(good)
     assert release() == "ID=debian"
 
 

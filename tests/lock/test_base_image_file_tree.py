@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import stat
@@ -276,10 +277,12 @@ def test_the_lists_of_packages_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("damage", ["a flipped bit", "nested too deeply", "too large", "a list", "no object", "a FIFO"])
 def test_a_damaged_cache_of_a_tree_is_made_again(damage: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.blob("a" * 64).write_bytes(tar(folder("etc"), file("etc/os-release", b"ID=debian")))
+    content = tar(folder("etc"), file("etc/os-release", b"ID=debian"))
+    layer = hashlib.sha256(content).hexdigest()
+    store.blob(layer).write_bytes(content)
 
     def text() -> str | None:
-        return read_image_tree("0" * 64, ["a" * 64], store, SilentReporter()).text("/etc/os-release")
+        return read_image_tree("0" * 64, [layer], store, SilentReporter()).text("/etc/os-release")
 
     assert text() == "ID=debian"
     (path,) = (store.root / "base").iterdir()

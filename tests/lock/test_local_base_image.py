@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from envbuild.net.download import Transfer
 from envbuild.net.registry.reference import mirror_reference
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
+from envbuild.oci.sources.archive_stream import index_compressed_archive
 from tests.support import local_registry as kit
 from tests.support.local_registry import Layout
 from tests.support.saved_image import write_saved_image
@@ -181,3 +184,18 @@ def test_no_registry_provides_it(tmp_path: Path) -> None:
     assert input_origin(blob) == "oci:local/app"
     assert supplier(Site(tmp_path), "oci:local/app") == ""
     assert supplier(Site(tmp_path, mirrors={"oci:": ("/mirror",)}), "oci:local/app") == "mirror"
+
+
+def test_a_compressed_archive_that_is_a_bomb_is_refused_before_it_is_in_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envbuild.oci.sources.archive_stream.SUSPECT", 1 << 20)
+    path = tmp_path / "bomb.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        entry = tarfile.TarInfo("layer.tar")
+        entry.size = 16 << 20
+        archive.addfile(entry, io.BytesIO(b"x" * entry.size))
+    with pytest.raises(InputError, match="it is a bomb"):
+        index_compressed_archive(path)
+    monkeypatch.setattr("envbuild.oci.sources.archive_stream.SUSPECT", 16 << 20)
+    assert list(index_compressed_archive(path).places) == ["layer.tar"]

@@ -84,7 +84,7 @@ def packages_index(files: Iterable[tuple[str, str, Path]], store: Store) -> str:
         cached = cache / sha256
         try:
             stanza = read_bounded(cached, MAX_CONTROL, follow=False).decode()
-        except (FileNotFoundError, NotRegularError, TooLargeError, UnicodeError):
+        except (FileNotFoundError, PermissionError, NotRegularError, TooLargeError, UnicodeError):
             stanza = read_control(path)
             write_atomic(cached, lambda file, text=stanza: file.write(text.encode()))  # type: ignore[misc]
         stanzas.append(f"{stanza}\nFilename: ./{name}\nSize: {path.stat().st_size}\nSHA256: {sha256}\n")

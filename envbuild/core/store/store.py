@@ -190,8 +190,8 @@ class Store:
         damaged = self.blob(sha256)
         try:
             found = file_digest(damaged, follow=False)
-        except NotRegularError:
-            found = "no regular file"
+        except (NotRegularError, PermissionError):  # another member may have closed it
+            found = "no regular file that this user may read"
         if found != sha256:
             damaged.rename(self.tmp / f"damaged-{sha256}")
             raise InputError(

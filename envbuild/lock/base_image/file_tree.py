@@ -10,22 +10,24 @@ import base64
 import contextlib
 import fnmatch
 import gzip
+import hashlib
 import json
 import os
 import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from envbuild.core.console import Reporter
-from envbuild.core.errors import EnvbuildError
+from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
-from envbuild.core.regular_file import open_regular
+from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.core.store.store import Store, write_atomic
 from envbuild.oci.layers.changeset import Changeset, EntryKind
 from envbuild.oci.tar import member as m
-from envbuild.oci.tar.decompress import convert_layer_errors, open_blob_file
+from envbuild.oci.tar.chunks import CHUNK
+from envbuild.oci.tar.decompress import convert_layer_errors, open_decompressed
 from envbuild.oci.tar.fields import LayerError
 from envbuild.oci.tar.member import Member
 from envbuild.spec.recipe import VENV
@@ -183,13 +185,10 @@ def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: 
         for number, layer in enumerate(layers, 1):
             reporter.note("base", f"layer {number}")
             try:
-                with (
-                    convert_layer_errors(f"layer {number} of the base image (sha256 {layer})"),
-                    open_blob_file(store.blob(layer)) as stream,
-                ):
+                with convert_layer_errors(f"layer {number} of the base image (sha256 {layer})"):
                     tree.written = {b""}
-                    tree.apply(stream)
-            except EnvbuildError:
+                    _apply_checked(tree, store.blob(layer), layer)
+            except (EnvbuildError, NotRegularError):
                 store.check_blob(layer)  # a corrupt blob of the store is the error to report
                 raise
     finally:
@@ -201,6 +200,35 @@ def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: 
         store.own_folder("base")
         write_atomic(cache, lambda file: file.write(gzip.compress(content, 1, mtime=0)))
     return tree
+
+
+class _HashedFile:
+    """A file whose digest is computed while it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.digest = file, hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        chunk = self.file.read(size)
+        self.digest.update(chunk)
+        return chunk
+
+
+def _apply_checked(tree: ImageTree, blob: Path, digest: str) -> None:
+    """Apply a layer to a tree. Raises InputError if it is not the one with `digest`: another member of the group that
+    shares the store may have replaced it, and the tree is cached."""
+    with open_regular(blob, buffering=0, follow=False) as file:
+        source = _HashedFile(file)
+        with open_decompressed(source) as stream:
+            tree.apply(stream)
+        while source.read(CHUNK):
+            pass
+    if source.digest.hexdigest() != digest:
+        raise InputError(
+            f"corrupt blob in the store: expected sha256 {digest}, got {source.digest.hexdigest()}",
+            hint="run the command again",
+            where=str(blob),
+        )
 
 
 def _read_cached(path: Path) -> ImageTree | None:

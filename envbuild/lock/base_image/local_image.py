@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from envbuild.core.console import Reporter
 from envbuild.core.distributions import LOCAL_FORMS, is_own_image
+from envbuild.core.regular_file import open_regular
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 from envbuild.lock.base_image.own_images import OwnImages
@@ -83,11 +85,12 @@ def _copy_layer(layer: SourceLayer, store: Store) -> BlobDescriptor:
             found = f"sha256:{_digest_of(work / 'layer', expected, layer)}"
             store.add_blob(work / "layer")
             expected = found
-    blob = store.blob(expected.removeprefix("sha256:"))
-    with blob.open("rb") as file:
-        magic = file.read(4)
+    else:
+        store.check_blob(expected.removeprefix("sha256:"))  # another member of a group's store may have written it
+    with open_regular(store.blob(expected.removeprefix("sha256:")), follow=False) as file:
+        magic, size = file.read(4), os.fstat(file.fileno()).st_size
     compression = "gzip" if magic.startswith(GZIP) else "zstd" if magic == ZSTD else "none"
-    return BlobDescriptor(expected.removeprefix("sha256:"), blob.stat().st_size, OCI.layers[compression])
+    return BlobDescriptor(expected.removeprefix("sha256:"), size, OCI.layers[compression])
 
 
 def _digest_of(path: Path, expected: str, layer: SourceLayer) -> str:

@@ -25,6 +25,9 @@ SMALL = 4 << 20  # bytes of a file that may be a document
 ALL = 64 << 20  # bytes of documents that an archive may hold
 BLOBS = "blobs/sha256/"
 HEAD = 512
+# A compressed archive whose files have 1 GiB more than 200 times its size is refused where that begins: its layers are
+# stored as they are in it.
+RATIO, SUSPECT = 200, 1 << 30
 
 
 def is_compressed(path: Path) -> bool:
@@ -56,13 +59,20 @@ def open_inflated(path: Path) -> Iterator[IO[bytes]]:
 
 def index_compressed_archive(path: Path) -> ArchiveIndex:
     """Return the index of a compressed archive, with its documents. Raises InputError."""
-    archive, total = ArchiveIndex(path), 0
+    archive, total, unpacked = ArchiveIndex(path), 0, 0
     with (
         convert_archive_errors(path),
         open_inflated(path) as stream,
         BoundedTarFile.open(fileobj=stream, mode="r|", bufsize=BUFFER) as tar,
     ):
+        limit = RATIO * path.stat().st_size + SUSPECT
         for entry in iterate_entries(tar):
+            unpacked += entry.size
+            if unpacked > limit:
+                raise InputError(
+                    f"{path} unpacks to more than {RATIO} times its size and 1 GiB: it is a bomb",
+                    hint="if you trust it, unpack it: zstd -d FILE, or gunzip FILE",
+                )
             name = archive.add(entry)
             if name in archive.places and entry.size <= SMALL:
                 content = cast("IO[bytes]", tar.extractfile(entry)).read()

@@ -10,9 +10,10 @@ from array import array
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from envbuild.core.errors import VerifyError
+from envbuild.core.regular_file import open_regular
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.codec import BLOCKS, IDS
 
@@ -22,7 +23,7 @@ STORED = 0x1 | 0x2 | 0x8  # superblock flags: inodes, data and fragments are not
 MAX_PIECES = 1 << 18  # of one table: 2 GiB of metadata, 40 million inodes; only a bomb has more
 
 
-def read_superblock(file: BinaryIO, name: str) -> sq.Superblock:
+def read_superblock(file: IO[bytes], name: str) -> sq.Superblock:
     """Return the superblock of an open file. Raises VerifyError when there is none of version 4.0."""
     file.seek(0)
     data = file.read(sq.SUPERBLOCK.size)
@@ -40,7 +41,7 @@ def describe_superblock(file: Path) -> dict[str, Any]:
     """Return the fields of the superblock: size (bytes of the file), used, inodes, codec, level (None: unknown), block,
     time, fragments, ids, xattrs (bool). Raises VerifyError when `file` is not squashfs.
     """
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         block = read_superblock(stream, str(file))
         level = None
         if block.flags & sq.OPTIONS and NAMES.get(block.codec) in ("zstd", "gzip"):
@@ -77,11 +78,11 @@ def check_image(file: Path, *, padded: bool = True) -> None:
     and order of their position lists, counts, and the padding (a third-party file may have none: `padded`). Raises
     VerifyError; reads a few kilobytes.
     """
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         read_layout(stream, str(file), padded=padded)
 
 
-def read_layout(stream: BinaryIO, name: str, *, padded: bool = False) -> Layout:
+def read_layout(stream: IO[bytes], name: str, *, padded: bool = False) -> Layout:
     """Return the layout of an open file, checked as in `check_image`; `name` is for messages. Raises VerifyError."""
     try:
         return _read_layout(stream, name, padded)
@@ -95,7 +96,7 @@ def damaged_image(name: str, what: str) -> VerifyError:
     return VerifyError(f"the squashfs file is damaged: {what}", hint=hint, where=name)
 
 
-def _read_layout(stream: BinaryIO, file: str, padded: bool) -> Layout:
+def _read_layout(stream: IO[bytes], file: str, padded: bool) -> Layout:
     block = read_superblock(stream, file)
     size = os.fstat(stream.fileno()).st_size
     found: dict[str, array[int]] = {}

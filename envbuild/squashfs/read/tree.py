@@ -19,6 +19,7 @@ from typing import BinaryIO, NamedTuple, Self
 
 from envbuild.core.errors import VerifyError
 from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
+from envbuild.core.regular_file import open_regular
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.read.content import BlockReader, FileContent
 from envbuild.squashfs.read.decompress import CorruptDataError, find_decompressor
@@ -55,7 +56,7 @@ class SquashTree:
         OSError."""
         self.path = path
         with contextlib.ExitStack() as stack:
-            self.file: BinaryIO = stack.enter_context(path.open("rb"))
+            self.file = stack.enter_context(open_regular(path))
             layout = read_layout(self.file, str(path))
             self.superblock = block = layout.superblock
             inflate = find_decompressor(block.codec, str(path))

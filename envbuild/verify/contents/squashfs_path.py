@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from envbuild.core.errors import SpecError
+from envbuild.core.regular_file import open_regular
 
 
 def find_squashfs_file(name: str) -> Path | None:
@@ -22,12 +23,11 @@ def find_squashfs_file(name: str) -> Path | None:
         return None
     path = Path(name).expanduser().absolute()
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             magic = file.read(4)
     except OSError as error:
-        raise SpecError(
-            f"{name} cannot be read: {error.strerror}", hint="envbuild list shows the built images"
-        ) from error
+        why = error.strerror or "it is not a regular file"
+        raise SpecError(f"{name} cannot be read: {why}", hint="envbuild list shows the built images") from error
     if magic != b"hsqs":
         raise SpecError(f"{name} is not a squashfs file", hint="a spec's path ends in .yaml, an image's in .sqsh")
     return path
