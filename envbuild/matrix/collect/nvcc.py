@@ -146,7 +146,7 @@ def make_facts(targets: Mapping[str, ReadValue], limits: Mapping[str, ReadValue]
             type="measured",
             where="bin/ptxas of nvidia-cuda-nvcc-cu11, nvidia-cuda-nvcc-cu12, nvidia-cuda-nvcc (x86_64 wheels)",
             how=f"{COLLECTOR}; targets in the output of ptxas --help; the sha256 is of ptxas",
-            because="CUDA {cuda} compiles no code that runs on {sm}",
+            because="CUDA {cuda} compiles no machine code for {sm}",
             rows=tuple(sm),
         ),
         DerivedFact(
