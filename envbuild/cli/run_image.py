@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from envbuild.core.errors import SpecError
+from envbuild.core.paths import expand_home
 from envbuild.export.built_image import load_built_image
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
@@ -51,7 +51,7 @@ def parse_bind(bind: str) -> tuple[str, str, bool]:
     """
     source, _, rest = bind.partition(":")
     target, colon, option = rest.partition(":")
-    path = Path(source).expanduser().absolute()
+    path = expand_home(source).absolute()
     if not path.exists():
         raise SpecError(f"--bind {bind}: {path} does not exist", hint="--bind takes a folder of this machine")
     if target == READ_ONLY and not colon:

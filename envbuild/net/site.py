@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.core.errors import InputError
+from envbuild.core.paths import expand_home
 from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.origin_kinds import ARCHIVES, ORIGINS, longest_prefix
 from envbuild.net.supply import Supply, find_supply
@@ -140,7 +141,7 @@ def mirrors_setting(line: str) -> str:
 def store_folder(configured: str | None) -> Path:
     """Return ``$ENVBUILD_STORE``, else the folder that the site configures, else the user's cache folder."""
     if chosen := os.environ.get("ENVBUILD_STORE") or configured:
-        return Path(chosen).expanduser().absolute()
+        return expand_home(chosen).absolute()
     cache = _home("XDG_CACHE_HOME", ".cache")
     if cache is None:
         raise InputError("this user has no home folder", "export ENVBUILD_STORE=/a/folder/on/a/local/disk")

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from envbuild.core.engines import ENGINES
+from envbuild.core.errors import SpecError
+from envbuild.core.paths import expand_home
 from envbuild.core.yaml_nodes import Node, Scalar
 from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.net.apt_options import is_address, read_apt_options
@@ -75,8 +77,11 @@ def read_site(path: Path) -> Site:
 
 
 def _absolute_path(file: Path, value: str) -> str:
-    """Return a folder as `file` names it; "" remains."""
-    return str(file.resolve().parent / Path(os.path.expandvars(value)).expanduser()) if value else ""
+    """Return a folder as `file` names it; "" remains. Raises SpecError for the home of a user who does not exist."""
+    try:
+        return str(file.resolve().parent / expand_home(os.path.expandvars(value))) if value else ""
+    except SpecError as error:
+        raise error.at(str(file)) from None
 
 
 def _read_mirrors(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envbuild.core.distributions import PATHS
 from envbuild.core.errors import SpecError
+from envbuild.core.paths import expand_home
 from envbuild.net.registry.reference import Reference, parse_reference
 
 LAYOUT = "oci:"
@@ -39,7 +40,7 @@ def parse_destination(text: str, tag: str) -> Destination:
         folder, named = (path, own) if colon and "/" not in own else (text.removeprefix(LAYOUT), tag)
         if not folder:
             raise SpecError(f"'{text}' names no folder", hint=HINT)
-        return Destination(None, Path(folder).expanduser(), check_tag(named))
+        return Destination(None, expand_home(folder), check_tag(named))
     if "@" in text:
         raise SpecError(f"'{text}' has a digest, which only the published image decides", hint=HINT)
     try:

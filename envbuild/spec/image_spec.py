@@ -42,6 +42,7 @@ from envbuild.spec.spec_base import SpecBase, read_base
 if TYPE_CHECKING:
     from envbuild.spec.target import Target
 
+MOST_BASES = 20  # images of the project below each other; each is unpacked into the next
 KEYS = ("schema", "description", "extends", "target", "base", "python", "distribution", "layers", "env", "waivers")
 
 
@@ -136,6 +137,8 @@ def _base_of(project: Project, chain: tuple[str, ...], name: str) -> SpecBase:
     if name in chain:
         names = " → ".join((*chain[chain.index(name) :], name))
         raise SpecError(f"'base' forms a cycle: {names}", "name another base in one of them")
+    if len(chain) > MOST_BASES:
+        raise SpecError(f"more than {MOST_BASES} images are based on each other", "name a base further down")
     spec = load_image_spec(name, project, chain)
     return SpecBase(spec.base, spec.python, spec.distribution)
 

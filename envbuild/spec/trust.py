@@ -17,6 +17,7 @@ from pathlib import Path
 
 from envbuild.core.errors import Finding, SpecError
 from envbuild.core.ownership import Intrusion, find_intrusion, find_renamers, own_users
+from envbuild.core.paths import expand_home
 
 VARIABLE = "ENVBUILD_TRUST"
 FOLDERS = ("images", "recipes", "targets", "facts", "facts/derived")
@@ -70,7 +71,7 @@ def trusted_folders() -> list[Path]:
     from envbuild.net.site import user_file
     from envbuild.net.site_file import read_site
 
-    listed = [Path(text).expanduser() for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
+    listed = [expand_home(text) for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
     for folder in listed:
         if not folder.is_absolute():
             raise SpecError(f"'{folder}' is not an absolute path", f"export {VARIABLE}=/DIR[:/DIR]", VARIABLE)

@@ -99,7 +99,9 @@ def test_a_file_that_changed_is_locked_as_it_is_now(tmp_path: Path) -> None:
     assert locked("./app.tar", tmp_path, previous=first.image).image.digest != first.image.digest
 
 
-@pytest.mark.parametrize("base", ["./missing.tar", "oci:missing", "./empty.tar", "./empty", "./app.tar:2"])
+@pytest.mark.parametrize(
+    "base", ["./missing.tar", "oci:missing", "./empty.tar", "./empty", "./app.tar:2", f"./{'a' * 5000}"]
+)
 def test_what_is_not_an_image_is_refused(tmp_path: Path, base: str) -> None:
     write_saved_image(tmp_path / "app.tar", [kit.system()])
     (tmp_path / "empty.tar").touch()

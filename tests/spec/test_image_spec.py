@@ -134,3 +134,10 @@ def test_images_that_are_based_on_each_other_are_refused(small: Project, tmp_pat
         image_spec.load_image_spec("one", based(tmp_path, small, one="two", two="three", three="two"))
     assert "two → three → two" in caught.value.message
     assert caught.value.findings[0].where.endswith("images/three.yaml:3:7")
+
+
+def test_a_chain_of_bases_has_a_limit(small: Project, tmp_path: Path) -> None:
+    bases = {f"n{number}": f"n{number + 1}" for number in range(1000)}
+    with pytest.raises(SpecError, match="more than 20 images are based on each other"):
+        image_spec.load_image_spec("n0", based(tmp_path, small, **bases, n1000="good"))
+    assert image_spec.load_image_spec("n990", Project(tmp_path)).python == "3.13"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from envbuild.core.console import Reporter
 from envbuild.core.distributions import LOCAL_FORMS, is_own_image
+from envbuild.core.paths import expand_home
 from envbuild.core.regular_file import open_regular
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount
@@ -34,7 +35,7 @@ def source_of(base: str, folder: Path) -> str:
     """Return the source (`envbuild.oci.sources.open`) of the base image `base`, whose relative paths begin in
     `folder`."""
     prefix = next((form for form in LOCAL_FORMS if base.startswith(form)), "")
-    path = Path(base.removeprefix(prefix)).expanduser()
+    path = expand_home(base.removeprefix(prefix))
     return f"{prefix}{folder / path}"
 
 

@@ -5,6 +5,7 @@ A path alone is a layout if it is a folder, else an archive.
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.late_import import import_object
+from envbuild.core.paths import expand_home
 from envbuild.core.store.store import Store
 from envbuild.net.site import Site
 from envbuild.oci.sources.base import SourceImage, SourceRequest
@@ -71,7 +73,7 @@ def parse_path(text: str) -> SourceReference:
         first = text.partition("/")[0]
         if "." in first.strip(".") or ":" in first:  # nvcr.io/nvidia/pytorch
             raise InputError(
-                f"there is no file or folder {text}", hint=f"for an image of a registry write docker://{text}"
+                f"there is no file or folder {text[:200]}", hint=f"for an image of a registry write docker://{text}"
             ) from None
         raise
     if path.suffix == ".sqsh":
@@ -83,10 +85,10 @@ def split_path(text: str) -> tuple[Path, str]:
     """Return (path, tag) of ``PATH[:TAG]``: the longest beginning that exists. Raises InputError."""
     ends = [len(text), *(found.start() for found in reversed(list(re.finditer(":", text))))]
     for end in ends:
-        path = Path(text[:end]).expanduser()
-        if text[:end] and path.exists():
+        path = expand_home(text[:end])
+        if text[:end] and os.path.exists(path):  # noqa: PTH110  # Path's raises for a name that is too long
             return path, text[end + 1 :]
-    raise InputError(f"there is no file or folder {text}", hint="check the path; a tag follows it after a colon")
+    raise InputError(f"there is no file or folder {text[:200]}", hint="check the path; a tag follows it after a colon")
 
 
 def open_source(

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from envbuild.core.errors import SpecError
+from envbuild.core.paths import expand_home
 from envbuild.core.regular_file import open_regular
 
 
@@ -21,7 +22,7 @@ def find_squashfs_file(name: str) -> Path | None:
         )
     if not name.endswith(".sqsh") and ("/" not in name or name.endswith((".yaml", ".yml"))):
         return None
-    path = Path(name).expanduser().absolute()
+    path = expand_home(name).absolute()
     try:
         with open_regular(path) as file:
             magic = file.read(4)
