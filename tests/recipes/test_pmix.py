@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.recipes import image, recipe
+from tests.support.recipes import image, matches, recipe
 
 pytestmark = pytest.mark.unit
 
@@ -16,3 +16,17 @@ pytestmark = pytest.mark.unit
 def test_the_commit_of_a_pmix(version: str, commit: str) -> None:
     (git,) = recipe("pmix", version=version).sources(image()).git
     assert git.commit.startswith(commit) and git.submodules == ("*",)  # 4.2.3 and newer have config/oac
+
+
+@pytest.mark.parametrize(
+    ("version", "right", "wrong"),
+    [
+        ("6.1.0", "OpenPMIx 6.1.0, repo rev: gitclone", "OpenPMIx 6.1.01"),
+        ("4.2.2", "OpenPMIx 4.2.2, repo rev: gitclone", "OpenPMIx 4.2.20"),
+        ("3.2.5", "3.2.5", "13.2.5"),  # PMIX_VERSION, without a name
+    ],
+)
+def test_the_version_that_a_pmix_reports(version: str, right: str, wrong: str) -> None:
+    made = recipe("pmix", version=version)
+    (check,) = made.verify(image(made))
+    assert matches(check, right) and not matches(check, wrong)

@@ -56,3 +56,10 @@ def test_ucc_perftest_without_peers_fails() -> None:
     summary = "total tests:  197\npassed:       197\nskipped:      0\nfailed:       {}\nelapsed:      3s\n"
     assert matches(report, summary.format(0))
     assert not matches(report, summary.format(10))
+
+
+def test_ucc_1_5_1_reports_the_version_of_its_configure_script() -> None:
+    mine = recipe("ucc", version="1.5.1")
+    check = line(mine, image(mine, recipe("ucx", version="1.20")), "version and commit")
+    assert matches(check, "# UCC version=1.5.0 revision 16ec7ab\n")
+    assert not matches(check, "# UCC version=1.5.1 revision 16ec7ab\n")
