@@ -36,6 +36,7 @@ from envbuild.spec.recipe import (
     Runtime,
     Sources,
 )
+from envbuild.spec.recipe_source import RecipeLoader, check_names
 
 VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_~-]{0,99}"
 # Types of the items of a list or table that a method returns, and of the items in fields of Sources or Runtime.
@@ -69,7 +70,7 @@ def load_recipe(path: Path) -> type[Recipe]:
 
 def _load(path: Path) -> type[Recipe]:
     name = f"envbuild_recipes.{path.stem}_{zlib.crc32(str(path.absolute()).encode()):08x}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=RecipeLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise SpecError("a recipe is a Python file", where=relative_path(path))
     module = importlib.util.module_from_spec(spec)
@@ -91,6 +92,7 @@ def _load(path: Path) -> type[Recipe]:
             raise SpecError(
                 f"class {own[0].__name__} is not a dataclass, so its fields are not options", hint, relative_path(path)
             )
+        check_names(own[0], path)
     except BaseException:
         del sys.modules[name]
         raise

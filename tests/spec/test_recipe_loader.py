@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import py_compile
 from pathlib import Path
 
 import pytest
@@ -271,3 +272,49 @@ def test_the_hint_for_another_value_is_the_one_to_return(method: str, hint: str,
     with pytest.raises(SpecError) as caught:
         resolve_in(image_spec.load_image_spec("x", place), place)
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "close"),
+    [
+        ("    def buildd(self, env):\n        return []\n", 8, "build"),
+        ("    def source(self, env):\n        return None\n", 8, "sources"),
+        (
+            "    @property\n    def build(self):\n        return True\n    def verifi(self, env):\n        return []\n",
+            11,
+            "verify",
+        ),
+    ],
+)
+def test_a_misspelt_method_is_refused(text: str, line: int, close: str, tmp_path: Path) -> None:
+    path = tmp_path / "thing.py"
+    path.write_text(GOOD + text)
+    with pytest.raises(SpecError) as error:
+        load_recipe(path)
+    assert error.value.where.endswith(f"thing.py:{line}:1")
+    assert error.value.hint.startswith(f"did you mean '{close}'?")
+
+
+def test_helpers_and_options_have_names_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "thing.py"
+    helpers = (
+        "    builds_on: str = ''\n    def _build(self):\n        return 1\n    def wheels(self):\n        return 1\n"
+    )
+    path.write_text(
+        GOOD + helpers + "    def sources(self, env):\n        return 1\n    def source(self):\n        return 1\n"
+    )
+    assert load_recipe(path).name == "thing"
+
+
+def test_no_bytecode_of_a_recipe_is_written_or_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    path = tmp_path / "thing.py"
+    path.write_text(GOOD + "    size: int = 1\n")
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    load_recipe(path)
+    assert not (tmp_path / "__pycache__").exists()
+    # what another program left there, valid by its time and size, is not used
+    py_compile.compile(str(path), doraise=True)
+    path.write_text(GOOD + "    size: int = 2\n")
+    os.utime(path, ns=(10**18, 10**18 + 5))
+    assert load_recipe(path)().size == 2
