@@ -6,8 +6,8 @@ emitter behind the building blocks is loaded with the first block that is made.
 
 - **a recipe**: `Recipe`, or `Released` and `DebianOrSource` for components compiled from the releases of their
 repository
-- **what its methods return**: `Sources` with `Archive`, `Git`, `AptRepository`, `PythonIndex`; `Runtime`; `Check`;
-  `Refusal`; `OptionError`
+- **what its methods return**: `Sources` with `Archive`, `Git`, `PipSource`, `AptRepository`, `PythonIndex`; `Runtime`;
+  `Check`; `Refusal`; `OptionError`
 - **building blocks** for `build()`: `source`, `autotools`, `cmake`, `python_wheel`, `tidy`, `git_that_knows`, `stubs`;
   primitives and blocks of HPCCM with their keywords checked: `shell`, `environment`, `comment`, `apt_get`,
   `generic_autotools`, `generic_cmake`, `generic_build`
@@ -51,6 +51,7 @@ from envbuild.spec.recipe import (
     Check,
     Git,
     OptionError,
+    PipSource,
     PythonIndex,
     Recipe,
     RecipeEnv,
@@ -76,6 +77,7 @@ __all__ = [
     "DebianOrSource",
     "Git",
     "OptionError",
+    "PipSource",
     "PythonIndex",
     "Recipe",
     "RecipeEnv",

@@ -89,7 +89,7 @@ def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | No
 
 def record_key_parts(resolution: Resolution, workspace: Workspace) -> Iterator[str | bytes]:
     """Yield what decides an image beside the lock file and envbuild's own code: the spec's request, the facts, the
-    code of the recipes."""
+    code of the recipes and the files beside them."""
     from envbuild.build.plan.units import MODEL
     from envbuild.lock.request import lock_request
     from envbuild.matrix import fact_files, read_fact_file
@@ -98,7 +98,11 @@ def record_key_parts(resolution: Resolution, workspace: Workspace) -> Iterator[s
     yield from (resolution.spec.text, resolution.spec.description)
     for folder in workspace.project.facts():  # newer facts may refuse what older ones allowed
         yield from (read_fact_file(path) for path in fact_files(folder))
-    yield from (Path(recipe_file(recipe)).read_bytes() for recipe in resolution.recipes)
+    files = [recipe_file(recipe) for recipe in resolution.recipes]
+    yield from (path.read_bytes() for path in files)
+    for folder in dict.fromkeys(path.parent for path in files):  # patches and programs that recipes read
+        beside = [*folder.glob("*.patch"), *folder.glob("*.diff"), *folder.glob("data/**/*")]
+        yield from (path.read_bytes() for path in sorted(beside) if path.is_file() and "__pycache__" not in path.parts)
 
 
 def read_image_record(

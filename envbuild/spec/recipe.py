@@ -7,6 +7,8 @@ NAME:``. It states its inputs (`sources`), its build (`build`, HPCCM primitives)
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -65,6 +67,28 @@ class Git:
     def file(self) -> str:
         """The tarball's name below /run/envbuild/archives."""
         return f"{self.name}-{self.commit[:12]}.tar"
+
+
+@dataclass(frozen=True, slots=True)
+class PipSource:
+    """A source distribution of the package index, by the name of its project (``flash-attn``).
+
+    `requirement` is what ``Sources.sdists`` lists; `python_wheel` finds the file, whose name may be spelt with
+    underscores, dots or capitals.
+    """
+
+    name: str
+    version: str = ""
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.name}=={self.version}" if self.version else self.name
+
+    @property
+    def found(self) -> str:
+        """Return the word of a command that is the path of the file in a unit."""
+        pattern = re.sub(r"[-_.]+", "[-_.]", self.name)
+        return f'"$(find /run/envbuild/sdists/ -iname {shlex.quote(f"{pattern}-[0-9]*.tar.gz")})"'
 
 
 @dataclass(frozen=True, slots=True)

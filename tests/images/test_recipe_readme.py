@@ -20,7 +20,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Cli:
     text = README.read_text()
     for name, kind in (("recipes/hello.py", "python"), ("images/hello.yaml", "yaml")):
         assert f"`{name}`" in text
-        (block,) = re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        block = re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]  # the first example
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(block)
     return Cli(folder, store)
