@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 PROGRAMS = {
     "debootstrap": re.compile(r"^DEF_MIRROR=[\"']?(https?://[^\s\"']+/debian)/?[\"']?\s*$", re.MULTILINE),
-    "mmdebstrap": re.compile(r"^\s*my \$mirror\s*=\s*'(https?://[^\s']+/debian)/?';", re.MULTILINE),
+    "mmdebstrap": re.compile(r"^[ \t]*my \$mirror[ \t]*=\s*'(https?://[^\s']+/debian)/?';", re.MULTILINE),
 }
 FOLDERS = "/usr/sbin:/usr/local/sbin:/sbin"  # debootstrap's; a plain user's PATH may lack them
 

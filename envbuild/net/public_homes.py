@@ -8,7 +8,7 @@ the way it was found. A site's mirrors take precedence, and ``upstream: false`` 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,25 +71,20 @@ class Home:
 
 
 def find_homes(origin: str, arch: str = "") -> tuple[Home, ...]:
-    """Return the homes of the longest prefix that `origin` begins with. `arch`: only those that serve it."""
+    """Return the homes of the longest prefix that `origin` begins with, without those whose address only a program
+    states that is not installed here. `arch`: only those that serve it."""
     homes = public_homes()
-    prefix = longest_prefix(homes, origin)
-    return tuple(home for home in homes.get(prefix, ()) if not (arch and home.arch) or arch in home.arch)
+    found = (_with_address(home) for home in homes.get(longest_prefix(homes, origin), ()))
+    return tuple(home for home in found if home.address and (not (arch and home.arch) or arch in home.arch))
 
 
 @functools.cache
 def public_homes() -> dict[str, tuple[Home, ...]]:
-    """Return prefix of origins → its homes, of all files; without those whose address only a program names that is not
-    installed here."""
-    values = archive_values()
+    """Return prefix of origins → its homes, of all files, as they are written."""
     found: dict[str, tuple[Home, ...]] = {}
     for path in sorted(FOLDER.glob("*.yaml")):
         for home in read_homes(path):
-            if address := fill(home.address, values):
-                snapshot = fill(home.snapshot, {**values, "time": "{time}"})
-                filled = {field.name: getattr(home, field.name) for field in fields(home)}
-                known = Home(**{**filled, "address": address, "snapshot": snapshot})
-                found[home.origin] = (*found.get(home.origin, ()), known)
+            found[home.origin] = (*found.get(home.origin, ()), home)
     return found
 
 
@@ -102,6 +97,15 @@ def read_homes(path: Path) -> tuple[Home, ...]:
         raise KeyError("schema")
     entries, common = value.pop("homes"), {**value, "file": path.name}
     return tuple(Home(**common, **_tuples(entry)) for entry in entries)
+
+
+def _with_address(home: Home) -> Home:
+    """Return a home with ``{archive}`` and ``{domain}`` replaced in its addresses; empty ones if they are not known."""
+    if "{archive}" not in home.address and "{domain}" not in home.address:
+        return home
+    values = archive_values()
+    address, snapshot = fill(home.address, values), fill(home.snapshot, {**values, "time": "{time}"})
+    return replace(home, address=address, snapshot=snapshot)
 
 
 def fill(template: str, values: dict[str, str]) -> str:

