@@ -1,6 +1,7 @@
 """Publishing into an OCI layout on a shared file system: files by digest, the index last, under a lock.
 
-Readers of the layout see an image whole or not at all. Format: OCI image spec 1.1, image-layout.md.
+Readers of the layout see an image whole or not at all. Other users may write the folder, too: it and its subfolders are
+opened once, and neither they nor files in them are followed as links. Format: OCI image spec 1.1, image-layout.md.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from typing import Any
 
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import PublishError
+from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
 from envbuild.core.store.store import write_atomic
 from envbuild.net.registry.media_types import REF_NAME
 from envbuild.oci.config import canonical_json
+from envbuild.oci.document import MAX_DOCUMENT
 from envbuild.oci.layout import check_output
 from envbuild.publish.layout_parts import LayoutParts
 
 INDEX = "application/vnd.oci.image.index.v1+json"
+OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def publish_to_folder(parts: LayoutParts, folder: Path, tag: str, arch: str, *, move: bool) -> tuple[int, int]:
@@ -33,14 +37,14 @@ def publish_to_folder(parts: LayoutParts, folder: Path, tag: str, arch: str, *, 
     """
     try:
         check_output(folder)
-        (folder / "blobs/sha256").mkdir(parents=True, exist_ok=True)
-        with _exclusive(folder):
-            index = _read_index(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with _open_layout(folder) as (here, blobs):
+            index = _read_index(here, folder)
             _check_tag(index, folder, tag, parts.digest, arch, move)
-            copied = [_copy(parts.path(part), folder, part.digest) for part in parts.blobs]
-            copied.append(_write(parts.manifest, folder, parts.digest.removeprefix("sha256:")))
+            copied = [_copy(parts.path(part), blobs / part.digest, part.digest) for part in parts.blobs]
+            copied.append(_write(parts.manifest, blobs / parts.digest.removeprefix("sha256:")))
             marker = canonical_json({"imageLayoutVersion": "1.0.0"})
-            write_atomic(folder / "oci-layout", lambda file: file.write(marker))
+            write_atomic(here / "oci-layout", lambda file: file.write(marker))
             entry = {
                 "mediaType": parts.kind,
                 "digest": parts.digest,
@@ -50,35 +54,43 @@ def publish_to_folder(parts: LayoutParts, folder: Path, tag: str, arch: str, *, 
             }
             others = [item for item in index if not _is(item, tag, arch)]
             value = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, entry]}
-            write_atomic(folder / "index.json", lambda file: file.write(canonical_json(value)))
+            write_atomic(here / "index.json", lambda file: file.write(canonical_json(value)))
     except OSError as error:
         raise PublishError(
             f"{folder} cannot be written: {error.strerror or error}",
             hint="choose a writable folder on a disk with free space:  --to oci:DIR",
-            where=str(error.filename or folder),
         ) from None
     return sum(1 for size in copied if size), sum(copied)
 
 
 @contextlib.contextmanager
-def _exclusive(folder: Path) -> Iterator[None]:
-    """Let one publisher at a time change a layout; a file system without locks excludes none."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+def _open_layout(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield paths of the open folder and of its blobs (proc_pid_fd(5)), which no rename leads elsewhere. One publisher
+    at a time is let in; a file system without locks excludes none. Raises OSError for a link in the place of a folder.
+    """
+    with contextlib.ExitStack() as stack:
+        fd = os.open(folder, OPEN & ~os.O_NOFOLLOW)  # the folder itself may be a link: its user named it
+        stack.callback(os.close, fd)
         with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        here = fd
+        for name in ("blobs", "sha256"):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=fd)
+            fd = os.open(name, OPEN, dir_fd=fd)
+            stack.callback(os.close, fd)
+        yield Path(f"/proc/self/fd/{here}"), Path(f"/proc/self/fd/{fd}")
 
 
-def _read_index(folder: Path) -> list[dict[str, Any]]:
+def _read_index(here: Path, folder: Path) -> list[dict[str, Any]]:
     try:
-        listed: list[dict[str, Any]] = json.loads((folder / "index.json").read_bytes())["manifests"]
-        [item["digest"] for item in listed]
+        content = read_bounded(here / "index.json", MAX_DOCUMENT, follow=False)
+        listed: list[dict[str, Any]] = json.loads(content)["manifests"]
+        if not all(isinstance(item["digest"], str) for item in listed):
+            raise TypeError
     except FileNotFoundError:
         return []
-    except (ValueError, LookupError, TypeError):
+    except (NotRegularError, TooLargeError, ValueError, LookupError, TypeError, RecursionError):
         raise PublishError(
             "the index of the layout is malformed", hint="publish into another folder", where=str(folder / "index.json")
         ) from None
@@ -99,19 +111,19 @@ def _check_tag(index: list[dict[str, Any]], folder: Path, tag: str, digest: str,
         )
 
 
-def _copy(source: Path, folder: Path, digest: str) -> int:
-    """Copy a blob (hex), unless the layout has it whole. Return the bytes that were written."""
-    target = folder / "blobs/sha256" / digest
-    if target.is_file() and target.stat().st_size == source.stat().st_size and file_digest(target) == digest:
-        return 0
+def _copy(source: Path, target: Path, digest: str) -> int:
+    """Copy a blob (hex), unless the layout has it. Return the bytes that were written."""
+    with contextlib.suppress(OSError):  # missing, or not a regular file: it is replaced
+        if file_digest(target, follow=False) == digest:
+            return 0
     with source.open("rb") as file:
         write_atomic(target, lambda out: shutil.copyfileobj(file, out, 1 << 20))
     return source.stat().st_size
 
 
-def _write(content: bytes, folder: Path, digest: str) -> int:
-    target = folder / "blobs/sha256" / digest
-    if target.is_file() and target.read_bytes() == content:
-        return 0
+def _write(content: bytes, target: Path) -> int:
+    with contextlib.suppress(OSError, TooLargeError):
+        if read_bounded(target, len(content), follow=False) == content:
+            return 0
     write_atomic(target, lambda file: file.write(content))
     return len(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,28 @@ def test_a_folder_of_something_else_is_not_changed(tmp_path: Path) -> None:
     with pytest.raises(PublishError):
         publish_to_folder(parts(tmp_path / "1", b"one"), tmp_path / "home", "app", "amd64", move=False)
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["notes"]
+
+
+def test_links_of_other_users_are_not_followed(tmp_path: Path) -> None:
+    """In the place of a folder, of a blob and of the index; a FIFO does not stop the command."""
+    one, victim, there = parts(tmp_path / "1", b"one"), tmp_path / "victim", tmp_path / "out"
+    victim.mkdir()
+    (victim / "sha256").mkdir()
+    there.mkdir()
+    (there / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    (there / "blobs").symlink_to(victim)
+    with pytest.raises(PublishError) as caught:
+        publish_to_folder(one, there, "app", "amd64", move=False)
+    assert caught.value.exit_code == 8 and not list((victim / "sha256").iterdir())
+    (there / "blobs").unlink()
+    (there / "blobs/sha256").mkdir(parents=True)
+    (there / "blobs/sha256" / one.blobs[1].digest).symlink_to(victim / "file")
+    publish_to_folder(one, there, "app", "amd64", move=False)
+    assert not (victim / "file").exists() and not (there / "blobs/sha256" / one.blobs[1].digest).is_symlink()
+    (there / "index.json").unlink()
+    os.mkfifo(there / "index.json")
+    with pytest.raises(PublishError, match="malformed"):
+        publish_to_folder(one, there, "app", "amd64", move=False)
 
 
 def test_a_malformed_index_is_reported(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ class Push:
         Raises UploadStateError if that is not what it acknowledged."""
         begun = persist(self._start, self.pause)
         location, at = begun.location, 0
-        chunk = max(self._chunk_size(), int(begun.headers.get("OCI-Chunk-Min-Length") or 0))
+        chunk = max(self._chunk_size(), begun.smallest_chunk)
         while at < size:
             location, at = self._chunk(file, location, at, min(at + chunk, size)), min(at + chunk, size)
         closing = {"Content-Type": BYTES, "Content-Length": "0"}

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from envbuild.core import signals
 from envbuild.net.body import read_body
@@ -44,8 +44,25 @@ class RegistryAnswer:
 
     @property
     def location(self) -> str:
-        """The address for the next request of an upload, which may be relative and has parameters to preserve."""
-        return urljoin(self.url, self.headers.get("Location", ""))
+        """The address for the next request of an upload, which may be relative and has parameters to preserve.
+
+        Raises RefusedError for one that is malformed, or without https behind one with it: image and login would be
+        readable on the way.
+        """
+        try:
+            found = urljoin(self.url, self.headers.get("Location", ""))
+            schemes = urlsplit(self.url).scheme, urlsplit(found).scheme
+        except ValueError:
+            raise RefusedError("it names a malformed address for an upload") from None
+        if schemes[1] not in ("http", "https") or schemes == ("https", "http"):
+            raise RefusedError("it names an address without https for an upload")
+        return found
+
+    @property
+    def smallest_chunk(self) -> int:
+        """The bytes that each chunk of an upload must have, but the last (``OCI-Chunk-Min-Length``); 0: any."""
+        value = self.headers.get("OCI-Chunk-Min-Length", "")
+        return int(value) if value.isdecimal() and value.isascii() and len(value) < 12 else 0
 
 
 def send(
