@@ -7,6 +7,7 @@ that has no pack.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +17,7 @@ from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import InputError
 from envbuild.core.store.records import read_record, record_path, write_record
-from envbuild.core.text import amount
+from envbuild.core.text import amount, printable
 from envbuild.export.artifact_link import is_project_link, link_by_name
 from envbuild.export.drop_damaged import write_again_if_damaged
 from envbuild.export.options import ExportOptions
@@ -28,6 +29,9 @@ from envbuild.oci.sources.base import SourceImage
 from envbuild.oci.sources.open import open_source
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.store_packs import pack_path
+
+SHA256 = re.compile(r"([0-9a-f]{64})?")
+MOST = 1 << 63  # bytes of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +132,14 @@ def read_conversion(record: Path) -> ConvertedImage | None:
         return None
     try:
         texts = made["sha256"], made["reference"], made["origin"], made["identity"]
-        size, messages = made["size"], tuple(made["messages"])
+        size, messages = made["size"], tuple(map(printable, made["messages"]))
     except (KeyError, TypeError):  # a record of something else
         return None
-    if not isinstance(size, int) or not all(isinstance(text, str) for text in (*texts, *messages)):
-        return None
+    if not all(isinstance(text, str) and printable(text) == text for text in texts):
+        return None  # another member of a group's store may have written it
     sha256, reference, origin, identity = texts
+    if not isinstance(size, int) or not 0 <= size < MOST or not SHA256.fullmatch(sha256):
+        return None
     artifact = Artifact(Path(made["artifact"]), sha256, size, messages)
     layers = tuple(PackedLayer(diff_id, 0, True) for diff_id in made["layers"])
     return ConvertedImage(artifact, reference, origin, identity, layers, 0.0, True)

@@ -7,6 +7,7 @@ not compared: images that were exported without their sha256, logs, caches.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from envbuild.core.store.gc import list_folder, records, remove_entry
 from envbuild.core.store.json_files import read_sealed
 from envbuild.core.store.records import file_names
 from envbuild.core.store.store import Store
-from envbuild.core.text import amount, counted
+from envbuild.core.text import amount, counted, printable
 
 KINDS = ("packs", "layers", "blobs", "units", "images", "artifacts")
 TASK = "check"
@@ -144,6 +145,11 @@ def blobs(store: Store, found: StoreCheck) -> Iterator[Entry]:
             yield path, lambda path=path: digest_fault(path, path.name)  # type: ignore[misc]
 
 
+def checked_digest(value: Any) -> str:
+    """Return a sha256 of a record, which another user may have written; empty if it is not one."""
+    return value if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) else ""
+
+
 def digest_fault(path: Path, expected: str) -> str:
     try:
         got = file_digest(path, follow=False)
@@ -189,7 +195,7 @@ def artifacts(store: Store, found: StoreCheck) -> Iterator[Entry]:
     known = {}
     for _, record in records(store, set(files)):
         made = record["made"]
-        known[file_names(record)["artifact"]] = made.get("sha256")
+        known[file_names(record)["artifact"]] = checked_digest(made.get("sha256"))
     for name, path in files.items():
         if known.get(name):
             yield path, lambda path=path, sha256=known[name]: digest_fault(path, sha256)  # type: ignore[misc]
@@ -226,7 +232,7 @@ def describe(found: StoreCheck, store: Store) -> str:
     if found.unknown:
         lines.append(f"not compared, because no sha256 of them is recorded: {counted(len(found.unknown), 'image')}")
     verb = "removed" if found.removed else "damaged"
-    lines += [f"{verb}: {item.path.relative_to(store.root)}: {item.reason}" for item in found.damaged]
+    lines += [f"{verb}: {printable(item.path.relative_to(store.root))}: {item.reason}" for item in found.damaged]
     if not found.damaged:
         lines.append("nothing is damaged")
     elif found.removed:
