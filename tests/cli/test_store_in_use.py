@@ -41,7 +41,7 @@ READ = {
     "store du": [],
     "export": ["--list"],
 }
-NO_STORE = {"check", "recipes", "matrix show", "matrix lint", "matrix refresh"}
+NO_STORE = {"check", "origins", "recipes", "matrix show", "matrix lint", "matrix refresh"}
 
 
 @pytest.fixture
