@@ -29,6 +29,7 @@ WRITE = {
     "fetch": [IMAGE],
     "compile": [IMAGE],
     "export": [IMAGE, "--to", "squashfs"],
+    "publish": [IMAGE, "--to", "registry.example/team/images:demo"],
     "verify": [IMAGE],
     "run": [IMAGE, "--", "true"],
     "store check": [],
