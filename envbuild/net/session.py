@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
 from urllib3.exceptions import InsecureRequestWarning, SystemTimeWarning
 
 from envbuild import __version__
+from envbuild.net.answer_head import LimitedAdapter
 from envbuild.net.body import discard_body
 from envbuild.net.failures import RefusedError
 from envbuild.net.limits import DownloadLimits
@@ -32,7 +32,7 @@ class LimitedSession(requests.Session):
         self.headers["User-Agent"] = f"envbuild/{__version__}"
         self.headers["Accept-Encoding"] = "identity"  # a .tar.gz must arrive as its own bytes
         for scheme in ("http://", "https://"):
-            self.mount(scheme, HTTPAdapter(pool_maxsize=4))
+            self.mount(scheme, LimitedAdapter(pool_maxsize=4))
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
         """Send one request of a chain of redirects; the certificate of each host is checked as the site requires it for
