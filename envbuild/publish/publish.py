@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,6 @@ from envbuild.core.errors import SpecError
 from envbuild.core.result import Result
 from envbuild.core.text import amount, counted
 from envbuild.export.built_image import BuiltImage
-from envbuild.lock.model import lock_digest
-from envbuild.net.registry.media_types import OCI
 from envbuild.oci.layout import write_layout
 from envbuild.publish.destination import Destination, default_tag, parse_destination
 from envbuild.publish.folder import publish_to_folder
@@ -20,8 +17,6 @@ from envbuild.publish.layout_parts import LayoutParts
 from envbuild.publish.registry import open_push, publish_to_registry
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.unpack import ensure_trees
-
-COMPRESSIONS = tuple(name for name in ("gzip", "zstd", "none") if name in OCI.layers)
 
 
 def find_destination(to: str, image: BuiltImage, workspace: Workspace) -> Destination:
@@ -77,13 +72,11 @@ def publish_image(
 
 @contextmanager
 def oci_layout(image: BuiltImage, compression: str, workspace: Workspace) -> Iterator[Path]:
-    """Yield the OCI layout of a built image: the one that `export --to oci` left in the store, if it is complete and
-    has this compression, else a new one, which is removed at the end."""
+    """Yield a new OCI layout of a built image, which is removed at the end.
+
+    One that `export` left in the store is not used: in a store of a group another member may have written it.
+    """
     store, name = workspace.store, image.plan.image
-    stored = store.root / "artifacts" / f"{name}-{lock_digest(image.lock)[7:19]}.oci"
-    if _has_layers(stored, OCI.layers[compression]):
-        yield stored
-        return
     workspace.reporter.start("oci", f"compressing the layers of {name} ({compression})")
     try:
         ensure_trees(store, [layer.diff_id for layer in image.layers])
@@ -101,13 +94,3 @@ def oci_layout(image: BuiltImage, compression: str, workspace: Workspace) -> Ite
             yield work / name
     finally:
         workspace.reporter.finish("oci")
-
-
-def _has_layers(folder: Path, kind: str) -> bool:
-    """Return whether a layout has all its blobs, and layers of this media type."""
-    try:
-        parts = LayoutParts.read(folder)
-        kinds = {layer["mediaType"] for layer in json.loads(parts.manifest)["layers"]}
-        return kinds == {kind} and all(parts.path(part).stat().st_size == part.size for part in parts.blobs)
-    except (OSError, ValueError, LookupError, TypeError):
-        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,19 @@ def test_a_folder_has_the_same_digest(cli: Cli, tmp_path: Path) -> None:
 def test_a_destination_is_required_before_anything_is_built(cli: Cli) -> None:
     done = cli.run("publish", "app", "--to", "nowhere", check=False)
     assert done.returncode == 2 and "REGISTRY/REPOSITORY" in done.stderr
+
+
+def test_a_layout_in_the_store_is_not_trusted(cli: Cli, tmp_path: Path) -> None:
+    """In a store of a group another member may have written it: with links to files of this user."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"s" * 700)
+    cli.run("export", "app", "--to", "oci")
+    (layout,) = (cli.store / "artifacts").glob("app-*.oci")
+    for blob in (layout / "blobs/sha256").iterdir():
+        blob.unlink()
+        blob.symlink_to(secret)
+    (layout / "index.json").unlink()
+    os.mkfifo(layout / "index.json")
+    made = cli.json("publish", "app", "--to", f"oci:{tmp_path}/out:1")
+    assert json.loads(skopeo("inspect", f"oci:{tmp_path}/out:1"))["Digest"] == made["digest"]
+    assert all(blob.read_bytes() != secret.read_bytes() for blob in (tmp_path / "out/blobs/sha256").iterdir())
