@@ -22,7 +22,7 @@ from envbuild.matrix.facts.version import newest_first
 
 COLLECTOR = "collector pins 1"
 # so common that a requirement on it does not add it to an answer
-LIMITED = ("numpy", "protobuf", "pydantic", "transformers", "tokenizers", "huggingface-hub")
+LIMITED = ("numpy", "protobuf", "pydantic")
 
 
 @dataclass(frozen=True, slots=True)
