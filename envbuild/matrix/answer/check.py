@@ -14,8 +14,9 @@ from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.sat.solver import UndecidedError
 from envbuild.matrix.solve.encoding import Core, Request, pick_newest
+from envbuild.matrix.solve.known_plan import EFFORT, STEPS, prefer_known_plan, unrequested_components
 from envbuild.matrix.solve.lasting_gaps import unrelatable_pairs
-from envbuild.matrix.solve.query import EFFORT, STEPS, Query, prefer_known_plan, unrequested_components
+from envbuild.matrix.solve.query import Query
 from envbuild.matrix.solve.request import Ask
 from envbuild.matrix.solve.shared_search import effort_of
 from envbuild.matrix.solve.unknowns import Unknown, find_unknowns, unheard_ranges
@@ -42,7 +43,7 @@ def check(
 def _answer(matrix: FactTable, asks: Sequence[Ask], waivers: Sequence[Waiver], satisfied: Collection[str]) -> Answer:
     if gaps := unheard_ranges(matrix, asks):
         return Answer("unknown", tuple(asks), unknown=gaps, waived=tuple(waivers))
-    case = Query.of(matrix, asks, waivers)
+    case = Query.of(matrix, asks, waivers, satisfied)
     if case.plan is None:
         from envbuild.matrix.answer.conflict import find_conflicts
 

@@ -222,4 +222,4 @@ def explain_not_newer(
     taken = component_text(matrix, component, chosen)
     if chosen[component] == matrix.values[matrix.number[component]][0]:
         return [f"{taken} is the newest that the facts know."]
-    return [f"{taken} is taken, because of newer ones something is unknown."]
+    return [f"{taken} is taken, because of newer ones something is unknown, or they need a condition."]

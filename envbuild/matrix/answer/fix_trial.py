@@ -11,7 +11,7 @@ from envbuild.matrix.facts.fact_table import HARD, FactTable
 from envbuild.matrix.facts.value_order import ascending_bits, interchangeable_values
 from envbuild.matrix.sat.solver import Search, UndecidedError
 from envbuild.matrix.solve.encoding import Problem, Request, assumptions_of
-from envbuild.matrix.solve.query import EFFORT
+from envbuild.matrix.solve.known_plan import EFFORT
 from envbuild.matrix.solve.shared_search import effort_of, order_of, shared_search
 
 STEPS = 100_000  # for one value
@@ -177,7 +177,15 @@ class Trial:
         wanted = [place for place, bit in enumerate(releases) if bit & self._asked[name]]
         if not wanted:  # the requested value has no order, or there is no such version: from the newest down
             return [], releases[::-1]
-        return releases[wanted[-1] + 1 :], releases[: wanted[0]][::-1]
+        return releases[wanted[-1] + 1 :], self._plain_first(at, releases[: wanted[0]][::-1])
+
+    def _plain_first(self, at: int, bits: Sequence[int]) -> list[int]:
+        """Return `bits` with the plain build of each release before those with a label."""
+        releases: dict[str, list[int]] = {}
+        for bit in bits:
+            releases.setdefault(self._matrix.values_of(at, bit)[0].partition("+")[0], []).append(bit)
+        labelled = labelled_mask(self._matrix, at)
+        return [bit for group in releases.values() for bit in sorted(group, key=lambda bit: bool(bit & labelled))]
 
     def _mask(self, name: str) -> int:
         mask = self._matrix.full[self._matrix.number[name]]

@@ -1,0 +1,89 @@
+"""A plan without conditions and disputes, in place of one that is newer by less than a minor release."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from envbuild.matrix.facts import version
+from envbuild.matrix.facts.atoms import ABSENT, pick_penalty
+from envbuild.matrix.facts.claims import row_claim
+from envbuild.matrix.facts.evaluate import evaluate_rows
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.value_order import interchangeable_values
+from envbuild.matrix.sat.solver import UndecidedError
+from envbuild.matrix.solve.encoding import Picks, Request, pick_newest
+from envbuild.matrix.solve.known_plan import EFFORT, STEPS, unrequested_components
+from envbuild.matrix.solve.request import Ask
+from envbuild.matrix.solve.shared_search import effort_of
+from envbuild.matrix.solve.unknowns import find_unknowns
+
+TRIES = 6  # plans that are tried
+MINOR = 2  # numbers of a version that remain
+
+
+def prefer_clean_plan(
+    matrix: FactTable,
+    asks: Sequence[Ask],
+    waived: frozenset[str],
+    plan: Picks,
+    satisfied: Collection[str],
+    given: Sequence[Request],
+) -> Picks:
+    """Return a plan that needs no condition and is not disputed, of the same minor releases as `plan`; `plan`
+    itself if there is none. What the condition is about is made older, the last component
+    in the order of picking first. `satisfied`: facts whose condition is satisfied; `given`: all requests."""
+    asked = {ask.component for ask in asks}
+    end = effort_of(matrix) + EFFORT
+    tries = TRIES
+    for number in _conditional_components(matrix, plan.assignment, waived, satisfied):
+        current, others = plan, _same_minor(matrix, number, plan.assignment[number])
+        while others and tries and effort_of(matrix) < end:
+            tries -= 1
+            alike = interchangeable_values(matrix, number)[current.assignment[number]]
+            others &= ~alike
+            wanted = [Request("", matrix.components[number].name, others)] if others else []
+            try:
+                following = pick_newest(matrix, wanted, waived, STEPS, given) if wanted else None
+            except UndecidedError:
+                break
+            if following is None or not _is_near(matrix, plan, following):
+                break
+            current = following
+            if next(_conditional_components(matrix, current.assignment, waived, satisfied), None) is None:
+                if find_unknowns(matrix, current.assignment, asks, waived):
+                    break
+                if unrequested_components(matrix, current.assignment, asked, waived):
+                    break
+                return current
+    return plan
+
+
+def _conditional_components(
+    matrix: FactTable, assignment: Sequence[int], waived: frozenset[str], satisfied: Collection[str]
+) -> Iterator[int]:
+    """Yield the components of facts whose condition a plan has to meet, or that dispute it; the last in the order of
+    picking first."""
+    found: set[int] = set()
+    for one in evaluate_rows(matrix, assignment, waived):
+        fact = matrix.fact(one.row)
+        if one.fails and fact.strength in ("conditional", "disputed") and fact.id not in satisfied:
+            claim = row_claim(matrix, one.row)
+            found |= {number for number in (*claim.when, *claim.allowed) if assignment[number] != ABSENT}
+    yield from sorted(found, reverse=True)
+
+
+def _same_minor(matrix: FactTable, number: int, value: int) -> int:
+    """Return the plain releases of the same minor release as a version; 0 for a value that is not a plain release."""
+    text = matrix.value(number, value)
+    if text is None or matrix.components[number].kind != "version" or pick_penalty(text):
+        return 0
+    release = version.truncate(text, MINOR)
+    same = (other for other in matrix.values[number] if not pick_penalty(other))
+    return sum(matrix.bits[number][other] for other in same if version.truncate(other, MINOR) == release)
+
+
+def _is_near(matrix: FactTable, plan: Picks, other: Picks) -> bool:
+    """Return whether what two plans have in common is of the same minor releases."""
+    both = enumerate(zip(plan.assignment, other.assignment, strict=True))
+    changed = [(at, before, after) for at, (before, after) in both if ABSENT not in (before, after) and before != after]
+    return all(_same_minor(matrix, at, before) & after for at, before, after in changed)
