@@ -134,7 +134,8 @@ class Ucx(DebianOrSource):
         if not self.builds:
             return Runtime(debian=("libucx0", "ucx-utils"))
         # only modules link verbs, and without the library they are skipped silently
-        return Runtime(debian=rdma.packages(env), libraries=(f"{self.prefix}/lib",))
+        # ucx_perftest is linked with OpenMP's library, which an image without a compiler lacks
+        return Runtime(debian=("libgomp1", *rdma.packages(env)), libraries=(f"{self.prefix}/lib",))
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         checks = [

@@ -57,3 +57,9 @@ def test_ucx_1_20_is_not_checked_over_the_loopback_device() -> None:
 def test_ucx_is_compiled_with_the_headers_of_its_cuda_transport(version: str, fetched: object) -> None:
     source = recipe("ucx", version=version).source()
     assert source.submodules == fetched and source.left_out
+
+
+def test_ucx_perftest_has_its_library_in_an_image_without_a_compiler() -> None:
+    """The image acceptance failed its audit: ucx_perftest needs libgomp.so.1."""
+    made = recipe("ucx", version="1.20")
+    assert "libgomp1" in made.runtime(image(made)).debian
