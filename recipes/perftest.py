@@ -90,7 +90,8 @@ class Perftest(DebianOrSource):
                 "CUDA_H_PATH": "/opt/cuda/include/cuda.h",
                 # configure links a function of the driver to detect it; the programs open the driver at run time
                 "LDFLAGS": "-L/opt/cuda/lib64/stubs",
-                "NVCCFLAGS": env.target.gencode,
+                # its makefile links the kernels without NVCCFLAGS, which adds code for nvcc's default GPU
+                "NVCC_APPEND_FLAGS": f"$NVCC_APPEND_FLAGS {env.target.gencode}",
             }
         return autotools(
             self.source(),

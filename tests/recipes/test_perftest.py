@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.recipes import image, recipe, steps
+from tests.support.recipes import exported, image, recipe, steps
 
 pytestmark = pytest.mark.unit
 
@@ -36,3 +36,12 @@ def test_perftest_with_gpu_memory() -> None:
     assert "CUDA_H_PATH" in text and "code=sm_90" in text
     assert made.sources(image(made, cuda)).git[0].tag == "v4.5-0.12"
     assert made.verify(image(made, cuda))[0].expect == "Version: 6.03"
+
+
+def test_the_kernels_of_perftest_are_for_the_target_alone() -> None:
+    """Its makefile passes NVCCFLAGS to the compiler and not to the link, which adds code for nvcc's default GPU."""
+    made = recipe("perftest", provider="source")
+    env = image(made, recipe("cuda", version="13.2"), target="a100-ib")
+    flags = exported(made, env)
+    assert flags["NVCC_APPEND_FLAGS"] == "$NVCC_APPEND_FLAGS -gencode=arch=compute_80,code=sm_80"
+    assert "NVCCFLAGS" not in flags
