@@ -72,7 +72,8 @@ layers: {layers}
     [
         (["gpu=H100", "torch=2.8.0", "driver=570.26"], 0, "valid"),
         (["gpu=H100", "torch=2.8.0", "driver=535.86.10"], 0, "conditional"),
-        (["cuda=12.3", "gcc=13"], 0, "disputed"),
+        (["torch=2.11.0", "cuda=12.8", "gcc=14"], 0, "disputed"),
+        (["cuda=12.3", "gcc=13"], 3, "conflict"),
         (["gpu=H100", "torch=2.99"], 9, "unknown"),
     ],
 )

@@ -97,12 +97,22 @@ def extract_key(content: bytes, fingerprint: str) -> tuple[bytes, list[str]]:
     with tempfile.TemporaryDirectory(prefix="gpg") as home:
         candidate = Path(home) / "key"
         candidate.write_bytes(content)
-        listing = _run_gpg(home, "--with-colons", "--import-options", "show-only", "--import", str(candidate)).decode()
-        found = re.findall(r"^pub:.*\n(?:(?!pub:|fpr:).*\n)*fpr:{9}([0-9A-F]+):", listing, re.MULTILINE)
+        found = _primary_keys(home, candidate)
         if fingerprint not in found:
             return b"", found
         _run_gpg(home, "--import", str(candidate))
-        return _run_gpg(home, "--export", fingerprint), found
+        # --export takes keys that have the fingerprint as a subkey, too, and an attacker can bind the vendor's public
+        # key to a key of his own as one: other keys are removed first, and the result is read again.
+        for other in set(found) - {fingerprint}:
+            _run_gpg(home, "--yes", "--delete-keys", other)
+        candidate.write_bytes(_run_gpg(home, "--export", fingerprint))
+        return (candidate.read_bytes() if _primary_keys(home, candidate) == [fingerprint] else b""), found
+
+
+def _primary_keys(home: str, file: Path) -> list[str]:
+    """Return the fingerprints of the keys in a file, without those of subkeys."""
+    listing = _run_gpg(home, "--with-colons", "--import-options", "show-only", "--import", str(file)).decode()
+    return re.findall(r"^pub:.*\n(?:(?!pub:|fpr:).*\n)*fpr:{9}([0-9A-F]+):", listing, re.MULTILINE)
 
 
 def is_bound_by_weak_hash(key: Path) -> bool:
