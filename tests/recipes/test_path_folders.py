@@ -9,7 +9,7 @@ from envbuild.lock.resolve import resolve_in
 from envbuild.lock.update import draft_lock
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
-from tests.support.recipes import ROOT, recipe
+from tests.support.recipes import ROOT, bare, recipe
 
 pytestmark = pytest.mark.unit
 # The folders that each recipe with a prefix adds to PATH: none, where it has no programs.
@@ -37,18 +37,20 @@ PROGRAMS = {
     "perftest": ("/opt/perftest/bin",),
     "pmix": ("/opt/pmix/bin",),
     "rdma-core": ("/opt/rdma-core/bin",),
+    "script": (),
     "ucc": ("/opt/ucc/bin",),
     "ucx": ("/opt/ucx/bin",),
 }
-BUILT: dict[str, dict[str, str]] = {
+BUILT: dict[str, dict[str, object]] = {
     "cudnn": {"provider": "apt"},
+    "script": {"run": ["true"]},
     **{name: {"provider": "source"} for name in ("libfabric", "openmpi", "perftest", "pmix", "rdma-core", "ucx")},
 }
 
 
 def test_every_recipe_with_a_prefix_is_in_the_table_of_programs() -> None:
     names = [path.stem.replace("_", "-") for path in (ROOT / "recipes").glob("*.py")]
-    assert {name for name in names if recipe(name).prefix} == set(PROGRAMS)
+    assert {name for name in names if bare(name).prefix} == set(PROGRAMS)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -39,6 +39,11 @@ def recipe(name: str, **options: Any) -> Any:
     return found
 
 
+def bare(name: str) -> Any:
+    """Return the recipe with its defaults, and with a sample of the options that have none."""
+    return recipe(name, **({"run": ["true"]} if name == "script" else {}))
+
+
 def table(name: str) -> Any:
     """Return the module of a recipe, for its tables."""
     return sys.modules[type(recipe(name)).__module__]
