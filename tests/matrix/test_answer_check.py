@@ -184,6 +184,19 @@ def test_a_component_that_nothing_requires_explains_no_conflict(tmp_path: Path) 
     assert ask(given, "cuda=12.1 driver=470.10").conflicts[0].fixes == ("driver>=525",)
 
 
+def test_a_component_that_other_hardware_requires_explains_no_conflict(tmp_path: Path) -> None:
+    """The package compat comes with torch on a V100 only: of another GPU the reasons do not exclude it."""
+    facts = [
+        *FACTS,
+        fact("gpu.compat", "requires", {"gpu": "V100", "torch": "*"}, {"compat": "12.1"}),
+        fact("compat.gpu", "limits", {"compat": "*"}, {"gpu": "V100"}),
+        fact("torch.cuda", "requires", {"torch": "2.2"}, {"cuda": "12.1"}),
+    ]
+    given = matrix(tmp_path, COMPONENTS, facts, QUESTIONS)
+    (conflict,) = ask(given, "torch=2.2.0 gpu=A100 driver=470.10").conflicts
+    assert {one.fact for one in conflict.reasons} == {"torch.cuda", "cuda.driver"}
+
+
 def test_a_fix_of_one_of_two_conflicts_names_what_the_other_needs(tmp_path: Path) -> None:
     components = {**COMPONENTS, "os": {"values": ["1", "2"], "cost": 5}, "lib": {"values": ["1.0", "2.0"]}}
     facts = [

@@ -59,19 +59,24 @@ def _find_backing(matrix: FactTable) -> dict[int, Clause]:
             conditions = {atoms[at].component: atoms[at].sure for at in line.when if not atoms[at].sure & ABSENT}
             for number in {atoms[at].component for at in line.then} & calls.keys():
                 calls[number].append(conditions)
-    return {number: _backing(number, rows) for number, rows in calls.items() if all(rows)}
+    return {number: _backing(matrix, number, rows) for number, rows in calls.items() if all(rows)}
 
 
-def _backing(number: int, rows: list[dict[int, int]]) -> Clause:
+def _backing(matrix: FactTable, number: int, rows: list[dict[int, int]]) -> Clause:
     """Return the clause that a component is absent, or one condition of one of the `rows` that call for it is met. Of
-    each row the condition counts that most of them have."""
+    each row the condition counts that most of them have; of several, the one that the smallest part of the values
+    meets: a GPU of few names excludes more requests than any version of torch."""
+
+    def weight(component: int, mask: int) -> tuple[int, float, int]:
+        return often[component], -mask.bit_count() / matrix.full[component].bit_count(), component
+
     often: dict[int, int] = {}
     for conditions in rows:
         for component in conditions:
             often[component] = often.get(component, 0) + 1
     masks: dict[int, int] = {}
     for conditions in rows:
-        component = max(conditions, key=lambda component: (often[component], component))
+        component = max(conditions, key=lambda component: weight(component, conditions[component]))
         masks[component] = masks.get(component, 0) | conditions[component]
     return ((number, ABSENT), *masks.items())
 
