@@ -36,6 +36,8 @@ def test_entries_of_a_tree() -> None:
         b"100644",
         entry(b"x", b"a"),
         entry(b"", b"a"),
+        entry(b"100949", b"a"),
+        entry(b"7" * 4000, b"a"),
         entry(b"100644", b"a") + b"1",
     ],
 )

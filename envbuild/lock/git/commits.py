@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
+from envbuild.core.text import printable
 from envbuild.lock.git.repositories import GitRepository, find_repositories
+from envbuild.lock.git.source_limits import check_entries
 from envbuild.lock.git.tree import CommitTree, read_tree
 from envbuild.lock.missing_inputs import describe_misses, not_available_error, source_finding
 from envbuild.net.download import DownloadError
@@ -55,23 +57,31 @@ class CommitFinder:
 
         refused: other places that were tried for the source
 
-        Raises InputError with every part that is not available.
+        Raises InputError with every part that is not available, and for too many files of all parts.
         """
+        trees: list[CommitTree] = []
 
         def find_one(part: SourceCommit) -> CommitTree | Finding:
+            check_entries(top, trees)
             try:
-                return self._find(part, "")[0]
+                tree = self._find(part, "")[0]
             except DownloadError as error:
                 if not part.path:
                     return not_available_error(top, file, sha256, [*refused, *error.misses]).findings[0]
                 commit = f"{part.origin}@{part.commit}"
                 tried = describe_misses(error.misses)
-                message = f"the submodule {part.path} of {top} ({commit}) is not available; {tried}"
+                message = f"the submodule {printable(part.path)} of {top} ({commit}) is not available; {tried}"
                 return source_finding(message, commit, file)
+            trees.append(tree)
+            return tree
 
+        once: dict[tuple[str, str], SourceCommit] = {}  # many submodules may be the same commit
+        for part in parts:
+            once.setdefault((part.origin, part.commit), part)
         with ThreadPoolExecutor(PARALLEL) as pool:
-            found = dict(zip((part.path for part in parts), pool.map(find_one, parts), strict=True))
-        findings = [item for item in found.values() if isinstance(item, Finding)]
+            results = dict(zip(once, pool.map(find_one, once.values()), strict=True))
+        found = {part.path: results[part.origin, part.commit] for part in parts}
+        findings = [item for item in results.values() if isinstance(item, Finding)]
         if findings:
             raise InputError.of(findings)
         return {path: tree for path, tree in found.items() if isinstance(tree, CommitTree)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from envbuild.core.errors import Finding
+from envbuild.core.text import printable
 from envbuild.lock.git.commits import submodule_path
 from envbuild.lock.git.tree import CommitTree
 from envbuild.spec.recipe import Git
@@ -23,9 +24,9 @@ def left_out_findings(git: Git, trees: Mapping[str, CommitTree], where: str) -> 
     links = {submodule_path(path, link) for path, tree in trees.items() for link in tree.gitlinks}
     return [
         Finding(
-            f"{git.origin}@{git.commit[:12]} has the submodule {path}, which the recipe does not fetch",
+            f"{git.origin}@{git.commit[:12]} has the submodule {printable(path)}, which the recipe does not fetch",
             where,
-            _hint(git, path),
+            _hint(git, printable(path)),
         )
         for path in sorted(links - set(trees))
     ]

@@ -7,17 +7,19 @@ one.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError, Finding, InputError, SpecError
 from envbuild.core.store.store import Store
-from envbuild.core.text import human_list
+from envbuild.core.text import describe_hidden, first_hidden, human_list, printable
 from envbuild.lock.git.commit_hint import UNKNOWN, CommitHint
 from envbuild.lock.git.commits import CommitFinder, SourceCommit, submodule_path
 from envbuild.lock.git.left_out import left_out_findings
 from envbuild.lock.git.repositories import GitRepository, tarball_places
+from envbuild.lock.git.source_limits import REVIEW, check_entries, check_submodules
 from envbuild.lock.git.submodules import submodule_origin
 from envbuild.lock.git.tarball import Tarball, empty_folders, write_tar
 from envbuild.lock.git.tree import CommitTree
@@ -149,12 +151,16 @@ class CommitJob:
         if git.tag:
             self.check_tag(git, places)
         found = level = {"": tree}
-        while level:
+        for depth in itertools.count(1):
             parts = [
                 item for path, tree in level.items() for item in self.select_submodules(path, tree, requested, origin)
             ]
+            if not parts:
+                break
+            check_submodules(origin, len(found) - 1 + len(parts), depth)
             level = self.commits.find_all(parts, origin, git.file)
             found = found | level
+            check_entries(origin, found.values())
         if missing := sorted(requested - set(found) - {ALL}):
             there = sorted(submodule_path(path, link) for path, tree in found.items() for link in tree.gitlinks)
             hint = f"its submodules: {list_some(there)}" if there else "it has none"
@@ -169,6 +175,10 @@ class CommitJob:
         for link, commit in sorted(tree.gitlinks.items()):
             full = submodule_path(path, link)
             if not is_included(full, requested):
+                continue
+            if sign := first_hidden(full):  # a lock refuses it; an empty folder instead would hide it
+                what = f"the submodule {printable(full)} of {top} has a name with the {describe_hidden(sign)}"
+                findings.append(Finding(what, "", REVIEW))
                 continue
             try:
                 link.decode()  # a lock contains text; what fails here is a ValueError too
@@ -247,4 +257,4 @@ def parse_source_commit(path: str, origin: str) -> SourceCommit:
 
 def list_some(names: Iterable[str]) -> str:
     """Return the first of many names as text."""
-    return human_list(names, NAMED)
+    return human_list((printable(name) for name in names), NAMED)

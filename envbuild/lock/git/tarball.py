@@ -15,7 +15,9 @@ from typing import IO
 
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
+from envbuild.core.text import printable
 from envbuild.lock.git.git_program import ObjectReader
+from envbuild.lock.git.source_limits import check_size
 from envbuild.lock.git.tree import CommitTree, TreeEntry
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.writer import TarSink
@@ -38,8 +40,10 @@ def write_tar(top: str, trees: Mapping[str, CommitTree], file: IO[bytes]) -> Tar
     """Write the commits `trees` (by their path below the folder `top`) as one tarball; a submodule that is not among
     them is an empty folder, as in a clone.
 
-    Raises NotFoundError, RefusedError if a repository lacks objects that it listed, and InputError.
+    Raises NotFoundError, RefusedError if a repository lacks objects that it listed, and InputError, also for more
+    bytes than a source may have.
     """
+    check_size(trees)
     sink, pointers = TarSink(file), []
     with contextlib.ExitStack() as stack:
         readers: dict[Path, ObjectReader] = {}
@@ -78,7 +82,7 @@ def _write_entry(sink: TarSink, path: bytes, entry: TreeEntry, objects: ObjectRe
         if not link or b"\0" in link:
             raise InputError(
                 f"the commit {tree.origin}@{tree.commit} contains a symbolic link without a valid target: "
-                f"{entry.path.decode(errors='replace')}"
+                f"{printable(entry.path.decode(errors='replace'))}"
             )
         sink.begin(Member(path, Kind.SYMLINK, 0o777, mtime=TIME, link=link))
         sink.end()

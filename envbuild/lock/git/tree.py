@@ -7,16 +7,19 @@ depend on the version of git.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envbuild.core.errors import InputError
+from envbuild.core.text import printable
 from envbuild.lock.git.git_program import ObjectReader, blob_sizes, run_git
 from envbuild.net.failures import NotFoundError, RefusedError
 
 KIND, TREE, FILE, SYMLINK, LINK = 0o170000, 0o040000, 0o100000, 0o120000, 0o160000
 MOST, LONGEST = 2_000_000, 4096  # entries, bytes of a path: a tiny tree may contain itself many times
+HASH, MODE = re.compile(rb"[0-9a-f]{40}"), re.compile(rb"[0-7]{1,7}")
 MODULES, MAX_MODULES = b".gitmodules", 1 << 20
 
 
@@ -66,7 +69,7 @@ def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
         except NotFoundError:
             raise NotFoundError("it does not have this commit") from None
         head = raw.partition(b"\n")[0].split()
-        if len(head) != 2 or head[0] != b"tree":
+        if len(head) != 2 or head[0] != b"tree" or not HASH.fullmatch(head[1]):
             raise RefusedError(f"it is damaged: {commit} is not a commit")
         entries = list(_walk_tree(objects, head[1].decode(), f"{origin}@{commit}"))
         listed = next((entry for entry in entries if entry.path == MODULES and entry.mode & KIND == FILE), None)
@@ -74,7 +77,7 @@ def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
     files = [entry for entry in entries if entry.mode & KIND != LINK]
     length = blob_sizes(folder, {entry.sha for entry in files})
     if missing := [entry for entry in files if entry.sha not in length]:
-        example = missing[0].path.decode(errors="replace")
+        example = printable(missing[0].path.decode(errors="replace"))
         raise NotFoundError(
             f"it lacks {len(missing)} of the commit's {len(files)} files, {example} among them (a partial copy?)"
         )
@@ -120,7 +123,7 @@ def _parse_tree(raw: bytes, sha: str) -> Iterator[tuple[int, bytes, str]]:
     while at < len(raw):
         space = raw.find(b" ", at)
         end = raw.find(b"\0", space)
-        if space < 0 or end < 0 or end + 21 > len(raw) or not raw[at:space].isdigit():
+        if space < 0 or end < 0 or end + 21 > len(raw) or not MODE.fullmatch(raw[at:space]):
             raise RefusedError(f"it is damaged: {sha} is not a tree")
         yield int(raw[at:space], 8), raw[space + 1 : end], raw[end + 1 : end + 21].hex()
         at = end + 21
