@@ -8,38 +8,43 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import PublishError
-from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
+from envbuild.core.regular_file import TooLargeError, read_bounded
+from envbuild.core.store.lock_holder import wait_for_lock
 from envbuild.core.store.store import write_atomic
 from envbuild.net.registry.media_types import REF_NAME
 from envbuild.oci.config import canonical_json
-from envbuild.oci.document import MAX_DOCUMENT
 from envbuild.oci.layout import check_output
+from envbuild.publish.layout_index import names, read_index
 from envbuild.publish.layout_parts import LayoutParts
 
 INDEX = "application/vnd.oci.image.index.v1+json"
+WAIT = 1800.0  # seconds for another publisher: copying a large image to a slow file system takes some minutes
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def publish_to_folder(parts: LayoutParts, folder: Path, tag: str, arch: str, *, move: bool) -> tuple[int, int]:
+def publish_to_folder(
+    parts: LayoutParts, folder: Path, tag: str, arch: str, *, move: bool, report: Callable[[str], object]
+) -> tuple[int, int]:
     """Add an image under `tag` to the layout `folder`, which is made if needed. Return (blobs, bytes) that were copied.
 
-    Raises PublishError if the folder is something else, cannot be written, or has the tag with another digest (unless
-    it may `move`).
+    `report` is called with a sentence when another publisher lets it wait.
+
+    Raises PublishError if the folder is something else, cannot be written, is locked for `WAIT` seconds, or has the tag
+    with another digest (unless it may `move`).
     """
     try:
         check_output(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with _open_layout(folder) as (here, blobs):
-            index = _read_index(here, folder)
+        with _open_layout(folder, report) as (here, blobs):
+            index = read_index(here, folder)
             _check_tag(index, folder, tag, parts.digest, arch, move)
             copied = [_copy(parts.path(part), blobs / part.digest, part.digest) for part in parts.blobs]
             copied.append(_write(parts.manifest, blobs / parts.digest.removeprefix("sha256:")))
@@ -52,7 +57,7 @@ def publish_to_folder(parts: LayoutParts, folder: Path, tag: str, arch: str, *, 
                 "annotations": {REF_NAME: tag},
                 "platform": {"architecture": arch, "os": "linux"},
             }
-            others = [item for item in index if not _is(item, tag, arch)]
+            others = [item for item in index if not names(item, tag, arch)]
             value = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, entry]}
             write_atomic(here / "index.json", lambda file: file.write(canonical_json(value)))
     except OSError as error:
@@ -64,15 +69,15 @@ def publish_to_folder(parts: LayoutParts, folder: Path, tag: str, arch: str, *, 
 
 
 @contextlib.contextmanager
-def _open_layout(folder: Path) -> Iterator[tuple[Path, Path]]:
+def _open_layout(folder: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Path]]:
     """Yield paths of the open folder and of its blobs (proc_pid_fd(5)), which no rename leads elsewhere. One publisher
-    at a time is let in; a file system without locks excludes none. Raises OSError for a link in the place of a folder.
+    at a time is let in; a file system without locks excludes none. Raises OSError for a link in the place of a folder;
+    PublishError.
     """
     with contextlib.ExitStack() as stack:
         fd = os.open(folder, OPEN & ~os.O_NOFOLLOW)  # the folder itself may be a link: its user named it
         stack.callback(os.close, fd)
-        with contextlib.suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        _wait_for_others(fd, folder, report)
         here = fd
         for name in ("blobs", "sha256"):
             with contextlib.suppress(FileExistsError):
@@ -82,28 +87,25 @@ def _open_layout(folder: Path) -> Iterator[tuple[Path, Path]]:
         yield Path(f"/proc/self/fd/{here}"), Path(f"/proc/self/fd/{fd}")
 
 
-def _read_index(here: Path, folder: Path) -> list[dict[str, Any]]:
+def _wait_for_others(fd: int, folder: Path, report: Callable[[str], object]) -> None:
+    """Take the lock of the open folder; any user who may read the folder can hold it.
+
+    Raises PublishError after `WAIT`.
+    """
     try:
-        content = read_bounded(here / "index.json", MAX_DOCUMENT, follow=False)
-        listed: list[dict[str, Any]] = json.loads(content)["manifests"]
-        if not all(isinstance(item["digest"], str) for item in listed):
-            raise TypeError
-    except FileNotFoundError:
-        return []
-    except (NotRegularError, TooLargeError, ValueError, LookupError, TypeError, RecursionError):
+        wait_for_lock(
+            fd, fcntl.LOCK_EX, lambda holder: report(f"waiting for the lock of {folder}, held by {holder}"), WAIT
+        )
+    except TimeoutError as error:
         raise PublishError(
-            "the index of the layout is malformed", hint="publish into another folder", where=str(folder / "index.json")
+            f"{folder} cannot be written: {error}", hint="end that process, or publish into another folder"
         ) from None
-    return listed
-
-
-def _is(item: dict[str, Any], tag: str, arch: str) -> bool:
-    platform = item.get("platform") or {}
-    return (item.get("annotations") or {}).get(REF_NAME) == tag and platform.get("architecture", arch) == arch
+    except OSError:  # a file system without locks
+        return
 
 
 def _check_tag(index: list[dict[str, Any]], folder: Path, tag: str, digest: str, arch: str, move: bool) -> None:
-    found = [item["digest"] for item in index if _is(item, tag, arch)]
+    found = [item["digest"] for item in index if names(item, tag, arch)]
     if found and found[0] != digest and not move:
         raise PublishError(
             f"oci:{folder}:{tag} exists with another digest: {found[0]}, and this image is {digest}",

@@ -52,7 +52,9 @@ def publish_image(
             start = f"docker://{made.reference}"
         else:
             assert destination.folder is not None
-            blobs, size = publish_to_folder(parts, destination.folder, destination.tag, arch, move=move)
+            blobs, size = publish_to_folder(
+                parts, destination.folder, destination.tag, arch, move=move, report=reporter.info
+            )
             present, start = len(parts.blobs) + 1 - blobs, str(destination)
     data = {
         "image": image.plan.image,

@@ -4,36 +4,51 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 from envbuild.core.ownership import user_name
 from envbuild.core.text import human_list
 
 PATIENCE, PAUSE = 5.0, 0.1  # seconds: before the holder is named, and between attempts until then
+LATER = 1.0  # seconds between attempts after that
+UNSEEN = "a process that is not seen from here"  # of another machine, or of another pid namespace
 NAMED = 3  # processes in a message
 LOCKS = Path("/proc/locks")
 
 
-def wait_for_lock(file: IO[bytes], kind: int, report: Callable[[str], object]) -> None:
-    """Wait for a lock on an open file; `report` is called with its holder if that takes long."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
+def wait_for_lock(file: int, kind: int, report: Callable[[str], object], limit: float = math.inf) -> None:
+    """Wait for a lock on an open file (descriptor); `report` is called with its holder if that takes long.
+
+    Raises TimeoutError after `limit` seconds (infinity: it waits in the kernel, for ever); OSError.
+    """
+    start = time.monotonic()
+    if _try_until(start + min(PATIENCE, limit), file, kind, PAUSE):
+        return
+    report(find_holder(file) or UNSEEN)
+    if limit == math.inf:
+        fcntl.flock(file, kind)
+    elif not _try_until(start + limit, file, kind, LATER):
+        raise TimeoutError(f"its lock was held for {limit:.0f} s, by {find_holder(file) or UNSEEN}")
+
+
+def _try_until(end: float, file: int, kind: int, pause: float) -> bool:
+    while True:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(file, kind | fcntl.LOCK_NB)
-            return
-        time.sleep(PAUSE)
-    if holder := find_holder(file):
-        report(holder)
-    fcntl.flock(file, kind)
+            return True
+        left = end - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(pause, left))
 
 
-def find_holder(file: IO[bytes]) -> str:
+def find_holder(file: int) -> str:
     """Return the processes that hold a lock on an open file, with their users; empty if they are not known."""
-    status = os.fstat(file.fileno())
+    status = os.fstat(file)
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
     found = []
     with contextlib.suppress(OSError):

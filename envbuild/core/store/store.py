@@ -289,7 +289,7 @@ class Store:
                 if waiting:
                     waiting()
                 wait_for_lock(
-                    file,
+                    file.fileno(),
                     kind,
                     lambda holder: self.report(f"waiting for the lock {name!r} of this store, held by {holder}"),
                 )
