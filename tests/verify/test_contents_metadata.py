@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from envbuild.core.errors import VerifyError
+from envbuild.verify.contents import dpkg_status
+from envbuild.verify.contents.dpkg_status import debian_packages
 from envbuild.verify.contents.metadata import (
-    debian_packages,
     normalize_name,
     parse_environment,
     parse_object,
@@ -22,7 +26,13 @@ pytestmark = pytest.mark.unit
 def tree(**texts: bytes) -> Any:
     """Return an image with these files (`__` for a slash)."""
     files = {name.replace("__", "/").encode(): content for name, content in texts.items()}
-    return SimpleNamespace(read=lambda path, limit: files.get(path))
+
+    def open_file(path: bytes) -> io.BytesIO:
+        if path not in files:
+            raise FileNotFoundError(path)
+        return io.BytesIO(files[path])
+
+    return SimpleNamespace(read=lambda path, limit: files.get(path), open=open_file, path=Path("x.sqsh"))
 
 
 def test_only_installed_packages_count() -> None:
@@ -56,3 +66,15 @@ def test_records_of_envbuild_have_a_limit() -> None:
     limits = []
     read_texts(SimpleNamespace(read=lambda path, limit: limits.append(limit)), ["lock.yaml"])  # type: ignore[arg-type]
     assert limits == [4 << 20]
+
+
+def test_a_package_database_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = b"Package: a\nStatus: install ok installed\n\n" * 3
+    monkeypatch.setattr(dpkg_status, "MOST", 2)
+    with pytest.raises(VerifyError, match="lists more than 2 packages"):
+        debian_packages(tree(var__lib__dpkg__status=status))
+    monkeypatch.setattr(dpkg_status, "MOST", 3)
+    monkeypatch.setattr(dpkg_status, "MOST_BYTES", len(status))
+    assert debian_packages(tree(var__lib__dpkg__status=status)) == {"a": ""}
+    with pytest.raises(VerifyError, match="has more than"):
+        debian_packages(tree(var__lib__dpkg__status=status + b"\n"))

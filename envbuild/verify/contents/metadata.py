@@ -20,12 +20,13 @@ from envbuild.core.plain_yaml import MAX_BYTES
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import Lock
 from envbuild.squashfs.read.tree import SquashTree
+from envbuild.verify.contents.dpkg_status import debian_packages, join_versions
 
 FOLDER = "etc/envbuild"
 PROVENANCE = "enroot-provenance:"
 WORKDIR = re.compile(r'cd "(.*)" && unset OLDPWD')
 COMMAND = re.compile(r"\s*exec (.+)")
-LIMIT = 1 << 26  # bytes of a text that is read whole
+LIMIT = 1 << 20  # bytes of a text that is read whole: /etc/rc and /etc/environment have some thousand
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def read_metadata(tree: SquashTree) -> ImageMetadata:
 
 
 def read_text(tree: SquashTree, path: str) -> str | None:
-    """Return a text file of the image, or None."""
+    """Return a text file of the image, or None. Raises VerifyError when it has more than `LIMIT` bytes."""
     data = tree.read(path.encode(), LIMIT)
     return None if data is None else data.decode(errors="replace")
 
@@ -147,27 +148,6 @@ def parse_environment(lines: str) -> dict[str, str]:
     return {name: value for name, sign, value in pairs if sign and not name.startswith("#")}
 
 
-def debian_packages(tree: SquashTree) -> dict[str, str]:
-    """Return name → version of the packages that dpkg has installed."""
-    status = read_text(tree, "var/lib/dpkg/status") or ""
-    found: dict[str, set[str]] = {}
-    name = version = ""
-    installed = False
-    for line in [*status.splitlines(), ""]:
-        key, _, value = line.partition(": ")
-        if key == "Package":
-            name = value
-        elif key == "Version":
-            version = value
-        elif key == "Status":
-            installed = value.endswith(" installed")
-        elif not line:
-            if name and installed:
-                found.setdefault(name, set()).add(version)
-            name, version, installed = "", "", False
-    return {name: join_versions(versions) for name, versions in sorted(found.items())}
-
-
 def locked_packages(lock: Lock) -> dict[str, dict[str, str]]:
     """Return the locked content of the image itself: debian, python and source → name → version (of a source: its
     origin).
@@ -193,10 +173,6 @@ def group_versions(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     for name, version in pairs:
         found.setdefault(name, set()).add(version)
     return {name: join_versions(versions) for name, versions in sorted(found.items())}
-
-
-def join_versions(versions: Iterable[str]) -> str:
-    return ", ".join(sorted(versions))
 
 
 def normalize_name(name: str) -> str:
