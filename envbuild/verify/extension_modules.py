@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Sequence
 
 from envbuild.build.blocks.checks import PYTHON, STUB_DRIVER
+from envbuild.core.text import printable
 from envbuild.verify.recipe_checks import OUTPUT_LINES, SHELL_COMMAND
-from envbuild.verify.results import AuditResult, Status
+from envbuild.verify.results import AuditResult, Status, quote_output
 from envbuild.verify.run_inspector import Runner
 
 # torch first: extensions find its libraries in the process. Names come before the import, so that a module that ends
@@ -49,7 +50,7 @@ def import_results(modules: Sequence[str], runner: Runner, shell: str = SHELL_CO
     name, lines = "promised extension modules import", output.rstrip().splitlines()
     printed = [line for line in lines if line.startswith(("imported ", "not without a driver: "))]
     if code == 0 and printed:
-        return [AuditResult(name, Status.PASS, "; ".join(printed), "run")]
-    last = "\n".join(lines[-OUTPUT_LINES:])
+        return [AuditResult(name, Status.PASS, printable("; ".join(printed)), "run")]
+    last = quote_output(output, OUTPUT_LINES)
     hint = f"it was compiled for other versions, or lacks a library; open a shell in the image: {shell}"
     return [AuditResult(name, Status.FAIL, f"exit code {code}\n{last}", "run", hint)]

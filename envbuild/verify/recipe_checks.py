@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from envbuild.spec.recipe import Check
-from envbuild.verify.results import AuditResult, Status
-from envbuild.verify.run_inspector import QUOTED, Runner
+from envbuild.verify.results import AuditResult, Status, quote_output
+from envbuild.verify.run_inspector import Runner
 from envbuild.verify.tiers import COMING, RUNNING
 
 SHELL_COMMAND = "envbuild run NAME -- /bin/sh"
@@ -48,7 +48,7 @@ def run_check(check: Check, runner: Runner, shell: str = SHELL_COMMAND) -> Audit
         fault = f"expect is not a regular expression: {error}"
         return AuditResult(check.name, Status.FAIL, fault, check.tier, "correct the recipe's verify()")
     code, output = runner(["/bin/sh", "-c", check.command])
-    last = "\n".join(output[-QUOTED:].rstrip().splitlines()[-OUTPUT_LINES:])
+    last = quote_output(output, OUTPUT_LINES)
     if code != 0:
         return _failure(check, f"exit code {code} of: {check.command}", last, shell)
     if not expected.search(output):

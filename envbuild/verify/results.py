@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from envbuild.core.text import human_list
+from envbuild.core.text import human_list, printable
 from envbuild.spec.recipe import VENV
 
 OPT = "/opt/"
+QUOTED = 4096  # characters of the output in a message
 
 
 class Status(StrEnum):
@@ -37,16 +38,26 @@ class AuditResult:
 
 
 def judge(name: str, faults: Iterable[str], compared: str, hint: str = "") -> AuditResult:
-    """Return a failure that lists the faults; without faults, a pass that states what was compared."""
-    found = sorted(faults)
+    """Return a failure that lists the faults; without faults, a pass that states what was compared.
+
+    Names of an image's files and packages are in both: each text is one line, with what is not shown as escapes.
+    """
+    found, compared = sorted(faults), printable(compared)
     if found:
         return AuditResult(name, Status.FAIL, f"{join_items(found)} ({compared})", hint=hint)
     return AuditResult(name, Status.PASS, compared)
 
 
 def join_items(items: Iterable[str], limit: int = 12) -> str:
-    """Return findings of a check on one line: the first ones, and how many more there are."""
-    return human_list(items, limit, separator="; ")
+    """Return findings of a check on one line, printable: the first ones, and how many more there are."""
+    found = list(items)
+    return human_list(map(printable, found[:limit]), limit, total=len(found), separator="; ")
+
+
+def quote_output(output: str, lines: int) -> str:
+    """Return the last lines of what a program of an image printed, indented: none looks like a line of envbuild."""
+    last = output[-QUOTED:].strip().splitlines()[-lines:]
+    return "\n".join(f"  {printable(line)}" for line in last)
 
 
 def is_in_product(path: str) -> bool:

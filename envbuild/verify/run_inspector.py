@@ -29,11 +29,11 @@ from envbuild.inspector import (
     x86_isa,
 )
 from envbuild.inspector.report import MARK, SINGLES
+from envbuild.verify.results import quote_output
 
 Runner = Callable[[Sequence[str]], tuple[int, str]]
 """Runs a command in the image with the image's environment; returns the exit code and the output."""
 
-QUOTED = 4096  # characters of the output in a message
 PYTHON = "/usr/bin/python3"
 PACKAGE = "envbuild_inside"  # its name in the image's interpreter
 START = """\
@@ -117,9 +117,8 @@ def inspect_image(
     for line in reversed(output.splitlines()):
         if line.startswith(MARK) and code == 0:
             return parse_report(line.removeprefix(MARK))
-    last = "\n".join(output[-QUOTED:].strip().splitlines()[-10:])
     raise VerifyError(
-        f"the image could not be inspected: {python} ended with exit code {code}\n{last}".rstrip(),
+        f"the image could not be inspected: {python} ended with exit code {code}\n{quote_output(output, 10)}".rstrip(),
         hint="python3 of the distribution must be in the image: add debian-packages: [python3] to the spec's layers",
     )
 

@@ -34,11 +34,11 @@ def test_a_check_needs_exit_code_and_output() -> None:
     assert run_check(Check("x", "true"), run_here).status == Status.PASS
     other = run_check(Check("x", "echo version 2.27.3", r"version 2\.30"), run_here)
     assert other.status == Status.FAIL
-    assert other.detail.endswith("echo version 2.27.3\nversion 2.27.3")
+    assert other.detail.endswith("echo version 2.27.3\n  version 2.27.3")
     failed = run_check(Check("x", "echo version 2.30.7; seq 30 >&2; exit 3", "version"), run_here)
     assert failed.status == Status.FAIL
     assert failed.detail.startswith("exit code 3 of: echo")
-    assert failed.detail.splitlines()[1:] == [str(number) for number in range(16, 31)]
+    assert failed.detail.splitlines()[1:] == [f"  {number}" for number in range(16, 31)]
     assert "not a regular expression" in run_check(Check("x", "true", "("), run_here).detail
 
 

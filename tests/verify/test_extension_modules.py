@@ -64,7 +64,7 @@ def test_one_that_ends_the_process_is_the_last_one_named(tmp_path: Path) -> None
     (tmp_path / "crash.py").write_text("import os; os.abort()\n")
     [found] = run(tmp_path, "aside", "crash", "later")
     assert found.status == Status.FAIL
-    assert "import aside\nimport crash\n" in found.detail
+    assert "  import aside\n  import crash\n" in found.detail
     assert "import later" not in found.detail
 
 
