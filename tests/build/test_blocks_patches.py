@@ -11,6 +11,7 @@ from envbuild.build.blocks.blocks import autotools, cmake, python_wheel, source
 from envbuild.build.blocks.hpccm import hpccm_target, steps
 from envbuild.build.blocks.patches import apply_patches
 from envbuild.build.steps import WORK
+from envbuild.core.errors import SpecError
 from envbuild.spec.recipe import Git, PipSource
 from tests.support.tools import require_tools
 
@@ -104,3 +105,52 @@ def test_an_sdist_is_found_by_the_name_of_its_project(name: str, file: str, tmp_
     found = subprocess.run(["/bin/sh", "-c", f"echo {word}"], capture_output=True, text=True, check=True).stdout
     assert found.strip() == str(tmp_path / file)
     assert PipSource(name, "1.0").requirement == f"{name}==1.0" and PipSource(name).requirement == name
+
+
+@pytest.mark.parametrize(
+    "sign", ["\f", "\v", "\x1c", "\x85", "\u2028", "\x1b", "\x7f", "\u202e", "\r", "\\0101\f", "ü\f%s'"]
+)
+def test_no_character_of_a_patch_is_changed(tmp_path: Path, sign: str) -> None:
+    """str.splitlines takes some of them for the end of a line."""
+    patch = tmp_path / "signs.patch"
+    patch.write_bytes(PATCH.replace("+3", f"+{sign}3{sign}").encode())
+    result = run([patch], tmp_path, SOURCE)
+    assert result.returncode == 0, result.stderr
+    made = (tmp_path / "source/setup.py").read_bytes().decode()
+    assert made == f"one\ntwo\n{sign}3{sign}\t'quoted' $HOME `x` \\n %s\nfour\nfive\n"
+    command = apply_patches([patch], "demo")[1]
+    assert command.isascii() or sign[0] == "ü"
+    assert all(character.isprintable() for character in command if character not in "\n\t")
+
+
+@pytest.mark.parametrize("header", ["\n", "\r\n"])
+def test_carriage_returns_of_a_patch_remain(tmp_path: Path, header: str) -> None:
+    """git writes the headers of such a patch without them; an editor adds them."""
+    lines = PATCH.splitlines()
+    patch = tmp_path / "dos.patch"
+    patch.write_bytes(
+        "".join([*(line + header for line in lines[:3]), *(line + "\r\n" for line in lines[3:])]).encode()
+    )
+    result = run([patch], tmp_path, "")
+    assert result.returncode == 1
+    (tmp_path / "source/setup.py").write_bytes(SOURCE.replace("\n", "\r\n").encode())
+    commands = " && ".join(apply_patches([patch], "demo")).replace(WORK, f"{tmp_path}/work")
+    subprocess.run(["/bin/sh", "-c", commands], cwd=tmp_path / "source", check=True)
+    made = (tmp_path / "source/setup.py").read_bytes()
+    assert made == b"one\r\ntwo\r\n3\t'quoted' $HOME `x` \\n %s\r\nfour\r\nfive\r\n"
+
+
+def test_a_patch_that_no_command_can_contain(tmp_path: Path) -> None:
+    """Linux refuses an argument of 128 KiB, with "Argument list too long"."""
+    git = Git("demo", "github:demo/demo", "1" * 40, "v1.2")
+    patch = tmp_path / "large.patch"
+    with hpccm_target("amd64"):
+        patch.write_text(PATCH + f"# {'x' * 80}\n" * 1300)
+        (step,) = steps(source(git, patches=[patch]))
+        subprocess.run(["/bin/sh", "-n", "-c", step.command], check=True)
+        patch.write_text(PATCH + f"# {'x' * 80}\n" * 1400)
+        with pytest.raises(
+            SpecError, match=r"'demo: the source' have 1\d{5} bytes; one step has at most 130048"
+        ) as caught:
+            steps(source(git, patches=[patch]))
+    assert "patches" in caught.value.hint

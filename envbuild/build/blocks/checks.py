@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from envbuild.core.text import hidden_characters
 from envbuild.spec.recipe import VENV, Check, RecipeEnv
 
 PYTHON = f"{VENV}/bin/python"
@@ -64,6 +65,14 @@ def two_ranks(program: str, *, options: str = "", environment: str = "") -> str:
 
 def written(path: str, text: str) -> str:
     """Return the command that writes a small text, one word of printf a line: it is readable in a Containerfile,
-    where a here-document would end the instruction."""
-    words = " \\\n        ".join(shlex.quote(line) for line in text.splitlines())
-    return f"printf '%s\\n' \\\n        {words} > {shlex.quote(path)}"
+    where a here-document would end the instruction. A line end is added where the last line has none.
+
+    Characters that are not shown, a carriage return or a form feed for example, are written as escapes: readers of a
+    Containerfile take some of them for the end of a line, or for a blank."""
+    lines, form = text.removesuffix("\n").split("\n"), "%s"
+    if found := hidden_characters(text, "\n\t"):
+        form = "%b"
+        escapes = {ord(sign): "".join(f"\\0{byte:03o}" for byte in sign.encode()) for sign in found}
+        lines = [line.translate({ord("\\"): r"\\", **escapes}) for line in lines]
+    words = " \\\n        ".join(shlex.quote(line) for line in lines)
+    return f"printf '{form}\\n' \\\n        {words} > {shlex.quote(path)}"

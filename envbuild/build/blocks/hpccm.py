@@ -25,6 +25,7 @@ from typing import Any
 from envbuild.build.steps import INPUTS, Step
 from envbuild.core.errors import SpecError
 
+LONGEST = 127 << 10  # bytes of a step: Linux allows 128 KiB for one argument (execve(2)), and engines add little
 _LOCK = threading.RLock()
 _ARCH = {"amd64": "x86_64", "arm64": "aarch64"}  # any other word leaves hpccm on the architecture of the compile before
 _WILD = ("enable_", "disable_", "with_", "without_")  # turned into configure options by hpccm's autotools template
@@ -127,7 +128,7 @@ def steps(items: Sequence[Any]) -> tuple[Step, ...]:
 
     A unit has no build context and no network: the archives of a recipe are in /run/envbuild/archives, and a block
     that copies its `package` from the context copies it from there. user, label and the like have no place in a
-    recipe: SpecError.
+    recipe: SpecError. So are more than LONGEST bytes of a step.
     """
     result: list[Step] = []
     exports: list[str] = []
@@ -141,7 +142,14 @@ def steps(items: Sequence[Any]) -> tuple[Step, ...]:
             exports += [f"export {name}={quote(str(value))}" for name, value in sorted(values.items())]
         elif kind == "shell":
             commands = [command for command in item.commands if command]
-            result.append(Step(" && \\\n    ".join([*exports, *commands]), title))
+            command = " && \\\n    ".join([*exports, *commands])
+            if (size := len(command.encode())) > LONGEST:
+                raise SpecError(
+                    f"the commands '{title or commands[0][:60]}' have {size} bytes; one step has at most {LONGEST}",
+                    hint="the patches and texts that they write are part of them: make these smaller, "
+                    "or lock the changed source as a commit or archive",
+                )
+            result.append(Step(command, title))
             title = ""
         elif kind == "copy" and not item._copy__from:
             source, dest = f"{INPUTS}/archives/{item._copy__src}", str(item._copy__dest)
