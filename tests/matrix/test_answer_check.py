@@ -197,6 +197,36 @@ def test_a_component_that_other_hardware_requires_explains_no_conflict(tmp_path:
     assert {one.fact for one in conflict.reasons} == {"torch.cuda", "cuda.driver"}
 
 
+@pytest.mark.parametrize(
+    "words, clause",
+    [
+        (
+            "vllm gpu=H100",
+            "each build of torch==2.6.0 (2.6.0, +cpu) contains no code for H100 [torch.index] [torch.cpu]",
+        ),
+        (
+            "vllm driver=470",
+            "no build of torch==2.6.0 fits (torch==2.6.0 works with driver==535 only [torch.driver-cpu]; "
+            "torch==2.6.0 works with driver==525 only [torch.driver])",
+        ),
+    ],
+)
+def test_what_excludes_each_build_of_a_release_is_one_clause(tmp_path: Path, words: str, clause: str) -> None:
+    """Joined by "and" it would be said that one torch is built for CUDA and for CPUs."""
+    builds = {"values": ["2.6.0", "2.6.0+cpu"], "cost": 3, "shown": "{name}=={value}"}
+    components = {**COMPONENTS, "vllm": ["1.0"], "torch": builds, "driver": ["470", "525", "535"]}
+    because = "contains no code for {gpu}"
+    facts = [
+        fact("vllm.torch", "requires", {"vllm": "*"}, {"torch": "2.6.0"}),
+        fact("torch.index", "limits", {"torch": "==2.6.0"}, {"gpu": "A100"}, because=f"the wheel {because}"),
+        fact("torch.cpu", "limits", {"torch": "==2.6.0+cpu"}, {"gpu": "A100"}, because=f"for CPUs, it {because}"),
+        fact("torch.driver", "limits", {"torch": "==2.6.0"}, {"driver": "525"}),
+        fact("torch.driver-cpu", "limits", {"torch": "==2.6.0+cpu"}, {"driver": "535"}),
+    ]
+    (conflict,) = ask(matrix(tmp_path, components, facts), words).conflicts
+    assert conflict.text.startswith(f"Because {clause} and vllm")
+
+
 def test_a_fix_of_one_of_two_conflicts_names_what_the_other_needs(tmp_path: Path) -> None:
     components = {**COMPONENTS, "os": {"values": ["1", "2"], "cost": 5}, "lib": {"values": ["1.0", "2.0"]}}
     facts = [

@@ -9,6 +9,7 @@ from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.core.errors import SpecError
 from envbuild.core.yaml_reader import did_you_mean
 from envbuild.matrix.answer import conflict_core
+from envbuild.matrix.answer.clauses import because_clauses
 from envbuild.matrix.answer.fix_trial import FREE, PlanFilter, Rules
 from envbuild.matrix.answer.fixes import PLANS, Fix, find_fixes, find_fixes_of_one
 from envbuild.matrix.answer.hardware_limits import hardware_hint
@@ -55,8 +56,9 @@ def find_conflicts(case: Query, good: PlanFilter) -> tuple[Conflict, ...]:
     by_asks: dict[tuple[Ask, ...], Conflict] = {}
     for core, some in zip(found, found_fixes, strict=True):
         involved = needed_asks(case, core)
-        reasons = core_reasons(case, core, {ask.component: ask.constraint.text for ask in involved})
-        text = conflict_sentence(reasons, involved, case.matrix)
+        known = {ask.component: ask.constraint.text for ask in involved}
+        reasons = core_reasons(case, core, known)
+        text = conflict_sentence(because_clauses(case.matrix, core, reasons, known), reasons, involved, case.matrix)
         if (first := by_asks.get(involved)) is None:
             fixed = tuple(map(fix_text, some))
             by_asks[involved] = Conflict(text, reasons, involved, core.minimal, fixed, hardware="" if fixed else far)
@@ -211,12 +213,13 @@ def explain_not_newer(
         known = {ask.component: ask.constraint.text for ask in given}
         silent = [request.component for request in core.requests if not request.id]
         known |= {name: chosen[name] for name in silent if name in chosen}
-        reasons = [one.cited for one in core_reasons(case, core, {**known, component: value}) if not one.default]
+        known |= {component: value}
+        reasons = because_clauses(matrix, core, core_reasons(case, core, known), known)
         if not reasons:
             texts = join_and([f"{ask.text}{f' ({ask.by})' if ask.by else ''}" for ask in given])
             lines.append(f"{name} is not taken, because of the request for {texts}.")
         else:
-            lines.append(f"{name} is not taken, because {' and '.join(dict.fromkeys(reasons))}.")
+            lines.append(f"{name} is not taken, because {' and '.join(reasons)}.")
     if lines:
         return lines
     taken = component_text(matrix, component, chosen)

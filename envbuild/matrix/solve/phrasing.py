@@ -147,9 +147,15 @@ def join_and(texts: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def conflict_sentence(reasons: Sequence[Reason], asks: Sequence[Ask], matrix: FactTable) -> str:
-    """Return the sentence of a conflict."""
-    parts = " and ".join(dict.fromkeys(one.cited for one in reasons if not one.default))
+def join_or(texts: Iterable[str]) -> str:
+    """Return ``a``, ``a or b``, ``a, b or c``."""
+    *first, last = list(texts)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def conflict_sentence(clauses: Iterable[str], reasons: Sequence[Reason], asks: Sequence[Ask], matrix: FactTable) -> str:
+    """Return the sentence of a conflict: because of the `clauses`, which state its `reasons`."""
+    parts = " and ".join(clauses)
     obstacles = sorted((one for one in reasons if not one.default), key=lambda one: one.kind == "provides")
     tail = conclusion(asks, matrix, obstacles[0].scope if obstacles else "")
     return f"Because {parts}, {tail}." if parts else f"{tail[0].upper()}{tail[1:]}: no version is all of that."
