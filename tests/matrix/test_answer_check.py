@@ -227,6 +227,22 @@ def test_what_excludes_each_build_of_a_release_is_one_clause(tmp_path: Path, wor
     assert conflict.text.startswith(f"Because {clause} and vllm")
 
 
+@pytest.mark.parametrize(
+    "words, fixes",
+    [
+        (
+            "pyxis=0.21.0 enroot=3.5.0 pyxis-option=use_enroot_load",
+            ["enroot>=4.0", "pyxis-option=container-entrypoint-log"],
+        ),
+        ("instance=p5.48xlarge arch=arm64", ["arch=amd64", "instance=p6e-gb200"]),
+    ],
+)
+def test_the_nearest_change_is_first_and_has_no_needless_second(words: str, fixes: list[str]) -> None:
+    """Another option is not what was asked for; another instance is of no use beside another architecture."""
+    (conflict,) = ask(shipped_matrix(), words).conflicts
+    assert list(conflict.fixes) == fixes
+
+
 def test_a_fix_of_one_of_two_conflicts_names_what_the_other_needs(tmp_path: Path) -> None:
     components = {**COMPONENTS, "os": {"values": ["1", "2"], "cost": 5}, "lib": {"values": ["1.0", "2.0"]}}
     facts = [

@@ -99,6 +99,7 @@ def _find(task: Task, conflicts: Sequence[Collection[str]]) -> list[Fix]:
             found += _leave_out(task, name)
     if all(fix.cost >= HARDWARE for fix in found):
         alone = fixed.union(task.rules.sets)
+        alone |= {change.component for fix in found for change in fix.changes}  # one of these does without a second
         asked = sorted({request.component for request in task.requests if request.id} - alone, key=partial(_cost, task))
         pairs = sorted(combinations(asked, 2), key=lambda pair: _cost(task, pair[0])[0] + _cost(task, pair[1])[0])
         for pair in pairs:
