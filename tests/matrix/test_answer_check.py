@@ -212,7 +212,7 @@ def test_a_component_that_other_hardware_requires_explains_no_conflict(tmp_path:
     ],
 )
 def test_what_excludes_each_build_of_a_release_is_one_clause(tmp_path: Path, words: str, clause: str) -> None:
-    """Joined by "and" it would be said that one torch is built for CUDA and for CPUs."""
+    """Joined by "and" one torch would be built for CUDA and for CPUs."""
     builds = {"values": ["2.6.0", "2.6.0+cpu"], "cost": 3, "shown": "{name}=={value}"}
     components = {**COMPONENTS, "vllm": ["1.0"], "torch": builds, "driver": ["470", "525", "535"]}
     because = "contains no code for {gpu}"
@@ -238,7 +238,7 @@ def test_what_excludes_each_build_of_a_release_is_one_clause(tmp_path: Path, wor
     ],
 )
 def test_the_nearest_change_is_first_and_has_no_needless_second(words: str, fixes: list[str]) -> None:
-    """Another option is not what was asked for; another instance is of no use beside another architecture."""
+    """Another option does something else; another instance is of no use beside another architecture."""
     (conflict,) = ask(shipped_matrix(), words).conflicts
     assert list(conflict.fixes) == fixes
 
