@@ -243,6 +243,15 @@ def test_the_nearest_change_is_first_and_has_no_needless_second(words: str, fixe
     assert list(conflict.fixes) == fixes
 
 
+def test_a_cause_of_several_reasons_is_stated_once() -> None:
+    """torch, and three libraries that its wheel pins, have no code for a P100."""
+    (conflict,) = ask(shipped_matrix(), "torch=2.15.0 gpu=P100").conflicts
+    text = " ".join([conflict.text, *conflict.also])
+    assert text.count("P100 needs code for sm_60 [gpu.sm]") == text.count("cannot run on P100") == 1
+    assert all(f"[{one.fact}]" in text for one in conflict.reasons if not one.default)
+    assert len(conflict.also) == 1
+
+
 def test_a_fix_of_one_of_two_conflicts_names_what_the_other_needs(tmp_path: Path) -> None:
     components = {**COMPONENTS, "os": {"values": ["1", "2"], "cost": 5}, "lib": {"values": ["1.0", "2.0"]}}
     facts = [

@@ -85,7 +85,7 @@ def _allowed(matrix: FactTable, core: Core, at: int) -> int:
 
 
 def _pinning_rows(matrix: FactTable, core: Core, at: int) -> list[int]:
-    """Return the rows that state what a component is, because about these."""
+    """Return the rows that state what a component is, and have no condition about it."""
     lines = {row: matrix.rows[row] for row in core.rows}
     return [
         row for row, line in lines.items() if at in _masks(matrix, line.then) and at not in _masks(matrix, line.when)

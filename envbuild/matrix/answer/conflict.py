@@ -54,16 +54,25 @@ def find_conflicts(case: Query, good: PlanFilter) -> tuple[Conflict, ...]:
         found_fixes = [typed.keep_working(some) for some in found_fixes]
     far = hardware_hint(case, found, spec_rules(case)) if case.image and not all(found_fixes) else ""
     by_asks: dict[tuple[Ask, ...], Conflict] = {}
+    same_cause: dict[tuple[Ask, ...], list[str]] = {}
     for core, some in zip(found, found_fixes, strict=True):
         involved = needed_asks(case, core)
         known = {ask.component: ask.constraint.text for ask in involved}
         reasons = core_reasons(case, core, known)
-        text = conflict_sentence(because_clauses(case.matrix, core, reasons, known), reasons, involved, case.matrix)
+        clauses = because_clauses(case.matrix, core, reasons, known)
+        text = conflict_sentence(clauses, reasons, involved, case.matrix)
         if (first := by_asks.get(involved)) is None:
             fixed = tuple(map(fix_text, some))
             by_asks[involved] = Conflict(text, reasons, involved, core.minimal, fixed, hardware="" if fixed else far)
+            continue
+        new = [clause for clause in clauses if clause not in first.text]
+        if 0 < len(new) < len(clauses):
+            same_cause.setdefault(involved, []).append(" and ".join(new))
         else:
-            by_asks[involved] = replace(first, also=(*first.also, text), reasons=(*first.reasons, *reasons))
+            first = replace(first, also=(*first.also, text))
+        by_asks[involved] = replace(first, reasons=(*first.reasons, *reasons))
+    for involved, texts in same_cause.items():  # what they share with the first is stated there, once
+        by_asks[involved] = replace(by_asks[involved], also=("; ".join(texts), *by_asks[involved].also))
     return tuple(by_asks.values())
 
 
