@@ -17,10 +17,14 @@ from envbuild.core.yaml_reader import short
 from envbuild.lock.hidden_text import find_hidden
 from envbuild.lock.lock_head import read_text, read_texts
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock, VenvRule
+from envbuild.oci.config import parse_rfc3339
 from envbuild.oci.manifest import FOREIGN
 from envbuild.spec.project import is_valid_name
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
+# Times up to the year 2999: a later one overflows where days are added to it.
+END_OF_TIME = 32_503_680_000  # seconds since 1970
+RELEASE_DATE = re.compile(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 SCHEMA = 1
 VALUE_TYPES: dict[str, type] = {
     "size": int,
@@ -186,6 +190,11 @@ def _parse_value(value: Mapping[str, Any]) -> Lock:
         raise ValueError(f"{short(lock.image)!r} cannot be the name of an image")
     if not isinstance(lock.epoch, int) or isinstance(lock.epoch, bool):
         raise ValueError("epoch is not a number")
+    if not 0 <= lock.epoch < END_OF_TIME:
+        raise ValueError("epoch is not a time between 1970 and 2999")
+    for archive, date in lock.releases.items():
+        if not RELEASE_DATE.fullmatch(date) or not parse_rfc3339(date):
+            raise ValueError(f"releases: the date of {archive} is not a time after 1970, as in 2026-11-23T14:00:00Z")
     for name, unit in units.items():
         for files, names in (
             (lock.debian, (*unit.debian, *unit.essential)),

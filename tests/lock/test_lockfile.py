@@ -55,7 +55,7 @@ def locks(draw: st.DrawFn) -> Lock:
     )
     return Lock(
         image=draw(IMAGES), inputs=draw(WORDS), base=draw(WORDS), arch=draw(WORDS), python=draw(WORDS),
-        epoch=draw(SIZES),
+        epoch=draw(st.integers(0, 1 << 34)),
         tools=draw(st.dictionaries(WORDS, WORDS, max_size=3)), versions=draw(st.dictionaries(WORDS, WORDS, max_size=3)),
         debian=debian, python_files=python, sources=sources, units=draw(st.dictionaries(NAMES, unit, max_size=4)),
         waivers=tuple(draw(st.lists(st.dictionaries(WORDS, WORDS, max_size=2), max_size=2))),
@@ -103,6 +103,11 @@ def test_the_text_names_the_command_to_refresh_it_and_no_address() -> None:
         ("schema: 1", "schema: 2", "it has format 2, and this envbuild reads format 1"),
         ("schema: 1", "x: 1", "it has no schema"),
         ("epoch: 1", "epoch: soon", "epoch is not a number"),
+        ("epoch: 1", "epoch: 99999999999999", "epoch is not a time"),
+        ("epoch: 1", "epoch: -1", "epoch is not a time"),
+        ("epoch: 1", "releases: {'debian:trixie/main': soon}\nepoch: 1", "releases: the date of debian:trixie/main"),
+        ("epoch: 1", "releases: {x: '9999-12-31T23:59:59Z'}\nepoch: 1", "releases: the date of x"),
+        ("epoch: 1", "releases: {x: '2026-02-31T00:00:00Z'}\nepoch: 1", "releases: the date of x"),
         (f"    sha256: {SHA}\n", "", "is missing"),
         (f"    sha256: {SHA}\n", "    sha256: 12\n", "sha256"),
         ("    size: 5", "    size: five", "'size' is not a number"),

@@ -27,7 +27,7 @@ def find_closed(root: Path) -> Path | None:
     """Return the first folder on the way to `root`, or itself, that this user may not enter; for `root`: or list."""
     for folder in (*reversed(root.absolute().parents), root.absolute()):
         rights = os.X_OK | (os.R_OK if folder == root.absolute() else 0)
-        if not os.access(folder, os.F_OK):
+        if not folder.is_dir():  # missing, or a file, which is reported when it is used
             return None
         if not os.access(folder, rights):
             return folder

@@ -111,7 +111,8 @@ def extract_key(content: bytes, fingerprint: str) -> tuple[bytes, list[str]]:
 
 def _primary_keys(home: str, file: Path) -> list[str]:
     """Return the fingerprints of the keys in a file, without those of subkeys."""
-    listing = _run_gpg(home, "--with-colons", "--import-options", "show-only", "--import", str(file)).decode()
+    content = _run_gpg(home, "--with-colons", "--import-options", "show-only", "--import", str(file))
+    listing = content.decode(errors="replace")  # the name in an old key may be in Latin-1
     return re.findall(r"^pub:.*\n(?:(?!pub:|fpr:).*\n)*fpr:{9}([0-9A-F]+):", listing, re.MULTILINE)
 
 
