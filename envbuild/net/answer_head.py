@@ -4,7 +4,6 @@ without an end, or a byte now and then, and no limit of the body applies to that
 from __future__ import annotations
 
 import io
-import time
 from http.client import HTTPResponse
 from typing import Any
 
@@ -12,46 +11,20 @@ from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from envbuild.net.limited_reader import LimitedReader
 from envbuild.net.limits import LIMITS
-
-MOST = 1 << 20  # bytes of a head; `http.client` reads up to 100 lines of 64 KiB
-
-
-class HeadReader(io.RawIOBase):
-    """The connection, which ends with OSError when the head of an answer is too long or takes too long."""
-
-    def __init__(self, raw: Any, seconds: float) -> None:
-        self.raw, self.end, self.received = raw, time.monotonic() + seconds, 0
-        self.in_head = True
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        count: int | None = self.raw.readinto(buffer)
-        if self.in_head:
-            self.received += count or 0
-            if self.received > MOST:
-                raise OSError(f"the head of its answer has more than {MOST} bytes")
-            if time.monotonic() > self.end:
-                raise TimeoutError(f"the head of its answer took more than {LIMITS.grace:.0f} seconds")
-        return count
-
-    def close(self) -> None:
-        self.raw.close()
-        super().close()
 
 
 class LimitedAnswer(HTTPResponse):
-    """An answer whose head has limits."""
+    """An answer whose head has limits; those of its body are set by `limited_reader.limit_read`."""
 
     def begin(self) -> None:
         """Read the head. Raises OSError for one that has no end, and what `http.client` raises."""
         buffered: Any = self.fp  # nothing was read of it so far
-        reader = HeadReader(buffered.detach(), LIMITS.grace)
-        self.fp = io.BufferedReader(reader)
+        self.reader = LimitedReader(buffered.detach(), LIMITS.grace)
+        self.fp = io.BufferedReader(self.reader)
         super().begin()
-        reader.in_head = False
+        self.reader.what = "what its answer has around a piece of content"
 
 
 class LimitedConnection(HTTPConnection):

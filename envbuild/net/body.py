@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from envbuild.net.failures import RefusedError, UnreachableError, describe_error
+from envbuild.net.limited_reader import limit_read
 from envbuild.net.limits import LIMITS, DownloadLimits
 from envbuild.net.miss import MissKind
 
@@ -20,11 +21,15 @@ class Pace:
     def __init__(self, limits: DownloadLimits = LIMITS) -> None:
         self.limits, self.spent, self.received = limits, 0.0, 0
 
+    def left(self) -> float:
+        """Return the seconds that reading may take until the next byte; less than 0 when it is too slow."""
+        return self.limits.grace + self.received / self.limits.slowest - self.spent
+
     def add(self, seconds: float, received: int) -> None:
         """Raise UnreachableError when all reads together are too slow."""
         self.spent += seconds
         self.received += received
-        if self.spent > self.limits.grace + self.received / self.limits.slowest:
+        if self.left() < 0:
             raise UnreachableError(f"it sends less than {self.limits.slowest} bytes per second")
 
 
@@ -33,6 +38,7 @@ def read_some(raw: Any, size: int, pace: Pace, *, decode: bool = False) -> bytes
 
     Raises UnreachableError when the body is too slow, and what urllib3 raises.
     """
+    limit_read(raw, size, pace.left())
     before = time.monotonic()
     # read() waits until it has all of `size`, so that a server which sends one byte a minute would never be noticed.
     read = getattr(raw, "read1", raw.read)  # urllib3 2.1

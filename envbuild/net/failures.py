@@ -58,6 +58,7 @@ def describe_error(error: BaseException) -> str:
         ),
         ("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE", "the server does not use TLS"),
         ("Connection refused", "connection refused"),
+        ("around a piece of content has more", "its answer continues without content"),
         ("timed out|Timeout", "no answer in time"),
         ("IncompleteRead|Connection broken|reset by peer|RemoteDisconnected", "the connection broke off"),
     ):

@@ -9,7 +9,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from envbuild.net.failures import UnreachableError
+from envbuild.net.body import read_body
+from envbuild.net.failures import RefusedError, UnreachableError
 from envbuild.net.transport import Transport, retry
 
 if TYPE_CHECKING:
@@ -129,15 +130,14 @@ class RemoteFile(io.RawIOBase):
         first, last, size = (int(number) for number in found.groups())
         if self.size not in (-1, size):
             raise MalformedFileError("its size changed while it was read")
-        data = bytearray()
-        for part in answer.iter_content(WINDOW):
-            data += part
-            if len(data) > limit:
-                raise MalformedFileError("the server returned more bytes than requested")
+        try:
+            data = b"".join(read_body(answer, limit, self.transport.limits))
+        except RefusedError:
+            raise MalformedFileError("the server returned more bytes than requested") from None
         self.tally.add(len(data))
         if len(data) < last - first + 1:
             raise UnreachableError("the connection broke off")
         if len(data) != last - first + 1 or last >= size:
             raise MalformedFileError("the server returned other bytes than requested")
         self.size = size
-        return first, bytes(data)
+        return first, data

@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
-from collections.abc import Iterator
-
 import pytest
 
 from envbuild.net.failures import UnreachableError
 from envbuild.net.limits import DownloadLimits
 from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.transport import Transport
+from tests.support.endless_server import sending
 from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-@contextlib.contextmanager
-def sending(piece: bytes, pause: float) -> Iterator[str]:
-    """Yield the address of a server that sends a piece again and again as its answer."""
-    server, stop = socket.create_server(("127.0.0.1", 0)), threading.Event()
-
-    def answer() -> None:
-        with contextlib.suppress(OSError):
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(65536)
-                while not stop.is_set():
-                    connection.sendall(piece)
-                    stop.wait(pause)
-
-    thread = threading.Thread(target=answer, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/"
-    finally:
-        stop.set()
-        server.close()
-        thread.join(10)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +24,7 @@ def sending(piece: bytes, pause: float) -> Iterator[str]:
 def test_the_head_of_an_answer_has_an_end(
     piece: bytes, pause: float, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envbuild.net.answer_head.LIMITS", DownloadLimits(grace=1))
+    monkeypatch.setattr("envbuild.net.answer_head.LIMITS", DownloadLimits(grace=1 if pause else 30))
     transport = Transport(NetworkSettings())
     with sending(piece, pause) as url, ends_within(30), pytest.raises(UnreachableError, match=why):
         transport.session()

@@ -20,9 +20,11 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from packaging.metadata import parse_email
+from urllib3.exceptions import HTTPError
 
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError
+from envbuild.net.body import Pace, read_some
 from envbuild.net.failures import NotFoundError, UnreachableError, describe_error
 from envbuild.net.python_index import IndexFile
 from envbuild.net.range_file import WINDOW, MalformedFileError, NoRangesError, RemoteFile, Tally
@@ -170,14 +172,17 @@ class _Body(io.RawIOBase):
 
     def __init__(self, answer: requests.Response) -> None:
         super().__init__()
-        self.pieces, self.rest, self.done = answer.iter_content(WINDOW), b"", 0
+        self.raw, self.pace, self.rest, self.done = answer.raw, Pace(), b"", 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         if not self.rest:
-            self.rest = next(self.pieces, b"")
+            try:
+                self.rest = read_some(self.raw, WINDOW, self.pace)
+            except HTTPError as error:
+                raise UnreachableError(describe_error(error)) from None
         if self.done > MEMBER:
             raise MalformedFileError("its PKG-INFO is not near its beginning")
         size = min(len(self.rest), len(buffer))
