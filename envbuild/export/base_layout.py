@@ -23,7 +23,5 @@ def open_base_layout(workspace: Workspace, name: str) -> Iterator[Path]:
     ensure_trees(store, [layer.diff_id for layer in image.layers])
     with store.workdir() as work:
         out = work / name
-        write_layout(
-            image.layers, image.plan.config, out, store, epoch=image.plan.epoch, name=name, compression="none"
-        )
+        write_layout(image.layers, image.plan.config, out, store, epoch=image.plan.epoch, name=name, compression="none")
         yield out

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from envbuild.net.failures import RefusedError, UnreachableError, describe_error
+from envbuild.net.header_number import header_number
 from envbuild.net.limited_reader import limit_read
 from envbuild.net.limits import LIMITS, DownloadLimits
 from envbuild.net.miss import MissKind
@@ -62,8 +63,7 @@ def read_body(
     """
     from urllib3.exceptions import HTTPError
 
-    length = answer.headers.get("Content-Length", "")
-    if length.isdigit() and int(length) > limit:
+    if (header_number(answer.headers.get("Content-Length", "")) or 0) > limit:
         raise RefusedError(f"it has more than {limit} bytes", kind=kind)
     pace, size = Pace(limits), 0
     while True:

@@ -23,6 +23,7 @@ from envbuild.core.store.permissions import move_into_store
 from envbuild.core.store.store import Store
 from envbuild.net.body import CHUNK, read_body
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
+from envbuild.net.header_number import header_number
 from envbuild.net.miss import Miss, MissKind, all_absent
 from envbuild.net.transport import DEFAULT_DELAY, Transport
 from envbuild.net.urls import local_path, redact
@@ -151,7 +152,7 @@ class Transfer:
                     self._reset(file)
                     raise UnreachableError("it returned another range than requested")
                 self._reset(file)
-            expected = answer.headers.get("Content-Length")
+            expected = header_number(answer.headers.get("Content-Length", "")) or 0
             begin = file.seek(0, os.SEEK_END)
             try:
                 for chunk in read_body(answer, limit - begin, self.transport.limits, kind=MissKind.MISMATCH):
@@ -162,7 +163,7 @@ class Transfer:
                 self._reset(file)
                 raise RefusedError(f"it has more than {limit} bytes", kind=MissKind.MISMATCH) from None
             arrived = file.tell() - begin
-            if expected and expected.isdigit() and arrived < int(expected):
+            if arrived < expected:
                 raise UnreachableError(f"the connection broke off after {arrived} of {expected} bytes")
         found, size = _digest(file)
         if sha256 and found != sha256 and have and status == 206:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from envbuild.core.text import printable
 from envbuild.net.miss import Miss, MissKind
 
 
@@ -46,7 +47,7 @@ class RefusedError(UnreachableError):
 
 
 def describe_error(error: BaseException) -> str:
-    """Return a network error in a few words."""
+    """Return a network error in a few words, on one line."""
     text = str(error)
     for pattern, summary in (
         ("certificate is not yet valid", "its certificate is not valid yet (check the clock of this machine: date)"),
@@ -64,4 +65,4 @@ def describe_error(error: BaseException) -> str:
     ):
         if re.search(pattern, text):
             return summary
-    return re.sub(r"//[^/@\s]*@", "//", text)[:200] or type(error).__name__
+    return printable(re.sub(r"//[^/@\s]*@", "//", text)[:200]) or type(error).__name__

@@ -6,7 +6,6 @@ folders and pages. An index may answer HTML only, whichever type the request acc
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Iterable, Iterator
@@ -17,6 +16,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from packaging.utils import canonicalize_name
 
 from envbuild.core.errors import InputError
+from envbuild.core.json_text import json_value
 from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.host_config import PythonIndexes
 from envbuild.net.site import mirror_line, mirrors_setting
@@ -160,7 +160,7 @@ def _list_folder(folder: str) -> Iterator[IndexFile]:
 
 def parse_json(content: bytes, page: str) -> Iterator[IndexFile]:
     """Yield the files of a PEP 691 answer."""
-    for file in json.loads(content).get("files", ()):
+    for file in json_value(content).get("files", ()):
         if file["filename"].endswith(SUFFIXES):
             yield IndexFile(
                 file["filename"],

@@ -43,13 +43,19 @@ class LimitedSession(requests.Session):
     def get_redirect_target(self, response: requests.Response) -> str | None:
         """Return the address that an answer redirects to; None for any other answer.
 
-        Raises RefusedError for one without https behind one with it: any machine on the way could change the rest.
+        Raises RefusedError for a malformed one, and for one without https behind one with it: any machine on the way
+        could change the rest.
         """
         target: str | None = super().get_redirect_target(response)
         if target is None:
             return None
         discard_body(response, self.limits)  # requests would read all of it
-        if urlsplit(response.url).scheme == "https" and urlsplit(urljoin(response.url, target)).scheme == "http":
+        try:
+            schemes = urlsplit(response.url).scheme, urlsplit(urljoin(response.url, target)).scheme
+        except ValueError:
+            response.close()
+            raise RefusedError("it redirects to a malformed address") from None
+        if schemes == ("https", "http"):
             response.close()
             raise RefusedError("it redirects from https to http")
         return target

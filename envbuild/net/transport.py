@@ -16,6 +16,7 @@ from envbuild.core import signals
 from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.net.body import read_body
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError, describe_error
+from envbuild.net.header_number import header_number
 from envbuild.net.limits import LIMITS, DownloadLimits, HostFailures
 from envbuild.net.miss import MissKind
 from envbuild.net.network_settings import NetworkSettings
@@ -110,6 +111,7 @@ class Transport:
         RefusedError; reading its body may raise OSError.
         """
         import requests
+        from urllib3.exceptions import HTTPError
 
         session, proxy = self.session(), self.settings.proxy
         try:
@@ -131,6 +133,8 @@ class Transport:
             raise RefusedError(f"it redirects more than {self.limits.redirects} times") from None
         except OSError as error:  # RequestException is one
             raise UnreachableError(describe_error(error)) from None
+        except (ValueError, HTTPError):  # of `http.client` and urllib3, for hosts such as ``a..b``
+            raise RefusedError("it is, or redirects to, a malformed address") from None
         with answer:
             status = answer.status_code
             if status < 500 and status not in BUSY:
@@ -151,8 +155,8 @@ class Transport:
             if path is not None:
                 return path.stat().st_size
             with self.get(place, method="HEAD") as answer:
-                return int(answer.headers.get("Content-Length") or 0)
-        except (OSError, NotFoundError, UnreachableError, ValueError):
+                return header_number(answer.headers.get("Content-Length", "")) or 0
+        except (OSError, NotFoundError, UnreachableError):
             return 0
 
     def open(self, path: Path) -> IO[bytes]:
@@ -189,4 +193,5 @@ def retry(request: Callable[[], Answer], pause: float = 0) -> Answer:
 
 def retry_delay(header: str) -> float:
     """Return the seconds to wait that ``Retry-After`` specifies (RFC 9110, 10.2.3; a date there is ignored)."""
-    return min(float(header), MAX_DELAY) if header.isdigit() and len(header) < 10 else DEFAULT_DELAY
+    seconds = header_number(header)
+    return DEFAULT_DELAY if seconds is None else min(float(seconds), MAX_DELAY)

@@ -23,6 +23,7 @@ LAYER = re.compile(
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # sha256 of empty content
 FOREIGN = re.compile(r"nondistributable|foreign")
 NO_IMAGE = "unknown/unknown"  # platform of attestations, which an index lists beside the images
+MAX_SIZE = (1 << 63) - 1  # bytes of a file
 INDEXES = 4  # that follow each other, at most: an index may list indexes
 
 
@@ -181,6 +182,8 @@ def parse_descriptor(item: Part) -> BlobDescriptor:
         raise digest.error("not sha256: and 64 digits in lower case")
     if size.expect(int) < 0:
         raise size.error("less than nothing")
+    if size.value > MAX_SIZE:
+        raise size.error("more than a file can have")
     return BlobDescriptor(found[1], size.value, kind.expect(str))
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from envbuild.net.failures import RefusedError, UnreachableError
 from envbuild.net.registry.upload import RegistryAnswer, persist, read_errors, requested_pause
+from envbuild.net.transport import DEFAULT_DELAY, retry_delay
 
 pytestmark = pytest.mark.unit
 
@@ -27,19 +30,27 @@ def test_an_address_that_leads_elsewhere_is_refused(location: str) -> None:
         _ = answer(Location=location).location
 
 
-@pytest.mark.parametrize(("value", "size"), [("5242880", 5242880), ("", 0), ("-1", 0), ("x", 0), ("9" * 30, 0)])
+@pytest.mark.parametrize(
+    ("value", "size"), [("5242880", 5242880), ("", 0), ("-1", 0), ("x", 0), ("9" * 30, 0), ("²", 0), ("9" * 5000, 0)]
+)
 def test_the_smallest_chunk(value: str, size: int) -> None:
     assert answer(OCI_Chunk_Min_Length=value).smallest_chunk == size
 
 
 def test_errors_of_registries_and_of_proxies() -> None:
     assert read_errors(b'{"errors": [{"code": "DENIED", "message": "no"}]}') == (("DENIED",), "DENIED no")
-    for content in (b"", b"<html>", b"[]", b'{"errors": 5}', b'{"errors": [5]}'):
+    for content in (b"", b"<html>", b"[]", b'{"errors": 5}', b'{"errors": [5]}', b"[" * 200_000):
         assert read_errors(content) == ((), "")
 
 
+def test_an_error_of_a_registry_is_one_line() -> None:
+    content = json.dumps({"errors": [{"code": "X\nhint: y", "message": "a\r\nb"}]}).encode()
+    assert read_errors(content)[1] == "X\\nhint: y a\\r\\nb"
+
+
 def test_pauses_that_servers_request_have_a_limit() -> None:
-    assert [requested_pause(text) for text in ("7", "100000", "", "soon", "-1")] == [7, 300, 0, 0, 0]
+    assert [requested_pause(text) for text in ("7", "100000", "", "soon", "-1", "²")] == [7, 300, 0, 0, 0, 0]
+    assert [retry_delay(text) for text in ("7", "²", "9" * 5000)] == [7, DEFAULT_DELAY, DEFAULT_DELAY]
 
 
 def test_what_does_not_change_is_not_repeated() -> None:

@@ -62,6 +62,7 @@ def test_a_foreign_layer_that_is_stored_with_the_image_is_a_layer(changes: dict[
         {"config": descriptor(digest="sha512:1"), "layers": []},
         {"config": descriptor(), "layers": [descriptor(digest=f"sha256:{'A' * 64}")]},
         {"config": descriptor(), "layers": [descriptor(size="1")]},
+        {"config": descriptor(), "layers": [descriptor(size=10**400)]},
         {"config": descriptor(), "layers": [1]},
         {"config": [], "layers": []},
     ],

@@ -8,7 +8,6 @@ Authentication"). A token is then requested, without a login when none exists, a
 from __future__ import annotations
 
 import io
-import json
 import re
 import threading
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from envbuild.core.json_text import json_value
 from envbuild.net.body import discard_body, read_body
 from envbuild.net.failures import RefusedError, UnreachableError, describe_error
 from envbuild.net.miss import MissKind
@@ -92,8 +92,13 @@ class Login:
 
     def token(self, host: str, login: Credential | None, wanted: dict[str, str], url: str) -> str:
         """Return a token of the service that the registry names."""
+        from urllib3.exceptions import HTTPError
+
         session, realm = self.transport.session(), wanted["realm"]
-        registry, service = urlsplit(url), urlsplit(realm)
+        try:
+            registry, service = urlsplit(url), urlsplit(realm)
+        except ValueError:
+            raise RefusedError("it names a malformed address of a token service") from None
         same = registry.scheme != "https" and service.hostname == registry.hostname
         if login and service.scheme != "https" and not same:
             raise RefusedError("it requires the login at an address without https")
@@ -114,10 +119,10 @@ class Login:
                 answer = session.get(realm, params=values, auth=partial(authorize, header), **options)
             with answer:
                 body = b"".join(read_body(answer, limits.token, limits, decode=True)) if answer.ok else b"{}"
-            status, value = answer.status_code, json.loads(body)
+            status, value = answer.status_code, json_value(body)
         except ValueError:
             status, value = 200, {}
-        except OSError as error:  # RequestException is one
+        except (HTTPError, OSError) as error:  # RequestException is one
             raise UnreachableError(f"its token service: {describe_error(error)}") from None
         token = (value.get("token") or value.get("access_token")) if isinstance(value, dict) else None
         if status in (400, 401, 403):
@@ -125,6 +130,8 @@ class Login:
         if not isinstance(token, str) or not token:
             kind = MissKind.RATE_LIMITED if status == 429 else MissKind.UNREACHABLE
             raise UnreachableError(f"its token service answers without a token (HTTP {status})", kind=kind)
+        if not (token.isascii() and token.isprintable()):  # it could begin a header of its own
+            raise RefusedError("its token service answers with a token that is not printable ASCII")
         return token
 
     def credential(self, host: str, url: str) -> Credential | None:

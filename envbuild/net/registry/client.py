@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from envbuild.core.errors import InputError
+from envbuild.core.json_text import json_value
 from envbuild.net.download import Transfer
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.miss import Miss, MissKind
@@ -94,7 +95,7 @@ class LayoutFolder:
         if not (self.path / "oci-layout").is_file():
             raise NotFoundError("no OCI layout")
         try:
-            listed = json.loads(transport.read(str(self.path / "index.json")).content)["manifests"]
+            listed = json_value(transport.read(str(self.path / "index.json")).content)["manifests"]
             names = [(item.get("annotations") or {}).get(REF_NAME, "") for item in listed]
             digests = [str(item["digest"]).removeprefix("sha256:") for item in listed]
         except (ValueError, KeyError, TypeError, AttributeError):

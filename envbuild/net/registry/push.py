@@ -17,6 +17,7 @@ from typing import IO
 from urllib.parse import quote
 
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
+from envbuild.net.header_number import header_number
 from envbuild.net.registry.client import ACCEPT, RegistryAddress, RegistryTransport
 from envbuild.net.registry.upload import FIRST_PAUSE, TRIES, RegistryAnswer, RegistryRefusal, persist, send
 
@@ -179,8 +180,8 @@ class Push:
         """Raise UploadStateError if the registry has another number of bytes of an upload than it acknowledged (`at`);
         end that upload then."""
         with contextlib.suppress(RegistryRefusal):
-            end = send(self.transport, "GET", location).headers.get("Range", "").rpartition("-")[2]
-            if not end.isdigit() or int(end) + 1 == at or end == "0":  # "0-0" is none or one byte
+            end = header_number(send(self.transport, "GET", location).headers.get("Range", "").rpartition("-")[2])
+            if end in (None, 0, at - 1):  # "0-0" is none or one byte
                 return
         with contextlib.suppress(UnreachableError):
             send(self.transport, "DELETE", location)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +10,11 @@ from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from envbuild.core import signals
+from envbuild.core.json_text import json_value
+from envbuild.core.text import printable
 from envbuild.net.body import read_body
 from envbuild.net.failures import RefusedError, UnreachableError, describe_error
+from envbuild.net.header_number import header_number
 from envbuild.net.miss import MissKind
 from envbuild.net.registry.client import RegistryTransport
 from envbuild.net.transport import BUSY
@@ -62,7 +64,7 @@ class RegistryAnswer:
     def smallest_chunk(self) -> int:
         """The bytes that each chunk of an upload must have, but the last (``OCI-Chunk-Min-Length``); 0: any."""
         value = self.headers.get("OCI-Chunk-Min-Length", "")
-        return int(value) if value.isdecimal() and value.isascii() and len(value) < 12 else 0
+        return header_number(value) or 0
 
 
 def send(
@@ -78,6 +80,8 @@ def send(
     Raises RegistryRefusal for an answer that a repetition does not change, UnreachableError for one that it may change
     and without an answer.
     """
+    from urllib3.exceptions import HTTPError
+
     session, proxy = transport.session(), transport.settings.proxy
     try:
         answer = session.request(
@@ -94,7 +98,9 @@ def send(
             content = b"".join(read_body(answer, MAX_ANSWER, transport.limits, decode=True))
     except RefusedError:
         raise
-    except OSError as error:  # RequestException is one
+    except ValueError:  # of `http.client` and urllib3 (``a..b``), and InvalidURL of requests
+        raise RefusedError("it names a malformed address") from None
+    except (HTTPError, OSError) as error:  # RequestException is one
         raise UnreachableError(describe_error(error)) from None
     status = answer.status_code
     if status in BUSY or status >= 500:
@@ -109,17 +115,17 @@ def send(
 def read_errors(content: bytes) -> tuple[tuple[str, ...], str]:
     """Return (codes, text) of the errors in an answer (distribution spec, "Error Codes"); proxies answer otherwise."""
     try:
-        listed: list[dict[str, Any]] = json.loads(content)["errors"]
+        listed: list[dict[str, Any]] = json_value(content)["errors"]
         codes = tuple(str(item.get("code", "")) for item in listed)
         texts = [f"{item.get('code', '')} {item.get('message', '')}".strip() for item in listed]
     except (ValueError, LookupError, TypeError, AttributeError):
         return (), ""
-    return codes, "; ".join(texts)[:300]
+    return codes, printable("; ".join(texts)[:300])
 
 
 def requested_pause(header: str) -> float:
     """Return the seconds that ``Retry-After`` requests (RFC 9110, 10.2.3); 0 for none, and for a date."""
-    return min(float(header), LONGEST_REQUESTED) if header.isdigit() and len(header) < 10 else 0.0
+    return min(float(header_number(header) or 0), LONGEST_REQUESTED)
 
 
 def persist(request: Callable[[], Answer], pause: float = FIRST_PAUSE) -> Answer:
