@@ -13,7 +13,7 @@ from envbuild.core.distributions import find_distribution, is_image, is_local_im
 from envbuild.core.errors import Finding, SpecError
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
-from envbuild.net.miss import Miss, all_absent
+from envbuild.net.miss import Miss, MissKind, all_absent
 from envbuild.net.registry.reference import mirror_reference, parse_reference
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.supply import SupplyKind
@@ -106,8 +106,9 @@ def not_found_finding(image: str, entry: Input, misses: Sequence[Miss]) -> Findi
     """Return the finding for a package or file that no place provided; `misses` have the cause of each."""
     tried = "".join(f"\n  {miss}" for miss in misses)
     action = "run the command again"
-    if all_absent(misses) and isinstance(entry, DebianFile | PythonFile):
-        action = f"envbuild lock {image} --upgrade {entry.name}"
+    if isinstance(entry, DebianFile | PythonFile) and any(miss.kind is MissKind.ABSENT for miss in misses):
+        newer = f"envbuild lock {image} --upgrade {entry.name}"
+        action = newer if all_absent(misses) else f"{newer}, or {action}"  # a snapshot service may answer later
     line = mirror_line(input_origin(entry))
     hint = f"{action}, or write another place into site.yaml:  {mirrors_setting(line)}"
     return Finding(f"{describe_input(entry)} is not available; tried:{tried}", "", hint, (line,))

@@ -5,6 +5,7 @@ ENVBUILD_ATTACK_SEED chooses how much is free, ENVBUILD_ATTACK_N how many trials
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -53,6 +54,7 @@ def small(scratch: Path) -> Iterator[Path]:
     path.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(path)], check=True)
     yield path
+    gc.collect()  # packs have open files there
     subprocess.run(["umount", str(path)], check=True)
 
 
@@ -74,12 +76,14 @@ def fail_at_any_moment(write: Write, reset: Callable[[], object], check: Callabl
     """Run `write` with too little space, and then with enough. `reset` removes what was written before; `check` finds
     what a failure left."""
     reset()
+    gc.collect()  # files that are removed, and open, take space
     before = used(small)
     expected = write()
     needed = used(small) - before
     failed = 0
     for trial in range(TRIALS):
         reset()
+        gc.collect()
         free = random.Random(f"{SEED} {trial}").randrange(needed)
         where = f"trial {trial} of seed {SEED}: {free} of {needed} bytes are free"
         filler = leave(small, free)

@@ -2,6 +2,7 @@
 reflinks.
 """
 
+import gc
 import hashlib
 import os
 import random
@@ -135,6 +136,8 @@ def test_blocks_of_packs_are_shared(tmp_path, kind, package):
         assert made.size > 65_000_000 and used < made.size // 20, (used, made.size)
         digest = hashlib.sha256((place / "image").read_bytes()).hexdigest()
     finally:
+        packs = made = None  # they have open files there
+        gc.collect()
         subprocess.run(["umount", place], check=True)
     packs = make_packs(tmp_path, layers)
     assert hashlib.sha256(write_image(packs, tmp_path / "image", epoch=EPOCH).path.read_bytes()).hexdigest() == digest
