@@ -55,7 +55,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     # imported only when there is work, so that a run without any is short
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
-    from envbuild.export.base_layout import open_base_layout
+    from envbuild.export.built_layout import open_base_layout
     from envbuild.lock.fetch import fetch
     from envbuild.lock.model import lock_digest
     from envbuild.lock.request import lock_request

@@ -16,7 +16,7 @@ from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
-from envbuild.export.base_layout import open_base_layout
+from envbuild.export.built_layout import open_base_layout
 from envbuild.lock.fetch import fetch, report_site_lines
 from envbuild.lock.inputs import list_inputs
 from envbuild.lock.missing_inputs import combine_errors

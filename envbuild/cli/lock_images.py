@@ -13,7 +13,7 @@ from typing import Any
 from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.text import counted
-from envbuild.export.base_layout import open_base_layout
+from envbuild.export.built_layout import open_base_layout
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import update_lock
 from envbuild.spec.workspace import Workspace

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
 from envbuild.core.errors import SpecError
 from envbuild.core.result import Result
 from envbuild.core.text import amount, counted
 from envbuild.export.built_image import BuiltImage
-from envbuild.oci.layout import write_layout
+from envbuild.export.built_layout import open_built_layout
 from envbuild.publish.destination import Destination, default_tag, parse_destination
 from envbuild.publish.folder import publish_to_folder
 from envbuild.publish.layout_parts import LayoutParts
 from envbuild.publish.registry import open_push, publish_to_registry
 from envbuild.spec.workspace import Workspace
-from envbuild.squashfs.pack.unpack import ensure_trees
 
 
 def find_destination(to: str, image: BuiltImage, workspace: Workspace) -> Destination:
@@ -44,7 +39,7 @@ def publish_image(
     reporter, arch = workspace.reporter, image.plan.config.architecture
     # The registry is contacted before the layers are compressed, which takes longer.
     push = open_push(destination.reference, workspace.site) if destination.reference else None
-    with oci_layout(image, compression, workspace) as folder:
+    with open_built_layout(image, compression, workspace) as folder:
         parts = LayoutParts.read(folder)
         if push and destination.reference:
             made = publish_to_registry(parts, destination.reference, push, reporter, move=move)
@@ -52,9 +47,13 @@ def publish_image(
             start = f"docker://{made.reference}"
         else:
             assert destination.folder is not None
-            blobs, size = publish_to_folder(
-                parts, destination.folder, destination.tag, arch, move=move, report=reporter.info
-            )
+            reporter.start("publish", f"publishing to {destination}: {len(parts.blobs)} blobs")
+            try:
+                blobs, size = publish_to_folder(
+                    parts, destination.folder, destination.tag, arch, move=move, report=reporter.info
+                )
+            finally:
+                reporter.finish("publish")
             present, start = len(parts.blobs) + 1 - blobs, str(destination)
     data = {
         "image": image.plan.image,
@@ -71,28 +70,3 @@ def publish_image(
     )
     return Result(data, text)
 
-
-@contextmanager
-def oci_layout(image: BuiltImage, compression: str, workspace: Workspace) -> Iterator[Path]:
-    """Yield a new OCI layout of a built image, which is removed at the end.
-
-    One that `export` left in the store is not used: in a store of a group another member may have written it.
-    """
-    store, name = workspace.store, image.plan.image
-    workspace.reporter.start("oci", f"compressing the layers of {name} ({compression})")
-    try:
-        ensure_trees(store, [layer.diff_id for layer in image.layers])
-        with store.workdir() as work:
-            write_layout(
-                image.layers,
-                image.plan.config,
-                work / name,
-                store,
-                epoch=image.plan.epoch,
-                name=name,
-                compression=compression,
-            )
-            workspace.reporter.finish("oci")
-            yield work / name
-    finally:
-        workspace.reporter.finish("oci")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,18 +23,6 @@ from tests.support.push_proxy import PushProxy, pushing
 pytestmark = pytest.mark.registry
 
 BIG = os.urandom(300_000)
-Publish = Callable[..., Published]
-
-
-@pytest.fixture(autouse=True)
-def no_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Server]:
-    with serve(tmp_path / "registry") as server:
-        yield server
 
 
 @pytest.fixture

@@ -15,20 +15,8 @@ from envbuild.net.download import Transfer
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from tests.support.local_registry import PASSWORD, USER, Layout, Lock, Server, htpasswd, serve
-
-
-@pytest.fixture(autouse=True)
-def no_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logins of the user who runs the tests are not used."""
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    monkeypatch.setenv("NETRC", "/dev/null")
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Server]:
-    """Yield a registry that requires no login."""
-    with serve(tmp_path / "registry") as server:
-        yield server
+from tests.support.registry_fixtures import no_logins as no_logins
+from tests.support.registry_fixtures import registry as registry
 
 
 @pytest.fixture

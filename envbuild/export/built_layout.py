@@ -1,0 +1,42 @@
+"""A built image as an OCI layout for a short time: to be published, or to be the base of another image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from envbuild.export.built_image import BuiltImage, load_built_image
+from envbuild.oci.layout import write_layout
+from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.pack.unpack import ensure_trees
+
+
+@contextmanager
+def open_built_layout(image: BuiltImage, compression: str, workspace: Workspace) -> Iterator[Path]:
+    """Yield a new OCI layout of a built image, which is removed at the end of the context.
+
+    One that `export` left in the store is not used: in a store of a group another member may have written it.
+    """
+    store, name = workspace.store, image.plan.image
+    workspace.reporter.start("oci", f"writing the layers of {name} (compression: {compression})")
+    try:
+        ensure_trees(store, [layer.diff_id for layer in image.layers])
+        with store.workdir() as work:
+            out, config, epoch = work / name, image.plan.config, image.plan.epoch
+            write_layout(image.layers, config, out, store, epoch=epoch, name=name, compression=compression)
+            workspace.reporter.finish("oci")
+            yield out
+    finally:
+        workspace.reporter.finish("oci")
+
+
+@contextmanager
+def open_base_layout(workspace: Workspace, name: str) -> Iterator[Path]:
+    """Yield the OCI layout of the image `name` as it was built, which `lock` copies into the store.
+
+    Its layers are not compressed: compressed ones would have other digests with another release of a library, and
+    locks name the digests. Raises LockError or EnvbuildError with the command that builds the image.
+    """
+    with open_built_layout(load_built_image(name, workspace), "none", workspace) as out:
+        yield out
