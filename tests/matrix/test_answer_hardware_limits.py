@@ -34,7 +34,7 @@ def hint(given: FactTable, target: str, *words: str) -> str:
 def test_the_version_and_the_hardware_that_would_do(small: FactTable) -> None:
     text = hint(small, "gpu=H100", "torch=2.0.1")
     head, _, take = text.partition("; take ")
-    assert head.endswith("torch==2.0.1 are incompatible with H100")
+    assert head.endswith("torch==2.0.1 is incompatible with H100")
     # 2.1 and 2.2 are not proposed: no fact relates them to the GPU
     assert take == "torch=2.3.0 and versions of the others that go with it, or a target of A100"
 

@@ -40,7 +40,7 @@ HEADER = """
 #endif /* __GNUC__ > 14 */
 #if (__clang_major__ >= 20) || (__clang_major__ < 3) || ((__clang_major__ == 3) &&  (__clang_minor__ < 3))
 #error -- unsupported HOS clang version! The version must be must be less than 20 and greater than 3.2 . The nvcc ...
-#error -- unsupported clang version! clang version must be less than 20 and greater than 3.2 . The nvcc flag ...
+#error -- unsupported clang version! clang version must be less than 19 and greater than 3.2 . The nvcc flag ...
 #endif
 """
 
@@ -57,6 +57,9 @@ def wheel(
 def answering(text: str) -> str:
     """Write a program that prints `text` as its help, with nothing else in its environment."""
     return f'#!/bin/sh\n[ "$1" = --help ] && [ -z "$HOME$SECRET" ] && cat <<"END"\n{text}\nEND\n'
+
+
+TARGETS = ("compute_90", "compute_100", "sm_50", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f")
 
 
 def collect(tmp_path: Path, *wheels: Path) -> Derived:
@@ -81,8 +84,8 @@ def test_targets_and_limits_of_the_newest_patches(tmp_path: Path, monkeypatch: p
     assert targets["12.8"] == {"cubins": ["50", "90", "90a", "100", "100a", "100f"]}
     assert targets["13.0"] == {"cubins": ["90", "90a", "100", "100a", "100f"]}
     code = {row.when["cuda"]: row.then["code"] for row in facts["cuda.code-targets"].rows}
-    assert code["12.8"] == ["sm_50", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f"]
-    assert derived.components["code"]["values"][:3] == ["sm_50", "sm_90", "sm_90a"]
+    assert code["12.8"] == list(TARGETS)
+    assert derived.components["code"]["values"] == list(TARGETS)
     # 12.3 is disputed: facts/gcc.yaml has the bound of torch beside that of the header
     gcc = {row.when["cuda"]: row.then["gcc"] for row in facts["cuda.gcc-max"].rows}
     assert gcc == {"13.0": "<=15", "12.8": "<=14"}
@@ -105,7 +108,7 @@ def test_a_wheel_without_ptxas(tmp_path: Path) -> None:
 
 
 def test_targets() -> None:
-    assert targets_of(HELP) == ("50", "90", "90a", "100", "100a", "100f")
+    assert targets_of(HELP) == TARGETS
     assert targets_of("") == ()
 
 

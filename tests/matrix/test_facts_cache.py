@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,12 @@ from envbuild.matrix.facts import cache as cached
 from envbuild.matrix.facts import load
 from envbuild.matrix.facts.clauses import program_of
 from envbuild.matrix.facts.compile import load_fact_table
+from envbuild.matrix.facts.evaluate import guarded_rows
+from envbuild.matrix.facts.evidence import evident_pairs
 from envbuild.matrix.facts.extension import extend_table
+from envbuild.matrix.facts.fact_table import HARD, Caches
+from envbuild.matrix.facts.reachability import backing_clauses, bound_values, find_calls
+from envbuild.matrix.facts.soft_program import soft_program_of
 from tests.support.facts import fact, write
 
 pytestmark = pytest.mark.unit
@@ -65,6 +71,7 @@ def test_a_cached_matrix_answers_without_yaml_and_without_reading_constraints(tm
     load_fact_table([facts], cache)
     text = f"""
 import sys
+from dataclasses import replace
 from pathlib import Path
 from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.matrix.solve.encoding import Request, pick_newest
@@ -139,8 +146,10 @@ def test_the_key_covers_every_module_that_makes_the_matrix() -> None:
         pytest.param(lambda data: data[: len(data) // 2], id="truncated"),
         pytest.param(lambda data: data.replace(b"H100", b"H200"), id="changed"),
         pytest.param(lambda data: b"\xff" + data, id="not-text"),
-        pytest.param(lambda data: whole(b"[]"), id="other-shape"),
-        pytest.param(lambda data: whole(b'{"atoms": [[], []], "rows": [[]], "questions": []}'), id="lists-too-short"),
+        pytest.param(lambda data: whole(marshal.dumps([])), id="other-shape"),
+        pytest.param(
+            lambda data: whole(marshal.dumps({"atoms": [()], "rows": [()], "questions": []})), id="lists-too-short"
+        ),
         pytest.param(lambda data: whole(data.partition(b"\n")[2].replace(b"kind", b"mind")), id="other-keys"),
     ],
 )
@@ -153,6 +162,17 @@ def test_a_damaged_entry_is_made_again(tmp_path: Path, damage: Any) -> None:
     assert cached.read_entry(entry) is None
     assert load_fact_table([facts], cache) == first
     assert entry.read_bytes() == good
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+def test_only_a_regular_file_is_read(kind: str, tmp_path: Path) -> None:
+    facts, cache = folder(tmp_path), tmp_path / "cache"
+    first = load_fact_table([facts], cache)
+    (entry,) = entries(cache)
+    entry.unlink()
+    os.mkfifo(entry) if kind == "fifo" else entry.symlink_to("/dev/zero")
+    assert cached.read_entry(entry) is None
+    assert load_fact_table([facts], cache) == first and entry.is_file() and not entry.is_symlink()
 
 
 def whole(body: bytes) -> bytes:
@@ -173,7 +193,7 @@ def test_the_cache_is_where_the_user_has_caches(tmp_path: Path, monkeypatch: pyt
     facts = folder(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     load_fact_table([facts])
-    assert [path.suffix for path in entries(tmp_path / "xdg" / "envbuild" / "matrix")] == [".json"]
+    assert [path.suffix for path in entries(tmp_path / "xdg" / "envbuild" / "matrix")] == [".table"]
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     load_fact_table([facts])
@@ -216,9 +236,37 @@ def test_wrong_facts_are_reported_and_not_cached(tmp_path: Path) -> None:
     assert entries(tmp_path / "cache") == []
 
 
-def test_the_body_of_an_entry_is_json(tmp_path: Path) -> None:
+def test_an_entry_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts, cache = folder(tmp_path), tmp_path / "cache"
+    first = load_fact_table([facts], cache)
+    (entry,) = entries(cache)
+    assert cached.read_entry(entry) == first
+    owner = entry.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert cached.read_entry(entry) == (first if owner == 0 else None)  # root's entries are read by all
+    if owner == 0:
+        os.chown(entry, 12345, -1)
+        assert cached.read_entry(entry) is None
+        monkeypatch.undo()
+        assert cached.read_entry(entry) is None
+
+
+def test_an_entry_has_what_its_rows_determine(tmp_path: Path) -> None:
     facts, cache = folder(tmp_path), tmp_path / "cache"
     load_fact_table([facts], cache)
-    head, _, body = entries(cache)[0].read_bytes().partition(b"\n")
-    assert head.startswith(b"envbuild matrix")
-    assert [given["name"] for given in json.loads(body)["components"]] == ["torch", "a", "gpu", "sm"]
+    again = cached.read_entry(entries(cache)[0])
+    assert again is not None
+    stored = (again.caches.guarded, again.caches.calls, again.caches.backing, again.caches.programs)
+    assert all(part is not None for part in stored)
+    assert again.caches.soft_programs
+    rows = again.caches.guarded, again.caches.calls, again.caches.backing, again.caches.bound, again.caches.related
+    fresh = replace(again, caches=Caches())
+    assert rows == (
+        guarded_rows(fresh),
+        find_calls(fresh),
+        backing_clauses(fresh),
+        bound_values(fresh),
+        evident_pairs(fresh),
+    )
+    assert again.caches.programs == {(frozenset(), HARD): program_of(fresh)}
+    assert again.caches.soft_programs == {frozenset(): soft_program_of(fresh, frozenset())}

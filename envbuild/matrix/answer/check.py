@@ -23,6 +23,7 @@ from envbuild.matrix.solve.unknowns import Unknown, find_unknowns, unheard_range
 
 if TYPE_CHECKING:  # the module that describes conflicts and searches fixes is imported where there is one
     from envbuild.matrix.answer.fix_trial import PlanFilter
+    from envbuild.matrix.answer.fixes import Fix
 
 NEAR = 100  # plans that are tried to find known ones nearby
 FEW = 5  # plans that are tried for each change that is to be proposed
@@ -51,7 +52,10 @@ def _answer(matrix: FactTable, asks: Sequence[Ask], waivers: Sequence[Waiver], s
     answer = judge_plan(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers), satisfied)
     if not answer.unknown:
         return answer
-    return replace(answer, nearest=nearest_known_changes(case, answer.unknown, plan_filter(case)))
+    from envbuild.matrix.answer.conflict_fixes import fix_text
+
+    nearest = nearest_known_changes(case, answer.unknown, plan_filter(case))
+    return replace(answer, nearest=tuple(map(fix_text, nearest)), proposed=tuple(nearest))
 
 
 def plan_filter(case: Query) -> PlanFilter:
@@ -109,9 +113,10 @@ def is_buildable_base(chosen: Mapping[str, str]) -> bool:
     return chosen.get("os", "") in {item.name.replace(":", "") for item in DISTRIBUTIONS.values()}
 
 
-def nearest_known_changes(case: Query, unknown: Sequence[Unknown], good: PlanFilter) -> tuple[str, ...]:
+def nearest_known_changes(case: Query, unknown: Sequence[Unknown], good: PlanFilter) -> Sequence[Fix]:
     """Return the nearest changes after which nothing is unknown."""
-    from envbuild.matrix.answer.conflict import fix_text, lasting_cores, prefer_plain_fixes, rule_stages
+    from envbuild.matrix.answer.change_rules import rule_stages
+    from envbuild.matrix.answer.conflict_fixes import lasting_cores, prefer_plain_fixes
     from envbuild.matrix.answer.fixes import find_fixes
     from envbuild.matrix.answer.typed_back import TypedBack
 
@@ -123,5 +128,5 @@ def nearest_known_changes(case: Query, unknown: Sequence[Unknown], good: PlanFil
         if not case.image:
             found = TypedBack(case).keep_working(found)
         if found:
-            return tuple(map(fix_text, found))
+            return found
     return ()

@@ -116,7 +116,16 @@ def _alternatives_clause(
         labels = ", ".join(f"+{value.partition('+')[2]}" if "+" in value else value for value in values)
         listed = f" ({labels})" if len(values) <= SHORT else ""
         return f"each {noun} of {what}{listed} {predicates.pop()} {_ids(parts.values())}"
-    return f"no {noun} of {what} fits ({'; '.join(merge_texts(list(parts.values())))})"
+    where = _requested_origin(matrix, core, alternatives, known)
+    return f"no {noun} of {what}{where} fits ({'; '.join(merge_texts(list(parts.values())))})"
+
+
+def _requested_origin(matrix: FactTable, core: Core, alternatives: Alternatives, known: Mapping[str, str]) -> str:
+    """Return ``of channel index`` where a request for an origin excludes builds of another one."""
+    provided = {name for row in alternatives.rows for name in matrix.then(row)}
+    hidden = {component.name for component in matrix.components if component.hidden and component.kind == "name"}
+    names = sorted({request.component for request in core.requests} & provided & hidden & known.keys())
+    return "".join(f" of {name} {known[name].removeprefix('==')}" for name in names)
 
 
 def _cover(matrix: FactTable, alternatives: Alternatives, excluding: Iterable[int]) -> bool:

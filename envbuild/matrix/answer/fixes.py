@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 
 from envbuild.matrix.answer.fix_trial import FREE, Budget, PlanFilter, Rules, Task, Trial
 from envbuild.matrix.facts.atoms import ABSENT
-from envbuild.matrix.facts.fact_table import HARDWARE, FactTable
+from envbuild.matrix.facts.fact_table import PURPOSE, FactTable
 from envbuild.matrix.solve.encoding import Core, Request
 
 PLANS = 200  # plans that are tried: about a second. A count, so that a busy machine proposes the same
@@ -97,7 +97,7 @@ def _find(task: Task, conflicts: Sequence[Collection[str]]) -> list[Fix]:
         if all(name in conflict for conflict in conflicts):
             found += _change_one(task, name)
             found += _leave_out(task, name)
-    if all(fix.cost >= HARDWARE for fix in found):
+    if all(fix.cost >= PURPOSE for fix in found):
         alone = fixed.union(task.rules.sets)
         alone |= {change.component for fix in found for change in fix.changes}  # one of these does without a second
         asked = sorted({request.component for request in task.requests if request.id} - alone, key=partial(_cost, task))
@@ -140,7 +140,8 @@ def _change_one(task: Task, name: str) -> list[Fix]:
         for bit, plan in islice(trial.working(at, trial.builds(name)), 1)
     ]
     for side, reach in zip(trial.sides(name), (">=", "<="), strict=True):
-        for bit, plan in islice(trial.working(at, side), 1):
+        newest = side[-1:] if reach == ">=" else []  # where those next to the requested one lead to what is unknown
+        for bit, plan in islice(chain(trial.working(at, side), trial.working(at, newest)), 1):
             farther = side[side.index(bit) + 1 :]
             all_the_way = bool(farther) and trial.all_work(at, farther)
             change = Change(name, task.matrix.values_of(at, bit)[0], reach if all_the_way else "")

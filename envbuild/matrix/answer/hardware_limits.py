@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from envbuild.matrix.answer.conflict_reasons import needed_asks
 from envbuild.matrix.answer.fix_trial import Rules
 from envbuild.matrix.answer.fixes import PLANS, Change, find_fixes
 from envbuild.matrix.facts.fact_table import HARDWARE
@@ -26,8 +27,8 @@ def hardware_hint(case: Query, found: Sequence[Core], rules: Rules) -> str:
     targets: dict[str, str] = {}
     on: list[str] = []
     for core in found:
-        asked = case.involved(core)
-        theirs = [ask for ask in asked if ask.component in hardware - {"arch"} and ask.by.startswith("target ")]
+        asked = needed_asks(case, core)
+        theirs = [ask for ask in asked if ask.component != "arch" and ask.by.startswith("target ")]
         if not theirs:
             continue
         versions += [ask.text for ask in asked if not ask.by]
@@ -41,7 +42,8 @@ def hardware_hint(case: Query, found: Sequence[Core], rules: Rules) -> str:
     if not versions:
         return ""
     obstacles, nodes = _join_once(versions), _join_once(on)
-    head = f"no change of one or two versions was found to work: {obstacles} are incompatible with {nodes}"
+    verb = "are" if len(set(versions)) > 1 else "is"
+    head = f"no change of one or two versions was found to work: {obstacles} {verb} incompatible with {nodes}"
     take = f"{join_and(newer.values())} and versions of the others that go with it" if newer else ""
     other = f"a target of {' or '.join(value + reach for value, reach in targets.items())}" if targets else ""
     return f"{head}; take {', or '.join(filter(None, (take, other or 'another target')))}"

@@ -9,9 +9,10 @@ from envbuild.core.errors import SpecError, UnknownError
 from envbuild.matrix.answer.conflict_core import find_cores
 from envbuild.matrix.answer.fix_trial import FREE
 from envbuild.matrix.answer.fixes import Change, Fix, find_fixes
-from envbuild.matrix.facts.fact_table import HARDWARE
+from envbuild.matrix.facts.fact_table import PURPOSE
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.sat.solver import UndecidedError
+from envbuild.matrix.solve.encoding import Core
 from envbuild.matrix.solve.lasting_gaps import can_be_covered
 from envbuild.matrix.solve.query import Query
 from envbuild.matrix.solve.request import Ask, parse_ask
@@ -24,8 +25,9 @@ PLANS = 40  # plans that are tried for the further needs of a change
 class TypedBack:
     """The answers to a question with changes, each computed once, at most `TYPED` of them."""
 
-    def __init__(self, case: Query) -> None:
-        self._case = case
+    def __init__(self, case: Query, found: Sequence[Core] = ()) -> None:
+        """Prepare the answers to changes of `case`; `found`: its conflicts."""
+        self._case, self._found = case, found
         self._unrelatable = case.unrelatable()
         self._known: dict[tuple[Change, ...], Query | None] = {}
 
@@ -45,7 +47,9 @@ class TypedBack:
             return None
         if query.plan is not None:
             return fix if _is_answered(query) else None
-        for more in _fixes_of_rest(query, fix.changes):
+        changed = {change.component for change in fix.changes}
+        rest = [core for core in self._found if changed.isdisjoint(core.components())]
+        for more in _fixes_of_rest(query, fix.changes, rest):
             whole = self._query((*fix.changes, *more.changes))
             if whole is not None and whole.plan is not None and _is_answered(whole):
                 return replace(fix, also=more.changes)
@@ -85,12 +89,13 @@ def _is_answered(query: Query) -> bool:
     return not find_unknowns(query.matrix, query.plan.assignment, query.asks, query.waived)
 
 
-def _fixes_of_rest(query: Query, changes: Sequence[Change]) -> list[Fix]:
-    """Return what resolves the conflicts that these changes leave, without changing their components again."""
-    hardware = {component.name for component in query.matrix.components if component.cost >= HARDWARE}
+def _fixes_of_rest(query: Query, changes: Sequence[Change], rest: Sequence[Core]) -> list[Fix]:
+    """Return what resolves the conflicts that these changes leave, without changing their components again. `rest`:
+    those of them that were there before."""
+    hardware = {component.name for component in query.matrix.components if component.cost >= PURPOSE}
     rules = FREE.fixing(hardware.union(change.component for change in changes))
     try:
-        cores = find_cores(query.matrix, query.wanted, query.waived, seconds=0.1)
+        cores = rest or find_cores(query.matrix, query.wanted, query.waived, seconds=0.1)
     except UndecidedError:
         return []
     return find_fixes(query.matrix, query.wanted, cores, query.waived, None, PLANS, rules)[:2]

@@ -20,6 +20,7 @@ from envbuild.matrix.solve.unknowns import Unknown, find_unknowns
 
 if TYPE_CHECKING:  # the module that describes conflicts and searches fixes is imported where there is one
     from envbuild.matrix.answer.conflict import Conflict
+    from envbuild.matrix.answer.fixes import Fix
 
 VERDICTS = {"valid": 0, "known": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown": 9}  # → exit code
 
@@ -41,7 +42,8 @@ class CitedRows:
 class Answer:
     """`chosen`: component → value of all that are present: requested, picked, or required by others. `reasons` are the
     facts about them; `needs` those about what was not requested (the host's driver); `superseded` those that a better
-    source contradicts; `nearest`, if something is unknown, the nearest changes to what is known."""
+    source contradicts; `nearest`, if something is unknown, the nearest changes to what is known as texts, `proposed`
+    the same as values."""
 
     verdict: str
     asks: tuple[Ask, ...]
@@ -55,6 +57,7 @@ class Answer:
     waived: tuple[Waiver, ...] = ()
     notes: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
+    proposed: tuple[Fix, ...] = ()
     cited_rows: CitedRows | None = None
     yielding: CitedRows | None = None
 

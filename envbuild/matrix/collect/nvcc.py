@@ -1,7 +1,7 @@
 """facts/derived/nvcc.yaml: what each CUDA toolkit compiles for, and which host compilers it accepts.
 
 Read of the newest patch of each minor on the package index, x86_64: ``ptxas`` is taken out of the nvcc wheel and run to
-list its targets; the limits are the ``#error`` lines of NVIDIA's ``crt/host_config.h``, which is in the nvcc wheel up
+list its targets; the limits are those of NVIDIA's ``crt/host_config.h``, which is in the nvcc wheel up
 to 12.9 and in nvidia-cuda-crt from 13.0 on."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from envbuild.matrix.facts.version import newest_first
 from envbuild.net.python_index import IndexFile
 from envbuild.net.range_file import MalformedFileError
 
-COLLECTOR = "collector nvcc 1"
+COLLECTOR = "collector nvcc 2"
 COMPILERS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc")  # they have ptxas
 HEADERS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-crt")  # they have crt/host_config.h
 PTXAS, HEADER = ".+/bin/ptxas", r".+/include/crt/host_config\.h"
@@ -103,20 +103,23 @@ def help_of(program: bytes, name: str) -> str:
 
 
 def targets_of(text: str) -> tuple[str, ...]:
-    """Return ``90a`` for each ``'sm_90a'`` that the help of ptxas allows for --gpu-name, lowest first."""
+    """Return ``sm_90a`` and ``compute_90a`` for each of these that the help of ptxas allows for --gpu-name, lowest
+    first."""
     option = re.search(r"^--gpu-name .*?(?=^--|\Z)", text, re.MULTILINE | re.DOTALL)
     allowed = re.search(r"Allowed values for this option:([^.]*)", option[0] if option else "")
-    found = set(re.findall(r"'sm_(\d+)([af]?)'", allowed[1])) if allowed else set()
-    return tuple(f"{number}{suffix}" for number, suffix in sorted(found, key=lambda one: (int(one[0]), one[1])))
+    found = set(re.findall(r"'((?:sm|compute)_\d+[af]?)'", allowed[1])) if allowed else set()
+    return tuple(sorted(found, key=_target_key))
 
 
 def limits_of(header: str, name: str) -> CompilerLimits:
-    """Return the limits that the header's own messages state. Raise InputError when they are missing."""
+    """Return the limits of the header. A test of clang's version counts more than the message about it: in 12.3 the
+    message states less than 16, and the test is for 17. Raise InputError when they are missing."""
     gcc = re.findall(r"#error -- unsupported GNU version! gcc versions later than (\d+) are not supported", header)
     clang = re.findall(r"#error -- unsupported clang version! clang version must be less than (\d+) ", header)
     if len(gcc) != 1 or len(clang) != 1:
         raise InputError(f"the host_config.h of {name} does not state its limits as those before did")
-    return CompilerLimits(gcc[0], clang[0])
+    tests = set(re.findall(r"^\s*#\s*if\b.*\(__clang_major__ >= (\d+)\)", header, re.MULTILINE))
+    return CompilerLimits(gcc[0], tests.pop() if len(tests) == 1 else clang[0])
 
 
 def make_facts(targets: Mapping[str, ReadValue], limits: Mapping[str, ReadValue]) -> Derived:
@@ -130,13 +133,13 @@ def make_facts(targets: Mapping[str, ReadValue], limits: Mapping[str, ReadValue]
     names: dict[str, None] = {}
     for minor, read in targets.items():
         if isinstance(read.value, tuple) and read.value:
-            own = [f"sm_{target}" for target in read.value]
-            sm.append(row(minor, read, {"sm": {"cubins": list(read.value)}}))
-            code.append(row(minor, read, {"code": own}))
-            names |= dict.fromkeys(own)
+            machine_code = [target.removeprefix("sm_") for target in read.value if target.startswith("sm_")]
+            sm.append(row(minor, read, {"sm": {"cubins": machine_code}}))
+            code.append(row(minor, read, {"code": list(read.value)}))
+            names |= dict.fromkeys(read.value)
     hosts = [(minor, read, read.value) for minor, read in limits.items() if isinstance(read.value, CompilerLimits)]
     header = "crt/host_config.h of nvidia-cuda-nvcc-cu11, nvidia-cuda-nvcc-cu12, nvidia-cuda-crt (x86_64 wheels)"
-    how = f"{COLLECTOR}; the #error lines of the header; the sha256 is of the header"
+    how = f"{COLLECTOR}; the tests of versions in the header; the sha256 is of the header"
     found = (
         DerivedFact(
             id="cuda.ptxas-targets",
@@ -192,10 +195,11 @@ def make_facts(targets: Mapping[str, ReadValue], limits: Mapping[str, ReadValue]
     return Derived(values, {}, tuple(fact for fact in found if fact.rows))
 
 
-def _target_key(name: str) -> tuple[int, str]:
-    """Return a key that sorts the targets of nvcc by number: sm_90, sm_90a, sm_100."""
-    match = re.fullmatch(r"sm_(\d+)([af]?)", name)
-    return (int(match[1]), match[2]) if match else (0, name)
+def _target_key(name: str) -> tuple[str, int, str]:
+    """Return a key that sorts the targets of nvcc by number, those of PTX first: compute_90, sm_90, sm_90a, sm_100."""
+    kind, _, rest = name.partition("_")
+    number = rest.rstrip("af")
+    return kind, int(number), rest[len(number) :]
 
 
 def _member(context: Context, file: IndexFile, pattern: str) -> bytes:

@@ -191,7 +191,7 @@ def make_components(releases: Sequence[TorchRelease]) -> dict[str, Mapping[str, 
             "about": "where the CUDA toolkit of the image comes from",
             "hidden": True,
             "rank": 14,
-            "values": ["wheels", "apt", "base"],
+            "values": ["wheels", "apt", "debian", "base"],
         },
     }
 

@@ -10,7 +10,7 @@ from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.claims import allowed_mask, row_claim
 from envbuild.matrix.facts.fact_table import HARD, Caches, FactTable
 from envbuild.matrix.facts.precedence import Box, Claim
-from envbuild.matrix.sat.clause_index import Clause, ClauseIndex
+from envbuild.matrix.sat.clause_index import ClauseIndex
 from envbuild.matrix.sat.program import Program
 
 Narrowed = Mapping[tuple[int, int], Sequence[Box]]
@@ -27,7 +27,7 @@ def program_of(matrix: FactTable, waived: Collection[str] = (), strengths: tuple
         programs[key] = (
             _compile_rows(matrix, replaced, strengths)
             if key[0] == replaced
-            else _without(program_of(matrix, replaced, strengths), _rows_of(matrix, key[0] - replaced))
+            else program_of(matrix, replaced, strengths).without(_rows_of(matrix, key[0] - replaced))
         )
     return programs[key]
 
@@ -103,16 +103,6 @@ def _add_disputes(found: Program, matrix: FactTable, waived: frozenset[str]) -> 
         for literals in precedence.dispute_clauses([row_claim(matrix, row) for row in rows]) if left else ():
             for box in boxes:
                 _add_clause(found, left, matrix.full, box, literals)
-
-
-def _without(whole: Program, rows: Collection[int]) -> Program:
-    """Return a program without the clauses of these rows, none of which is part of a dispute. Clauses that are always
-    true replace theirs, so that the index remains valid."""
-    holds: Clause = ((0, -1),)
-    clauses = [
-        holds if owners[0] in rows else clause for clause, owners in zip(whole.clauses, whole.owners, strict=True)
-    ]
-    return Program(clauses, whole.owners, whole.index)
 
 
 def compute_precedence(

@@ -77,7 +77,7 @@ def compile_facts(facts: Facts) -> FactTable:
     ordered = sorted(facts.facts.values(), key=lambda fact: fact.id)
     for at, fact in enumerate(ordered):
         for row in sorted(fact.rows, key=row_sort_key, reverse=True):
-            when, then = ([atom(*item) for item in part.items()] for part in (row.when, row.then))
+            when, then = (tuple(atom(*item) for item in part.items()) for part in (row.when, row.then))
             rows.append(CompiledRow(at, when, then, row.where, row.note))
     bare = tuple(replace(fact, rows=()) for fact in ordered)
     questions = {name: replace(question, when={}) for name, question in facts.questions.items()}

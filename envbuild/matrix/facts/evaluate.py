@@ -42,10 +42,7 @@ def _evaluate_all(matrix: FactTable, assignment: Sequence[int], waived: Collecti
 
 def _candidates(matrix: FactTable, assignment: Sequence[int]) -> list[GuardedRow]:
     """Return the rows whose narrowest condition is met, so that the others need no check."""
-    known = matrix.caches.candidates
-    guarded = matrix.caches.guarded
-    if guarded is None:
-        guarded = matrix.caches.guarded = _guarded(matrix)
+    known, guarded = matrix.caches.candidates, guarded_rows(matrix)
     found = [one for one, _ in guarded.get(ALWAYS, ())]
     for key in enumerate(assignment):
         if key not in known:
@@ -55,8 +52,14 @@ def _candidates(matrix: FactTable, assignment: Sequence[int]) -> list[GuardedRow
     return found
 
 
-def _guarded(matrix: FactTable) -> Mapping[int, list[tuple[GuardedRow, int]]]:
+def guarded_rows(matrix: FactTable) -> Mapping[int, Sequence[tuple[GuardedRow, int]]]:
     """Return component → (row, values) of the rows whose narrowest condition is that it has these values."""
+    if matrix.caches.guarded is None:
+        matrix.caches.guarded = _find_guarded(matrix)
+    return matrix.caches.guarded
+
+
+def _find_guarded(matrix: FactTable) -> dict[int, list[tuple[GuardedRow, int]]]:
     guarded: dict[int, list[tuple[GuardedRow, int]]] = {}
     for row, at in enumerate(find_guards(matrix)):
         component, sure = (matrix.atoms[at].component, matrix.atoms[at].sure) if at != ALWAYS else (ALWAYS, 0)

@@ -6,8 +6,9 @@ that holds for an absent component, too, states nothing about it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from itertools import combinations
 
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.atoms import ABSENT, Atom
@@ -30,6 +31,16 @@ def evident_values(matrix: FactTable, row: int) -> Mapping[int, int]:
     if row not in known:
         known[row] = _evident_values(matrix, row)
     return known[row]
+
+
+def evident_pairs(matrix: FactTable) -> Collection[tuple[int, int]]:
+    """Return the pairs of components of which some row is evidence."""
+    if matrix.caches.related is None:
+        found: set[tuple[int, int]] = set()
+        for components in {tuple(sorted(evident_values(matrix, row))) for row in range(len(matrix.rows))}:
+            found.update(combinations(components, 2))
+        matrix.caches.related = found
+    return matrix.caches.related
 
 
 def _evident_values(matrix: FactTable, row: int) -> Mapping[int, int]:

@@ -19,6 +19,7 @@ from envbuild.matrix.sat.program import Program, SoftProgram
 from envbuild.matrix.sat.solver import Search
 
 HARDWARE = 9  # Component.cost of what no user changes for a version
+PURPOSE = 8  # of what is compiled or computed for that hardware: it is proposed where hardware is
 HARD = ("hard",)
 WARN = ("warn",)
 HARD_AND_WARN = ("hard", "warn")

@@ -85,15 +85,15 @@ def _check_constraints(facts: Facts, matrix: FactTable, sampled: FactTable) -> I
     results: dict[tuple[str, Constraint], tuple[bool, bool]] = {}
     for fact, row, name, wanted in _all_constraints(facts):
         component = facts.components[name]
-        text = f"{fact.id}: {name} '{short(wanted.text)}'"
         if (name, wanted) not in results:
-            results[name, wanted] = _is_known(sampled, name, wanted), _is_known(matrix, name, wanted)
+            known = _is_known(matrix, name, wanted)
+            results[name, wanted] = known or _is_known(sampled, name, wanted), known
         possible, known = results[name, wanted]
         if not possible:
-            yield Finding(f"{text} is met by no value at all", row.where)
+            yield Finding(f"{fact.id}: {name} '{short(wanted.text)}' is met by no value at all", row.where)
         elif component.values and not known:
-            newest = component.values[0]
-            yield Finding(f"{text} is met by no value that is known", row.where, f"the newest known is {newest}")
+            text = f"{fact.id}: {name} '{short(wanted.text)}' is met by no value that is known"
+            yield Finding(text, row.where, f"the newest known is {component.values[0]}")
         elif component.complete and component.kind == "version":
             for operand in _named_releases(wanted):
                 near = values.neighbours(component, operand)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from envbuild.core.errors import Finding
 from envbuild.matrix.facts import precedence
@@ -13,7 +15,14 @@ from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Fact
 from envbuild.matrix.facts.precedence import Box, Claim
 
-Binding = Mapping[frozenset[int], Sequence[Claim]]
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The rows that bind everywhere they hold, by the components of their 'when': (components; the masks of the first →
+    those of the second → … → the rows). `places`: component → numbers of its groups; -1: of those without a 'when'."""
+
+    groups: Sequence[tuple[frozenset[int], Mapping[Any, Any]]]
+    places: Mapping[int, Collection[int]]
 
 
 def _claims(matrix: FactTable) -> list[Claim]:
@@ -21,14 +30,33 @@ def _claims(matrix: FactTable) -> list[Claim]:
 
 
 def _binding_rows(matrix: FactTable) -> Binding:
-    """Return the rows that bind everywhere they hold, by the components of their 'when'. Defaults are set aside by
-    requests, and other rows where a better source answers."""
-    found: dict[frozenset[int], list[Claim]] = {}
+    """Return the rows that bind everywhere they hold. Defaults are set aside by requests, and other rows where a better
+    source answers."""
+    found: dict[frozenset[int], dict[Any, Any]] = {}
     for claim in _claims(matrix):
         yields = any((claim.row, number) in matrix.narrowed for number in claim.allowed)
         if claim.fact.strength == "hard" and not claim.fact.default and not yields:
-            found.setdefault(frozenset(claim.when), []).append(claim)
-    return found
+            place = found.setdefault(frozenset(claim.when), {})
+            for number in sorted(claim.when):
+                place = place.setdefault(claim.when[number], {})
+            place[claim.row] = claim
+    places: dict[int, set[int]] = {}
+    for at, names in enumerate(found):
+        for number in names or (-1,):
+            places.setdefault(number, set()).add(at)
+    return Binding([*found.items()], places)
+
+
+def _rows_that_hold(place: Mapping[int, Any], numbers: Sequence[int], box: Mapping[int, int]) -> Iterator[Claim]:
+    """Yield the rows of a group of `Binding` that hold everywhere in a box, which may be narrowed meanwhile. Most rows
+    have one of few masks: it is read once for all of them."""
+    if not numbers:
+        yield from place.values()
+        return
+    number, *rest = numbers
+    for mask, below in place.items():
+        if not box[number] & ~mask:
+            yield from _rows_that_hold(below, rest, box)
 
 
 def _excluding_row(matrix: FactTable, binding: Binding, *claims: Claim) -> Claim | None:
@@ -41,17 +69,15 @@ def _excluding_row(matrix: FactTable, binding: Binding, *claims: Claim) -> Claim
     for claim in claims:
         _narrow(matrix, box, claim.when)
     own = {claim.row for claim in claims}
-    before: dict[int, int] = {}
-    while box != before:
+    changed: Collection[int] = {-1, *box}
+    while changed:
         before = dict(box)
-        for names in [names for names in binding if names <= box.keys()]:
-            for other in binding[names]:
-                for number, mask in other.when.items():  # millions of times: a function would take twice as long
-                    if box[number] & ~mask:
-                        break
-                else:
-                    if other.row not in own and _narrow(matrix, box, other.allowed):
-                        return other
+        for at in sorted({at for number in changed for at in binding.places.get(number, ())}):
+            names, rows = binding.groups[at]
+            for other in _rows_that_hold(rows, sorted(names), box) if names <= box.keys() else ():
+                if other.row not in own and _narrow(matrix, box, other.allowed):
+                    return other
+        changed = [number for number, mask in box.items() if before.get(number) != mask]
     return None
 
 

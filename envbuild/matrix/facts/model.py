@@ -37,8 +37,9 @@ class Component:
     them; `newer`: why newer ones than all known are, too. `precision`: digits that count (python 2: 3.11.9 is 3.11); 0:
     all of them.
     `exact`: a version that the user writes is that version, not all that begin with it. `hidden`: it is never requested
-    by name; it follows from others. `shown` is its text in messages (also the key in fact files), `packages` are its
-    Python distributions (none: the one of its own name)."""
+    by name; it follows from others. `wanted`: another value or none does not replace what a user requests. `shown` is
+    its text in messages (also the key in fact files), `packages` are its Python distributions (none: the one of its own
+    name)."""
 
     name: str
     kind: str
@@ -53,6 +54,7 @@ class Component:
     precision: int = 0
     exact: bool = False
     hidden: bool = False
+    wanted: bool = False
     shown: str = "{name}=={value}"  # prose: keep
     packages: tuple[str, ...] = ()
     values: tuple[str, ...] = ()

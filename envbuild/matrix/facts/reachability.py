@@ -96,6 +96,8 @@ def _find_bound(matrix: FactTable) -> dict[int, tuple[int, frozenset[int]]]:
         if len(line.when) != 1 or matrix.facts[line.fact].kind != "requires":
             continue
         number, sure = matrix.atoms[line.when[0]].component, matrix.atoms[line.when[0]].sure
+        if matrix.components[number].kind != "version":
+            continue
         values = matrix.values_of(number, sure) if sure.bit_count() == 1 and not sure & ABSENT else []
         if any("+" in value and pick_penalty(value) == UNCOMPARABLE for value in values):
             mask, places = found.get(number, (0, frozenset()))

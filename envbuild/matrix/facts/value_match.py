@@ -11,6 +11,9 @@ from envbuild.matrix.facts.model import Component, Constraint, Term
 # CUDA 12.8 and 12.9 call sm_101 what is sm_110 from 13.0 on, the same chip (Dao-AILab/flash-attention, setup.py).
 # No source states whether a driver of the new name loads code of the old one.
 RENAMED = {(10, 1): (11, 0)}
+# "Binary compatibility is supported only for the desktop … the binary compatibility between desktop and Tegra is not
+# supported" (CUDA C++ Programming Guide, Binary Compatibility): code for a GPU of Tegra runs on it alone.
+TEGRA = {(5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0)}
 ORDER = (">=", ">", "<=", "<")
 
 
@@ -59,9 +62,9 @@ def holds(kind: str, term: Term, value: str | None) -> bool | None:
 
 
 def _runs(op: str, operand: str, value: str) -> bool | None:
-    """Return whether a GPU runs the code. A cubin runs on its own major version with the same or a higher minor, PTX on
-    everything later; ``a`` on exactly its own, ``f`` on its family (CUDA programming guide, compute capabilities; PTX
-    ISA, .target)."""
+    """Return whether a GPU runs the code. A cubin runs on its own major version with the same or a higher minor (of
+    Tegra: on exactly its own), PTX on everything later; ``a`` on exactly its own, ``f`` on its family (CUDA programming
+    guide, compute capabilities; PTX ISA, .target)."""
     gpu, wanted = _parse_capability(value), _parse_capability(operand.rstrip("af"))
     if op == "cubin" and RENAMED.get(wanted) == gpu:
         return None
@@ -69,7 +72,7 @@ def _runs(op: str, operand: str, value: str) -> bool | None:
         return {">=": gpu >= wanted, ">": gpu > wanted, "<=": gpu <= wanted, "<": gpu < wanted}[op]
     if op in ("==", "!="):
         return (gpu == wanted) is (op == "==")
-    if operand.endswith("a"):
+    if operand.endswith("a") or (wanted in TEGRA and (op == "cubin" or operand.endswith("f"))):
         return gpu == wanted
     if op == "ptx" and not operand.endswith("f"):
         return gpu >= wanted

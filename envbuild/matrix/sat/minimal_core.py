@@ -10,6 +10,7 @@ from typing import TypeVar
 from envbuild.matrix.sat.solver import UndecidedError
 
 T = TypeVar("T")
+SMALL = 2  # members of a part that is not worth another order: hardly anything contradicts itself
 
 # Return those of the given members that a proof needed; None when they do not contradict each other. May raise
 # UndecidedError.
@@ -50,7 +51,7 @@ def find_minimal_core(
         found, proved = _delete_members(find_core, [member for member in shuffled if member in used], deadline)
         if best is None or (not proved, len(found)) < (not best[1], len(best[0])):
             best = frozenset(found), proved
-        if len(best[0]) < 2 or deadline.has_passed():
+        if len(best[0]) <= SMALL or deadline.has_passed():
             break
     return best
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from envbuild.matrix.facts.clauses import program_of, replaceable_waivers
-from envbuild.matrix.facts.fact_table import HARD, WARN, FactTable
-from envbuild.matrix.facts.model import SOURCES
+from envbuild.matrix.facts.clauses import program_of
+from envbuild.matrix.facts.fact_table import HARD, FactTable
+from envbuild.matrix.facts.soft_program import soft_program_of
 from envbuild.matrix.sat.clause_index import EMPTY_INDEX, Clause, ClauseIndex, relevant_clauses
 from envbuild.matrix.sat.minimal_core import FindCore
-from envbuild.matrix.sat.program import SoftProgram
 from envbuild.matrix.sat.solver import STEP_LIMIT, Search
 from envbuild.matrix.solve.shared_search import order_of, shared_search
 
@@ -88,16 +86,13 @@ class Problem:
         """Return the clauses of `requests` and of facts of these `strengths`, less the facts `waived` and the rows
         `ignored`. The components `free` may be there although nothing calls for them."""
         program = program_of(matrix, waived, strengths)
+        if ignored:
+            program = program.without(ignored)
         backing = [clause for number, clause in matrix.backing.items() if number not in free]
         asked = [((matrix.number[request.component], request.mask),) for request in requests]
         clauses = (*program.clauses, *backing, *asked)
         owners = (*program.owners, *(ALWAYS for _ in backing), *range(len(requests)))
-        whole = cls(matrix, tuple(requests), clauses, owners, matrix.domains, program.index)
-        if not ignored:
-            return whole
-        return whole.part(
-            at for at, owner in enumerate(owners) if isinstance(owner, int) or not owner or owner[0] not in ignored
-        )
+        return cls(matrix, tuple(requests), clauses, owners, matrix.domains, program.index)
 
     def search(self, free: Iterable[int] = ()) -> Search:
         """Return the search for plans; assumptions will be about `free` components."""
@@ -179,37 +174,3 @@ def pick_newest(
 def assumptions_of(matrix: FactTable, requests: Iterable[Request]) -> list[tuple[int, int]]:
     """Return requests as assumptions of a search."""
     return [(matrix.number[request.component], request.mask) for request in requests]
-
-
-def soft_program_of(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
-    """Return the clauses of hard facts and of warnings, less the facts `waived`; the rows of warnings by precedence.
-
-    Each warning has a variable, after those of the components, in this order: bit 0, it is obeyed; bit 1, it is not.
-    These are chosen before all components."""
-    programs = matrix.caches.soft_programs
-    if waived not in programs:
-        programs[waived] = _soft_program(matrix, waived)
-    return programs[waived]
-
-
-def _soft_program(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
-    hard, warnings = program_of(matrix, waived), program_of(matrix, waived, WARN)
-    replaced = replaceable_waivers(matrix, waived)
-    rows: Sequence[int]
-    index = None
-    if replaced == waived:
-        rows = sorted({owners[0] for owners in warnings.owners}, key=lambda row: _precedence(matrix, row))
-    else:  # the others only leave gaps in the clauses, so that rows and index do not change
-        whole = soft_program_of(matrix, replaced)
-        rows, index = whole.rows, whole.index
-    variable = {row: len(matrix.components) + at for at, row in enumerate(rows)}
-    clauses = list(hard.clauses)
-    for clause, (row, *_) in zip(warnings.clauses, warnings.owners, strict=True):
-        clauses.append((*clause, (variable[row], 0b10)))
-    return SoftProgram(rows, clauses, index or ClauseIndex.of(clauses))
-
-
-def _precedence(matrix: FactTable, row: int) -> tuple[Any, ...]:
-    """Return a key that sorts rows the same in any order of the files."""
-    fact = matrix.fact(row)
-    return SOURCES.index(fact.source.type), fact.id, sorted(matrix.when(row).items()), sorted(matrix.then(row).items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import combinations
 
-from envbuild.matrix.facts.evidence import evident_values
+from envbuild.matrix.facts.evidence import evident_pairs
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.encoding import Request
 from envbuild.matrix.solve.pairs import Pair
@@ -18,7 +18,7 @@ def unrelatable_pairs(matrix: FactTable, asked: Iterable[int], waived: Collectio
     """Return the pairs of requested components that no row relates, in any of their versions."""
     if UNRELATED in waived:
         return []
-    known = set(_pairs_of_rows(matrix))
+    known = set(evident_pairs(matrix))
     for question in waived & matrix.questions.keys():
         known.update(combinations(sorted(matrix.number[name] for name in matrix.questions[question].of), 2))
     return [pair for pair in combinations(sorted(set(asked)), 2) if not _is_relatable(matrix, known, pair, frozenset())]
@@ -30,16 +30,6 @@ def can_be_covered(pairs: Collection[frozenset[str]], count: int) -> bool:
         return True
     first = next(iter(pairs))
     return count > 0 and any(can_be_covered([pair for pair in pairs if name not in pair], count - 1) for name in first)
-
-
-def _pairs_of_rows(matrix: FactTable) -> Collection[Pair]:
-    """Return the pairs of which some row is evidence."""
-    if matrix.caches.related is None:
-        found: set[Pair] = set()
-        for components in {tuple(sorted(evident_values(matrix, row))) for row in range(len(matrix.rows))}:
-            found.update(combinations(components, 2))
-        matrix.caches.related = found
-    return matrix.caches.related
 
 
 def _is_relatable(matrix: FactTable, known: Collection[Pair], pair: Pair, seen: frozenset[int]) -> bool:

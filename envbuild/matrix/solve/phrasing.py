@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envbuild.matrix.facts.fact_table import HARDWARE, FactTable
@@ -51,8 +51,12 @@ def row_reason(
 
     seen = {name: value for name, value in known.items() if fact.kind != "provides" or name not in then}
 
+    # what a row allows is not an obstacle: where nothing names the component, all other values are
+    restricts = fact.kind in ("limits", "requires")
+    excluded = {name for name in then if restricts and name not in when and name not in seen}
+
     def filled(template: str) -> str:  # a provided value is that of its row, not that of the request
-        return fill_template(template, matrix, seen, texts)
+        return fill_template(template, matrix, seen, texts, excluded)
 
     text = "" if plainly else filled(fact.because)
     if not text:
@@ -78,16 +82,25 @@ def row_reason(
     )
 
 
-def fill_template(template: str, matrix: FactTable, known: Mapping[str, str], texts: Mapping[str, str]) -> str:
+def fill_template(
+    template: str,
+    matrix: FactTable,
+    known: Mapping[str, str],
+    texts: Mapping[str, str],
+    excluded: Collection[str] = (),
+) -> str:
     """Return the template with its ``{component}`` filled in, and ``{row.component}`` with the row's own value of it;
-    ``torch=={torch}`` becomes ``torch<2.5`` for a request of that text."""
+    ``torch=={torch}`` becomes ``torch<2.5`` for a request of that text. A component of `excluded` has another value
+    than the row's: ``Python {python}`` becomes ``Python other than 3.9 or 3.10``."""
 
     def put(match: re.Match[str]) -> str:
         prefix, own, name = match[1] or "", match[2], match[3]
         value = (texts if own else known).get(name) or texts.get(name) or ""
         if not value or value in ("*", "-"):
             return name
-        if re.match(r"[<>!~]|.* or ", value):
+        if name in excluded and not own:
+            value = f"other than {value}"
+        if re.match(r"[<>!~]|.* or |other than ", value):
             after_a_word = re.search(r"\w $", template[: match.start()]) is not None
             return value.replace("==", "") if after_a_word else f"{name} {value.replace('==', '')}"
         component = matrix.component(name)
