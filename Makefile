@@ -44,6 +44,7 @@ $(ENVBUILD): pyproject.toml
 	  { echo "envbuild needs Python 3.11 or newer; type: make setup PYTHON=python3.12"; exit 1; }
 	@rm -f .missing; $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: Python's venv - holds envbuild; installing python3-venv"; echo python3-venv > .missing; }
 	$(install)
+	@echo "installing envbuild and what it needs into $(VENV)"
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/pip install -qq --no-input -e . || { echo "pip could not install envbuild's dependencies; run: $(VENV)/bin/pip install -e ."; exit 1; }
 	@touch $(ENVBUILD)
@@ -79,6 +80,7 @@ test-tools: dev tools
 	$(call need,newuidmap,uidmap,builds as an unprivileged user)
 	$(call need,buildah,buildah,builds the printed Containerfile)
 	$(call need,skopeo,skopeo,reads OCI layouts)
+	$(call need,ccache,ccache,compiles into the cache of a store)
 	$(call need,umoci,umoci,unpacks images for comparison)
 	$(call need,dockerd,docker.io,loads images into a Docker Engine)
 	$(call need,setfattr,attr,extended attributes)

@@ -1,4 +1,4 @@
-"""The sentence: load → resolve → lock → fetch → plan → build → export → verify.
+"""The sentence: load → resolve → lock → plan → fetch → build → export → verify.
 
 Each arrow is one function from one frozen value to the next; only fetch, build, export and verify touch the world.
 """
@@ -6,7 +6,8 @@ Each arrow is one function from one frozen value to the next; only fetch, build,
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,9 +23,10 @@ from envbuild.spec.target import check_machine
 from envbuild.spec.workspace import Workspace
 
 if TYPE_CHECKING:  # a run without work needs none of them
+    from envbuild.build.cache.open_cache import OpenCache
     from envbuild.build.engines.base import BuildResult, Engine
     from envbuild.build.plan.units import Plan
-    from envbuild.export.project_image import Artifact
+    from envbuild.export.project_image import SquashfsFile
     from envbuild.lock.model import Lock
 
 
@@ -35,11 +37,13 @@ class Options:
     engine: auto, or one of ENGINES; empty: the engine of the site.
     build: workers, jobs and the shell on failure.
     verify: whether to audit and run the finished image.
+    caches: of units, opened (`envbuild.build.cache.open_cache`); None: those of the site.
     """
 
     engine: str = ""
     build: BuildOptions = field(default_factory=BuildOptions)
     verify: bool = True
+    caches: Sequence[OpenCache] | None = None
 
 
 def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
@@ -48,15 +52,17 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     project, site, store, reporter = workspace.project, workspace.site, workspace.store, workspace.reporter
     spec = load_image_spec(name, project)
     before = resolve_as_locked(spec, project)
-    if done := read_image_record(before, workspace, engine=options.engine, verified=options.verify):
+    caches = {cache.at for cache in site.caches} if options.caches is None else {item.name for item in options.caches}
+    done = read_image_record(before, workspace, engine=options.engine, verified=options.verify)
+    if done and caches.issuperset(done.caches):
         link_by_name(Path(done.artifact), done.image)
         return done
 
     # imported only when there is work, so that a run without any is short
+    from envbuild.build.cache.unit_supply import UnitSupply
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
     from envbuild.export.built_layout import open_base_layout
-    from envbuild.lock.fetch import fetch
     from envbuild.lock.model import lock_digest
     from envbuild.lock.request import lock_request
     from envbuild.lock.update import ensure_lock
@@ -66,9 +72,10 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     check_machine(resolution.target)
     lock = ensure_lock(resolution, workspace, partial(open_base_layout, workspace))
     engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
-    fetch(lock, store, site, reporter, where=lock_request(resolution).source_places())
     plan = make_plan(resolution, lock)
-    built, artifact = build_and_write(engine, plan, lock, workspace, options.build)
+    build = replace(options.build, compiler_cache=site.compiler_cache, caches=frozenset(caches))
+    inputs = UnitSupply(engine, plan, lock, lock_request(resolution), workspace, build, options.caches)
+    built, artifact = build_and_write(engine, plan, lock, workspace, build, inputs.obtain)
     evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
     link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
     made = ImageRecord(
@@ -81,7 +88,9 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         evidence=str(evidence) if evidence else "",
         layers=tuple(layer.diff_id for layer in built.layers),
         built=built.built,
-        reused=built.reused,
+        reused=tuple(unit for unit in built.reused if unit not in inputs.cached),
+        cached=tuple(unit for unit in built.reused if unit in inputs.cached),
+        caches=inputs.used_caches(),
         seconds=round(time.monotonic() - began, 1),
     )
     write_image_record(made, plan, resolution, workspace)
@@ -89,18 +98,28 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
 
 
 def build_and_write(
-    engine: Engine, plan: Plan, lock: Lock, workspace: Workspace, options: BuildOptions
-) -> tuple[BuildResult, Artifact]:
-    """Build the units and write the squashfs file; build layers again that turn out to be damaged meanwhile."""
+    engine: Engine,
+    plan: Plan,
+    lock: Lock,
+    workspace: Workspace,
+    options: BuildOptions,
+    obtain: Callable[[], object] = lambda: None,
+) -> tuple[BuildResult, SquashfsFile]:
+    """Build the units and write the squashfs file; build layers again that turn out to be damaged meanwhile.
+
+    obtain: called before each build, to get what it needs.
+    """
     from envbuild.export.project_image import write_artifact
 
     store, reporter = workspace.store, workspace.reporter
+    obtain()
     built = engine.build(plan, store, reporter, options)
     try:
         return built, write_artifact(plan, built, lock, store, reporter)
     except DamagedLayerError as error:  # they were moved aside
         for finding in error.findings:
             reporter.warn(f"{finding.message}: it is built again")
+    obtain()
     built = engine.build(plan, store, reporter, options)
     return built, write_artifact(plan, built, lock, store, reporter)
 
@@ -111,11 +130,16 @@ def make_twice(name: str, workspace: Workspace, options: Options) -> ImageRecord
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
     from envbuild.build.reproducibility import rebuild_and_compare
+    from envbuild.lock.fetch import fetch
+    from envbuild.lock.request import lock_request
     from envbuild.lock.update import current_lock
 
     made = make(name, workspace, options)
     resolution = resolve_image(name, workspace)
-    plan = make_plan(resolution, current_lock(resolution, workspace))
+    lock = current_lock(resolution, workspace)
+    plan, request = make_plan(resolution, lock), lock_request(resolution)
+    where, folder = request.source_places(), Path(request.folder)
+    fetch(lock, workspace.store, workspace.site, workspace.reporter, where=where, folder=folder)
     engine = choose_engine(made.engine, workspace.store, workspace.reporter)
     rebuild_and_compare(plan, made.layers, engine, workspace.store, workspace.reporter, options.build)
     workspace.reporter.info(f"{name}: {counted(len(plan.units), 'unit')} built twice, all equal")

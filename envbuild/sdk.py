@@ -6,11 +6,11 @@ emitter behind the building blocks is loaded with the first block that is made.
 
 - **a recipe**: `Recipe`, or `Released` and `DebianOrSource` for components compiled from the releases of their
 repository
-- **what its methods return**: `Sources` with `Archive`, `Git`, `PipSource`, `AptRepository`, `PythonIndex`; `Runtime`;
-  `Check`; `Refusal`; `OptionError`
-- **building blocks** for `build()`: `source`, `autotools`, `cmake`, `python_wheel`, `tidy`, `git_that_knows`, `stubs`;
-  primitives and blocks of HPCCM with their keywords checked: `shell`, `environment`, `comment`, `apt_get`,
-  `generic_autotools`, `generic_cmake`, `generic_build`
+- **what its methods return**: `Sources` with `Archive`, `Git`, `GitProject`, `PipSource`, `AptRepository`,
+  `PythonIndex`; `Runtime`; `Check`; `Refusal`; `OptionError`
+- **building blocks** for `build()`: `source`, `autotools`, `cmake`, `python_wheel`, `tidy`, `git_that_knows`,
+  `git_origin`, `stubs`, `debian_toolkit`; primitives and blocks of HPCCM with their keywords checked: `shell`,
+  `environment`, `comment`, `apt_get`, `generic_autotools`, `generic_cmake`, `generic_build`
 - **lines of `verify()`** that several recipes share: `imports`, `cubins`, `only_this_gpu`, `two_ranks`, `written`
 - **places** in a unit and in the image: `INPUTS`, `WORK`, `folder`, `VENV`, `PYTHON`, `CUOBJDUMP`, `DRIVER`,
   `STUB_DRIVER`
@@ -31,6 +31,7 @@ from envbuild.build.blocks.checks import (
     two_ranks,
     written,
 )
+from envbuild.build.blocks.debian_toolkit import debian_toolkit
 from envbuild.build.blocks.deepspeed_requirements import DEEPSPEED
 from envbuild.build.blocks.driver_stubs import DRIVER, stubs
 from envbuild.build.blocks.git_shim import git_that_knows
@@ -44,12 +45,14 @@ from envbuild.build.blocks.hpccm import (
     shell,
 )
 from envbuild.build.steps import INPUTS, WORK
+from envbuild.spec.git_origin import git_origin
 from envbuild.spec.recipe import (
     VENV,
     AptRepository,
     Archive,
     Check,
     Git,
+    GitProject,
     OptionError,
     PipSource,
     PythonIndex,
@@ -76,6 +79,7 @@ __all__ = [
     "Check",
     "DebianOrSource",
     "Git",
+    "GitProject",
     "OptionError",
     "PipSource",
     "PythonIndex",
@@ -91,11 +95,13 @@ __all__ = [
     "comment",
     "cubins",
     "cubins_alone",
+    "debian_toolkit",
     "environment",
     "folder",
     "generic_autotools",
     "generic_build",
     "generic_cmake",
+    "git_origin",
     "git_that_knows",
     "imports",
     "newest",

@@ -15,6 +15,8 @@ from envbuild.sdk import (
     Runtime,
     Sources,
     comment,
+    debian_toolkit,
+    environment,
     shell,
     stubs,
 )
@@ -54,6 +56,12 @@ REPOSITORIES = {
     "ubuntu:24.04": ("ubuntu2404", *CUDATOOLS),
 }
 FOLDERS = {"amd64": "x86_64", "arm64": "sbsa"}  # of the archive, below the distribution's
+
+# Releases of Debian whose component non-free has the toolkit: its version, and the newest gcc that crt/host_config.h
+# of it admits, on which the package nvidia-cuda-toolkit depends (12.4.1-2: "g++-13 | …").
+DEBIAN = {"debian:13": ("12.4", "13")}
+# Libraries of the driver that its packages depend on (">= 550"): the host's, never in an image.
+OF_DRIVER = {"libcuda1": "550", "libnvidia-ml1": "550"}
 BASE = "/usr/local/cuda"
 
 
@@ -63,14 +71,16 @@ class Cuda(Recipe):
 
     - `version`: CUDA major.minor. Default: the CUDA of torch. A floating nvcc would be newer.
     - `provider`: ``wheels`` of the package index (CUDA 13 and later), ``apt``, NVIDIA's archive for the distribution,
-      or ``base``, /usr/local/cuda of the base image. The wheels install everything below site-packages/nvidia, without
-      lib64 and without unversioned library names, so with them the prefix consists of links.
+      ``debian``, the package of Debian's component non-free (12.4 on Debian 13, with g++-13, which is the newest that
+      its nvcc accepts), or ``base``, /usr/local/cuda of the base image. The wheels install everything below
+      site-packages/nvidia, without lib64 and without unversioned library names, so with them the prefix consists of
+      links.
     - `key`: fingerprint of the key that signs NVIDIA's archive, if it is not the known one.
-    - `flavor`: ``devel`` or ``runtime``, as NVIDIA calls its images; ``runtime`` requires ``provider: wheels``. With
-      ``devel`` the image contains the whole toolkit, for jobs that compile (ops of DeepSpeed and of
+    - `flavor`: ``devel`` or ``runtime``, as NVIDIA calls its images; ``runtime`` requires ``provider: wheels`` or
+      ``debian``. With ``devel`` the image contains the whole toolkit, for jobs that compile (ops of DeepSpeed and of
       torch.utils.cpp_extension). With ``runtime`` only builds see the compiler and the headers; the image contains the
-      CUDA runtime and the tools that read cubins, and is 0.45 GB smaller. torch.compile needs no toolkit, because
-      Triton contains its own ptxas.
+      CUDA runtime and the tools that read cubins, and is 0.45 GB smaller with the wheels. torch.compile needs no
+      toolkit, because Triton contains its own ptxas.
 
     lib64/stubs contains libcuda.so and libnvidia-ml.so for the linker, and its folder ``driver`` contains the same
     under the driver's names (LD_LIBRARY_PATH of checks on a machine without a GPU). Neither is on the loader's path.
@@ -80,14 +90,14 @@ class Cuda(Recipe):
     programs: ClassVar[tuple[str, ...]] = ("bin",)
     component: ClassVar[str] = "cuda"
 
-    provider: Literal["wheels", "apt", "base"] = "wheels"
+    provider: Literal["wheels", "apt", "debian", "base"] = "wheels"
     key: str = ""
     flavor: Literal["devel", "runtime"] = "devel"
 
     def __post_init__(self) -> None:
-        if self.flavor == "runtime" and self.provider != "wheels":
-            hint = "take provider: wheels, or flavor: devel"
-            raise OptionError(f"'flavor: runtime' is for provider: wheels, not for {self.provider}", hint)
+        if self.flavor == "runtime" and self.provider not in ("wheels", "debian"):
+            hint = "take provider: wheels or debian, or flavor: devel"
+            raise OptionError(f"'flavor: runtime' is for provider: wheels or debian, not for {self.provider}", hint)
 
     @property
     def bins(self) -> tuple[str, ...]:
@@ -106,6 +116,15 @@ class Cuda(Recipe):
     def on_toolkit(self) -> bool:
         return self.provider == "wheels"
 
+    @property
+    def host_compiler(self) -> str:
+        return next(iter(DEBIAN.values()))[1] if self.provider == "debian" else ""
+
+    # the prefix has no library of the driver
+    @property
+    def meets(self) -> tuple[str, ...]:
+        return ("driver.libcuda-in-image",) if self.provider == "debian" else ()
+
     def faults(self) -> dict[str, Refusal]:
         bad = self.key and (len(self.key) != 40 or set(self.key.upper()) - set("0123456789ABCDEF"))
         return {self.key: Refusal("is not the fingerprint of a key: 40 hex digits")} if bad else {}
@@ -122,9 +141,23 @@ class Cuda(Recipe):
                     f"take one of these as base: {', '.join(sorted(REPOSITORIES))}",
                 ),
             )
+        if self.provider == "debian":
+            return self.not_debians(env)
         if self.provider == "base" and not env.on_image:
             why = f"'provider: base' requires a base image with the toolkit, and {env.base} is a distribution"
             return (Refusal(why, "take provider: wheels or apt, or an image as base"),)
+        return ()
+
+    def not_debians(self, env: RecipeEnv) -> tuple[Refusal, ...]:
+        """Return the reason why the distribution of the image does not have this toolkit."""
+        known = ", ".join(f"{name} (CUDA {version})" for name, (version, _) in DEBIAN.items())
+        if env.on_image or env.distribution.name not in DEBIAN:
+            why = f"'provider: debian' takes the package of a Debian that this recipe knows, and the base is {env.base}"
+            return (Refusal(why, f"take one of these as base: {known}"),)
+        version, _ = DEBIAN[env.distribution.name]
+        if self.version and self.version != version:
+            why = f"the toolkit of {env.distribution.name} is CUDA {version}, not {self.version}"
+            return (Refusal(why, f'write version: "{version}", or take provider: wheels or apt'),)
         return ()
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
@@ -140,6 +173,13 @@ class Cuda(Recipe):
             return Sources(debian=("gcc",), devel=devel)  # gcc compiles stubs of the driver's libraries
         if self.provider == "base":
             return Sources()
+        if self.provider == "debian":
+            suite = env.distribution.codename
+            return Sources(
+                debian=(f"g++-{self.host_compiler}", "nvidia-cuda-toolkit"),
+                repositories=(AptRepository(f"debian:{suite}/non-free", suite, ("non-free",), ""),),
+                replaces=OF_DRIVER,
+            )
         folder, key, file = REPOSITORIES[env.distribution.name]
         origin = f"apt:nvidia-cuda/{folder}/{FOLDERS[env.target.arch]}"
         number = self.version.replace(".", "-")
@@ -155,14 +195,27 @@ class Cuda(Recipe):
     def runtime(self, env: RecipeEnv) -> Runtime:
         # UCX, UCC and NCCL's tests are linked with cudart and must find it without torch in the process
         libraries = (f"{self.prefix}/lib64",)
+        if self.provider == "debian":
+            return self.debian_runtime(libraries)
         if self.flavor == "runtime":
             return Runtime(toolkit=(self.wheels(*RUNTIME),), libraries=libraries)
         wheels = (self.wheels(*COMPILER, *HEADERS),) if self.provider == "wheels" else ()
         return Runtime(toolkit=wheels, env={"CUDA_HOME": self.prefix}, libraries=libraries)
 
+    def debian_runtime(self, libraries: tuple[str, ...]) -> Runtime:
+        """Return the needs of an image with Debian's toolkit; where jobs compile, they compile with its gcc."""
+        if self.flavor == "runtime":
+            return Runtime(libraries=libraries)
+        gcc, gxx = f"gcc-{self.host_compiler}", f"g++-{self.host_compiler}"
+        # torch.utils.cpp_extension refuses a newer c++ than nvcc's header does
+        variables = {"CC": gcc, "CXX": gxx, "CUDA_HOME": self.prefix}
+        return Runtime(debian=(gxx,), env=variables, libraries=libraries)
+
     def devel(self, env: RecipeEnv) -> list[Any]:
         if self.flavor == "devel":
             return []
+        if self.provider == "debian":
+            return debian_toolkit(self.prefix, self.host_compiler)
         root = self.prefix
         return [
             comment("the toolkit out of its wheels, as NVIDIA's own installer lays it out"),
@@ -192,6 +245,8 @@ class Cuda(Recipe):
                 f"find {root}/targets -name '*_static*.a' ! -name 'libcudart_static.a' -delete",
             ]
             return [comment("the toolkit, moved"), shell(commands=[*moved, *named, check])]
+        if self.provider == "debian":
+            return self.debian_build()
         if self.provider == "base":
             # a link for each item: the base has no stubs/driver, and the layer adds files only below /opt/cuda
             linked = [
@@ -228,6 +283,20 @@ class Cuda(Recipe):
             *stubs(f"{root}/include", f"{libraries}/stubs"),
         ]
 
+    def debian_build(self) -> list[Any]:
+        """Return the part of Debian's toolkit that the image keeps."""
+        root, libraries = self.prefix, f"{self.prefix}/lib64"
+        path = environment(variables={"PATH": f"{root}/host/bin:$PATH"})  # gcc of the stubs
+        driver_stubs = [path, *stubs(f"{root}/include", f"{libraries}/stubs")]
+        if self.flavor == "devel":
+            return [*debian_toolkit(root, self.host_compiler), *driver_stubs]
+        kept = [
+            f"mkdir -p {root}/bin {libraries}",
+            f"cp -a /usr/bin/cuobjdump /usr/bin/nvdisasm {root}/bin/",
+            f"cp -a /usr/lib/*-linux-gnu/libcudart.so.* {libraries}/",
+        ]
+        return [comment("the part of the toolkit that the image keeps"), shell(commands=kept), *driver_stubs]
+
     def verify(self, env: RecipeEnv) -> list[Check]:
         program = (
             "import ctypes; driver = ctypes.CDLL('libcuda.so.1'); nvml = ctypes.CDLL('libnvidia-ml.so.1'); "
@@ -245,7 +314,7 @@ class Cuda(Recipe):
                 "cuda: the stubs of the driver load for checks, and are not on the loader's path",
                 f'LD_LIBRARY_PATH={self.prefix}/lib64/stubs/driver python3 -c "{program}"; '
                 "! ldconfig -p | grep -E 'libcuda\\.so|libnvidia-ml'",
-                r"stand-ins 34 12" if self.provider == "wheels" else "stand-ins",
+                r"stand-ins 34 12" if self.provider in ("wheels", "debian") else "stand-ins",
             ),
         ]
 

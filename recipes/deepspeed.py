@@ -1,5 +1,6 @@
 """Distributed training with ZeRO, and fused ops, for PyTorch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -94,6 +95,9 @@ class Deepspeed(Recipe):
             return ()
         why = "jobs compile its other ops with nvcc, and the layer cuda of this image has flavor: runtime"
         return (Refusal(why, "write cuda: {flavor: devel}"),)
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        return {**super().matrix(env), **({"deepspeed-ops": "compiled"} if self.ops else {})}
 
     @property
     def chosen(self) -> tuple[str, ...]:

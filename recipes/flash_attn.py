@@ -1,5 +1,6 @@
 """FlashAttention 2: fused attention kernels."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,9 +22,9 @@ class FlashAttn(Recipe):
     package: ClassVar[str] = "flash-attn"
     component: ClassVar[str] = "flash-attn"
     meets: ClassVar[tuple[str, ...]] = (
+        "flash-attn.source-only",
         "flash-attn.wheels",
         "flash-attn.wheels-python",
-        "flash-attn.cxx20-unread",
         "flash-attn.cxx20-warned",
         "flash-attn.ptx-default",
     )
@@ -57,6 +58,9 @@ class FlashAttn(Recipe):
                 ),
             )
         return ()
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        return {**super().matrix(env), **({"flash-attn-std": "cxx20"} if self.standard(env) else {})}
 
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources(

@@ -192,7 +192,9 @@ class GptNeox(Recipe):
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         return Runtime(
-            debian=("make", "wget"),  # prepare_data.py downloads data sets and vocabularies with wget
+            # megatron/neox_arguments runs git when it is imported, and catches its errors but not its absence;
+            # prepare_data.py downloads data sets and vocabularies with wget
+            debian=("git", "make", "wget"),
             python=(*self.revision.pins, *IMPORTS, RESOURCES, "protobuf==3.20.1"),
         )
 

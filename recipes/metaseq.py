@@ -52,6 +52,8 @@ class Metaseq(Recipe):
     - `commit`: another revision with the same kernels. Revisions before 2023-04-10 contain none and train with a fork
       of Megatron-LM whose commits are not available.
 
+    Uploads of checkpoints (``--full-azure-upload-path``) run azcopy, which neither upstream's image nor this one has.
+
     apex itself is only needed for its FusedLayerNorm, or if fused_adam_cuda is missing. With torch 2.15 all kernels
     compile except fused_dense_cuda (it passes Tensor.type() to AT_DISPATCH).
     """

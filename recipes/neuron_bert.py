@@ -8,7 +8,8 @@ from envbuild.sdk import VENV, Check, Git, Recipe, RecipeEnv, Runtime, Sources, 
 
 FOLDER = "torch-neuronx/training/dp_bert_hf_pretrain"
 SAMPLES = Git("aws-neuron-samples", "github:aws-neuron/aws-neuron-samples", "2015d650cd89e4c671ae5bd1b5f1d4499d94d4dd")
-# requirements.txt of the sample without its test runner.
+# requirements.txt of the sample without its test runner; and setuptools, because the program of tensorboard 2.14
+# imports pkg_resources, which 82 and later do not have.
 NEEDS = (
     "accelerate",
     "datasets==2.19.1",
@@ -19,6 +20,7 @@ NEEDS = (
     "pillow",
     "requests==2.31.0",
     "sentencepiece==0.2.0",
+    "setuptools<82",
     "tensorboard==2.14",
     "transformers==4.44.0",
 )
@@ -70,7 +72,7 @@ class NeuronBert(Recipe):
             shell(
                 commands=[
                     f"mkdir -p {self.prefix}/bin",
-                    f"cp {folder(SAMPLES)}/{FOLDER}/*.py {self.prefix}/",
+                    f"cp {folder(SAMPLES)}/{FOLDER}/*.py {folder(SAMPLES)}/{FOLDER}/*LICENSES.txt {self.prefix}/",
                     f"cp {folder(SAMPLES)}/{FOLDER}/run_*.sh {self.prefix}/bin/",
                     written(f"{self.prefix}/bin/first-node", FIRST),
                     f"chmod 755 {self.prefix}/bin/*",
@@ -114,5 +116,6 @@ class NeuronBert(Recipe):
                 f"! grep -n sudo {self.prefix}/bin/run_*.sh && echo none",
                 "^none$",
             ),
+            Check("neuron-bert: TensorBoard starts", f"{VENV}/bin/tensorboard --version", r"^2\.14\."),
             Check("neuron-bert: its requirements import", f'{VENV}/bin/python -c "{modules}"', "^imported$"),
         ]

@@ -18,8 +18,8 @@ class Script(Recipe):
     - `into`: the folder that becomes a layer; nothing else of what the script writes gets into the image.
     - `packages`: Debian packages that the script needs.
 
-    The evidence of an image names the script and its digest: its effect is declared nowhere. Write a recipe for a
-    component that is downloaded, has a version, or is needed twice.
+    The evidence of an image, and `envbuild show`, name the script and its digest: its effect is declared nowhere. Write
+    a recipe for a component that is downloaded, has a version, or is needed twice.
     """
 
     shorthand: ClassVar[str] = "run"
@@ -53,6 +53,9 @@ class Script(Recipe):
         return [comment(f"script: commands of the spec fill {self.into}"), shell(commands=commands)]
 
     def verify(self, env: RecipeEnv) -> list[Check]:
+        (remark,) = self.remarks()
+        return [Check(f"script: {remark}", f"find {self.into} -mindepth 1 | head -1", r"\S")]
+
+    def remarks(self) -> tuple[str, ...]:
         digest = hashlib.sha256(self.text.encode()).hexdigest()
-        name = f"script: {self.into} is made by commands of the spec (sha256 {digest[:12]}), not by a recipe"
-        return [Check(name, f"find {self.into} -mindepth 1 | head -1", r"\S")]
+        return (f"{self.into} is made by commands of the spec (sha256 {digest[:12]}), not by a recipe",)

@@ -27,6 +27,8 @@ from envbuild.sdk import (
 
 DATA = Path(__file__).with_name("data") / "torch_ucc"
 TORCH = "2.15.0"  # the version that the edits were made for and that was compared with gloo
+# Versions of torch that the plugin is compiled for → methods that the header of that version names differently.
+NAMES: Mapping[str, Mapping[str, str]] = {TORCH: {}, "2.6.0": {"reduce_scatter_single": "_reduce_scatter_base"}}
 PARTS = (
     "compat.h",
     "edits.py",
@@ -51,9 +53,9 @@ class TorchUcc(Recipe):
     The wheel contains the declaration of PyTorch's class but not the class. Its three source files are compiled as an
     extension. CUDA tensors are supported if the image has layer cuda.
 
-    - `version`: that of torch.
-    - `source`: ``debian``, the source package of the Debian archive (2.6.0, adapted to the wheel's headers), or
-      ``tag``, upstream's tag.
+    - `version`: that of torch, 2.15.0 or 2.6.0.
+    - `source`: ``debian``, the source package of the Debian archive (2.6.0, adapted to the headers of another wheel),
+      or ``tag``, upstream's tag.
 
     Use it as ``init_process_group("cpu:gloo,cuda:ucc")``: UCC cannot reduce float16 tensors in CPU memory, but reports
     success. The package raises an exception instead, and the check in the finished image shows when a later UCC can.
@@ -72,8 +74,9 @@ class TorchUcc(Recipe):
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
-        if self.version != TORCH:
-            reason = f"its sources are adapted to torch {TORCH}, and torch {self.version} was not tested"
+        known = " and ".join(NAMES)
+        if self.version not in NAMES:
+            reason = f"its sources are adapted to torch {known}, and torch {self.version} was not tested"
             found.append(Refusal(reason, "remove its version"))
         torch = env.recipes["torch"]
         provider, release = getattr(torch, "provider", "index"), torch.version.partition("+")[0]
@@ -84,13 +87,14 @@ class TorchUcc(Recipe):
                     "remove 'torch-ucc', or use a wheel of torch (provider: index)",
                 )
             )
-        elif not f"{TORCH}.".startswith(f"{release}." if release else ""):
-            found.append(
-                Refusal(
-                    f"its sources are adapted to torch {TORCH}, and torch {release} was not tested",
-                    f"write torch: {TORCH}",
-                )
-            )
+        elif not f"{self.version}.".startswith(f"{release}." if release else ""):
+            other = next((name for name in NAMES if f"{name}.".startswith(f"{release}.")), "")
+            reason = f"its sources are adapted to torch {known}, and torch {release} was not tested"
+            hint = f"write torch: {self.version}"
+            if other:
+                reason = f"it is for torch {self.version}, and the image has torch {release}"
+                hint = f'write torch-ucc: "{other}"'
+            found.append(Refusal(reason, hint))
         if not env.recipes["ucc"].builds:
             found.append(
                 Refusal("it is compiled against UCC's headers in /opt/ucc", "use a ucc that is compiled there")
@@ -98,13 +102,25 @@ class TorchUcc(Recipe):
         return tuple(found)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        return {"torch-ucc": "plugin", "torch": TORCH.rpartition(".")[0]}
+        return {"torch-ucc": "plugin", "torch": self.version.rpartition(".")[0]}
 
     @property
     def archive(self) -> Archive:
         if self.source == "debian":
             return DEBIAN
         return Archive("pytorch", f"github:pytorch/pytorch@v{self.version}", f"pytorch-{self.version}.tar.gz")
+
+    def part(self, name: str) -> str:
+        """Return the text of a file of the wheel's source, for the header of this version."""
+        text = (DATA / name).read_text(encoding="utf-8")
+        for newest, own in NAMES.get(self.version, {}).items() if name == "plugin.cpp" else ():
+            text = text.replace(newest, own)
+        return text
+
+    @property
+    def edits(self) -> str:
+        """Return the word for edits.py: ``debian`` for Debian's source with headers of a later version."""
+        return "tag" if f"_{self.version}+" in self.archive.file else self.source
 
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources(
@@ -130,8 +146,8 @@ class TorchUcc(Recipe):
                 commands=[
                     f"mkdir -p {folder}/envbuild_torch_ucc {INPUTS}/out",
                     f"cd {folder}",
-                    *(written(part, (DATA / part).read_text(encoding="utf-8")) for part in PARTS),
-                    f"{PYTHON} edits.py {INPUTS}/archives/{self.archive.file} . {self.source}",
+                    *(written(part, self.part(part)) for part in PARTS),
+                    f"{PYTHON} edits.py {INPUTS}/archives/{self.archive.file} . {self.edits}",
                 ]
             ),
             environment(variables=variables),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,10 @@ settings.load_profile("envbuild")
 # What the tests serve is on this machine, where the proxy that its environment may name cannot reach it.
 if (direct := os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "") != "*":
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, (direct, "127.0.0.1", "localhost")))
+
+# A run in the background of a shell script, as of `make test &`, ignores SIGINT, and so would all that it starts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

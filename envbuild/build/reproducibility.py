@@ -40,9 +40,14 @@ def compare_units(plan: Plan, first: Mapping[str, UnitRecord | None], store: Sto
     for unit, key in plan.keys().items():
         before, after = first[unit], store.unit(key)
         if before and after and (before.layer, before.wheels) != (after.layer, after.wheels):
+            what = f"unit {unit} is not reproducible"
+            hint = "repair its build: a path, a time or a process id gets into the file"
+            if before.source:
+                what = f"unit {unit}, taken from {before.source}, differs from its build here"
+                hint = "the unit is not reproducible (make --no-cache --check finds out), or the cache was changed"
             raise BuildError(
-                f"unit {unit} is not reproducible: {first_difference(before, after, store)}",
-                hint="repair its build: a path, a time or a process id gets into the file",
+                f"{what}: {first_difference(before, after, store)}",
+                hint=hint,
                 where=str(store.log(unit, key)),
             )
 

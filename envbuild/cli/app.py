@@ -24,6 +24,7 @@ COMMANDS = {  # name → function, or group of commands, in the order of `--help
     "compile": "envbuild.cli.compile:compile_command",
     "export": "envbuild.cli.export:export_command",
     "publish": "envbuild.cli.publish:publish_command",
+    "pull": "envbuild.cli.pull:pull_command",
     "verify": "envbuild.cli.verify:verify_command",
     "run": "envbuild.cli.run:run_command",
     "list": "envbuild.cli.list:list_command",

@@ -16,11 +16,12 @@ from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.request import locked_asks, override_asks
+from envbuild.spec.compatible_layers import check_compatible
 from envbuild.spec.image_spec import ImageSpec, fill_versions, load_image_spec
 from envbuild.spec.matrix_request import image_request
-from envbuild.spec.pick_versions import image_waivers, satisfied_conditions
+from envbuild.spec.pick_versions import answer_with_picks, image_waivers, satisfied_conditions, with_spec_hints
 from envbuild.spec.project import Project
-from envbuild.spec.resolve import check_compatible, resolve
+from envbuild.spec.resolve import resolve
 from envbuild.spec.target import Target, load_target
 
 
@@ -56,11 +57,15 @@ def check_image(name: str, why: str = "") -> CheckResult:
     except ConflictError as error:
         current, refusals = False, error.findings
     answer = Answer("conflict", asks)
-    if not refusals:
-        locked = locked_asks(lock.settled if current else lock.chosen, matrix)
-        answer = check(matrix, override_asks(asks, locked), image_waivers(spec), satisfied_conditions(spec))
+    if current:
+        locked = override_asks(asks, locked_asks(lock.settled, matrix))
+        answer = check(matrix, locked, image_waivers(spec), satisfied_conditions(spec))
+    elif not refusals:
+        answer = answer_with_picks(spec, asks, matrix, lock.chosen)
     if not (refusals or current):
         refusals = refused(spec, target, answer)
+    if not refusals:
+        answer = with_spec_hints(answer, spec, target, matrix)
     title = f"{spec.name} ({'as locked' if current else 'as its spec requests; it has no current lock'})"
     because = why_not_newer(matrix, asks, why, image_waivers(spec)) if why and not refusals else ()
     return CheckResult(matrix, answer, title, spec.name, refusals, why, because)

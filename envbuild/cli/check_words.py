@@ -43,6 +43,6 @@ def why_not_newer(
     matrix: FactTable, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()
 ) -> tuple[str, ...]:
     """Return why a component is not newer. Raises SpecError for an unknown component."""
-    from envbuild.matrix.answer.conflict import explain_not_newer
+    from envbuild.matrix.answer.not_newer import explain_not_newer
 
     return tuple(explain_not_newer(matrix, asks, component, waivers))

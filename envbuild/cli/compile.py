@@ -41,7 +41,7 @@ def compile_command(
             from envbuild.build.engines.build_context import write_context
             from envbuild.lock.fetch import fetch
 
-            fetch(lock, workspace.store, workspace.site, workspace.reporter)
+            fetch(lock, workspace.store, workspace.site, workspace.reporter, folder=resolution.spec.path.parent)
             write_context(plan, workspace.store, context)
             workspace.reporter.info(
                 "next: buildah build --isolation chroot "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envbuild.cli.options import Json, complete_image, one_of, show
+from envbuild.cli.options import Json, OutputPath, Platform, complete_image, one_of, show
 from envbuild.core.errors import SpecError
 from envbuild.export.formats import FORMATS, describe_compressions, describe_formats
 from envbuild.oci.sources.kinds import SOURCES, describe_sources
@@ -57,15 +57,7 @@ def export_command(
             autocompletion=one_of(*FORMATS),
         ),
     ] = "",
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="PATH",
-            help="File to write, or a folder for it (an existing one, or NEW/); default: in the store.",
-        ),
-    ] = None,
+    output: OutputPath = None,
     compression: Annotated[
         str,
         typer.Option(
@@ -84,13 +76,7 @@ def export_command(
         ),
     ] = "",
     jobs: Annotated[int, typer.Option(min=0, help="Threads that compress (0: all cores).")] = 0,
-    platform: Annotated[
-        str,
-        typer.Option(
-            help="linux/amd64, linux/arm64: which image of several; default: this machine's.",
-            autocompletion=one_of("linux/amd64", "linux/arm64"),
-        ),
-    ] = "",
+    platform: Platform = "",
     keep_owners: Annotated[
         bool,
         typer.Option(

@@ -17,7 +17,8 @@ from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
 from envbuild.export.built_layout import open_base_layout
-from envbuild.lock.fetch import fetch, report_site_lines
+from envbuild.lock.cached_inputs import report_site_lines
+from envbuild.lock.fetch import fetch
 from envbuild.lock.inputs import list_inputs
 from envbuild.lock.missing_inputs import combine_errors
 from envbuild.lock.model import Lock
@@ -49,7 +50,15 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
         try:
             lock = ensure_lock(resolution, workspace, partial(open_base_layout, workspace))
             where = lock_request(resolution).source_places()
-            fetch(lock, workspace.store, workspace.site, workspace.reporter, manifest=folder is not None, where=where)
+            fetch(
+                lock,
+                workspace.store,
+                workspace.site,
+                workspace.reporter,
+                manifest=folder is not None,
+                where=where,
+                folder=resolution.spec.path.parent,
+            )
             if folder:
                 row, line = export_inputs(lock, workspace, folder)
                 text = f"{line}\n  there:    {offline_command(name, resolution, folder)}"

@@ -20,15 +20,32 @@ from envbuild.spec.workspace import Workspace
 NAMING = "a name is made of a-z, 0-9, '.', '_' and '-', and begins with a letter or digit"
 
 
-def list_images(workspace: Workspace) -> Result:
-    """Return every image with the state of its lock; for those without a lock, where its inputs would come from."""
+def list_images(workspace: Workspace, *, keys: bool = False) -> Result:
+    """Return every image with the state of its lock; for those without a lock, where its inputs would come from. With
+    `keys` also its key."""
+    rows = image_rows(workspace, keys=keys)
+    for path in workspace.project.misnamed():
+        what = "an image's file ends in .yaml" if path.suffix == ".yml" else NAMING
+        workspace.reporter.warn(f"{relative_path(path)} is not an image, because of its name: {what}")
+    columns = ("name", "target", "lock", *(("key",) if keys else ()), "made", "description")
+    cells = [[row[column] for column in columns] for row in short_rows(rows)]
+    text = table([column.upper() for column in columns], cells)
+    return Result({"images": rows}, "\n".join([text, *unlocked(rows)]))
+
+
+def image_rows(workspace: Workspace, *, keys: bool = False) -> list[dict[str, Any]]:
+    """Return a row for every image; `keys`: with its key and those of its parts (`envbuild.cli.image_keys`)."""
     rows: list[dict[str, Any]] = []
     for name in workspace.project.images():
-        row = {"name": name, "target": "", "lock": "", "made": "", "description": "", "needs": [], "needs_mirror": []}
+        row: dict[str, Any] = {
+            "name": name, "target": "", "arch": "", "lock": "", "made": "", "description": "", "needs": [],
+            "needs_mirror": [], **({"key": "", "keys": {}} if keys else {}),
+        }  # fmt: skip
         rows.append(row)
         try:
             resolution = resolve_as_locked(load_image_spec(name, workspace.project), workspace.project)
             state = lock_state(resolution, workspace)
+            parts = parts_of(resolution, state, workspace) if keys else {}
         except EnvbuildError as error:
             row["description"] = str(error.findings[0]).partition("\nhint: ")[
                 0
@@ -36,17 +53,19 @@ def list_images(workspace: Workspace) -> Result:
             continue
         done = read_image_record(resolution, workspace) if state == "current" else None
         made = done.artifact if done else ""
-        row |= {"target": resolution.target.name, "lock": state, "made": made}
+        row |= {"target": resolution.target.name, "arch": resolution.target.arch, "lock": state, "made": made} | parts
         row["description"] = resolution.spec.description
         if state == "none":
             row |= needs(resolution, workspace)
-    for path in workspace.project.misnamed():
-        what = "an image's file ends in .yaml" if path.suffix == ".yml" else NAMING
-        workspace.reporter.warn(f"{relative_path(path)} is not an image, because of its name: {what}")
-    columns = ("name", "target", "lock", "made", "description")
-    cells = [[row[column] for column in columns] for row in short_made(rows)]
-    text = table([column.upper() for column in columns], cells)
-    return Result({"images": rows}, "\n".join([text, *unlocked(rows)]))
+    return rows
+
+
+def parts_of(resolution: Resolution, state: str, workspace: Workspace) -> dict[str, Any]:
+    """Return the key of an image, and those of its parts."""
+    from envbuild.cli.image_keys import image_key, image_keys
+
+    keys = image_keys(resolution, state, workspace)
+    return {"key": image_key(keys), "keys": keys}
 
 
 def lock_state(resolution: Resolution, workspace: Workspace) -> str:
@@ -60,5 +79,6 @@ def lock_state(resolution: Resolution, workspace: Workspace) -> str:
         return "damaged"
 
 
-def short_made(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**row, "made": "yes" if row["made"] else "no"} for row in rows]
+def short_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows as they are printed."""
+    return [{**row, "made": "yes" if row["made"] else "no", "key": str(row.get("key", ""))[7:19]} for row in rows]

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 from envbuild.cli.app import COMMANDS, create_app, named_commands
@@ -46,15 +47,24 @@ def run_command() -> None:
     except BrokenPipeError:
         sys.exit(0)
     except OSError as error:
-        advice = ADVICE | ({} if error.filename else {errno.ENOSPC: FREE_ANY})  # a nameless one may be stdout's
-        hint = advice.get(error.errno or 0, REPORT)
-        fail(EngineError(str(error.strerror or error), hint=hint, where=str(error.filename or "")))
+        hint = advise(error)
+        where = str(error.filename2 or error.filename or "")  # of two, the first is a temporary file
+        where = where if len(where) <= LONGEST else f"{where[:LONGEST]}…"
+        fail(EngineError(str(error.strerror or error), hint=hint, where=where))
     except Exception as error:  # a fault of envbuild: Python prints the traceback
         if is_thread_limit(error):
             fail(EngineError("a thread cannot be started: the limit of memory or processes is reached", hint=THREADS))
         finding = Finding(f"{type(error).__name__}: {error}", hint="report the traceback on stderr")
         print_failure(encode_failure(INTERNAL, 1, [finding]))
         raise
+
+
+def advise(error: OSError) -> str:
+    """Return the hint for an error of the system."""
+    if error.errno == errno.ENOENT and not Path().exists():
+        return "the current folder was removed: change into another one"
+    advice = ADVICE | ({} if error.filename else {errno.ENOSPC: FREE_ANY})  # a nameless one may be stdout's
+    return advice.get(error.errno or 0, REPORT)
 
 
 def is_thread_limit(error: Exception) -> bool:
@@ -101,8 +111,15 @@ def streams() -> None:
 REPORT = "if the store and the project can be read and written, this is a fault of envbuild: please report it"
 THREADS = "raise the limits: ulimit -v unlimited; ulimit -u unlimited"
 FREE_ANY = f"free some space where the output goes; in the store: {FREE_SOME}"
+IN_THE_WAY = "another kind of file has that name: move it away, then run the command again"
+LONGEST = 300  # characters of a path in a message
 ADVICE = {
+    errno.ENAMETOOLONG: "use a shorter name, or a folder with a shorter path",
+    errno.EISDIR: IN_THE_WAY,
+    errno.ENOTDIR: IN_THE_WAY,
+    errno.ELOOP: IN_THE_WAY,
     errno.ENOSPC: FREE_SOME,
+    errno.EFBIG: "raise the limit of the size of files: ulimit -f unlimited; or choose another file system",
     errno.EACCES: "check the owner and mode of that file and of the folders above it",
     errno.EPERM: "check the owner and mode of that file and of the folders above it",
     errno.EROFS: "that file system is read-only: set ENVBUILD_STORE, or work in a copy of the project",

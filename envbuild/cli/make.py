@@ -35,6 +35,13 @@ def make_command(
     shell_on_fail: Annotated[
         bool, typer.Option("--shell-on-fail", help="Open a shell in a failed step, in the state it left.")
     ] = False,
+    cache: Annotated[
+        bool,
+        typer.Option("--cache/--no-cache", help="Use the caches of units of site.yaml; without, build all units here."),
+    ] = True,
+    send: Annotated[
+        bool, typer.Option("--send/--no-send", help="Send new units to the caches with `write: true`.")
+    ] = True,
     verify: Annotated[bool, typer.Option(help="Audit and run the finished image.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -42,21 +49,24 @@ def make_command(
 
     A second run without a change does nothing. After a change, only the units whose inputs changed are built.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from envbuild.build.engines.base import BuildOptions
     from envbuild.lock.resolve import resolve_image
     from envbuild.make import Options, make_twice
     from envbuild.make import make as make_image
+    from envbuild.publish.make_and_share import make_and_share, site_caches
     from envbuild.spec.workspace import open_workspace
 
     if as_json and shell_on_fail:
         raise SpecError("--shell-on-fail opens a shell on stdout, which --json reserves", hint="leave out one of them")
     options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify)
+    kind = make_twice if check else make_image
     with open_workspace() as workspace:
+        options = replace(options, caches=site_caches(workspace) if cache else ())
         for name in names if len(names) > 1 else ():  # a mistake in the last is reported before the first takes minutes
             resolve_image(name, workspace)
-        made = ((make_twice if check else make_image)(name, workspace, options) for name in names)
+        made = (make_and_share(kind, name, workspace, options, send=send) for name in names)
         show_each(((asdict(one), summary(one)) for one in made), as_json)
 
 
@@ -70,7 +80,8 @@ def summary(made: ImageRecord) -> str:
         head = f"{made.image}: up to date, nothing to do"
     else:
         built = counted(len(made.built), "unit")
-        head = f"{made.image}: {built} built, {len(made.reused)} from the store, in {made.seconds:.0f} s"
+        taken = f" {len(made.cached)} from caches," if made.cached else ""
+        head = f"{made.image}: {built} built,{taken} {len(made.reused)} from the store, in {made.seconds:.0f} s"
     checked = "" if made.evidence else "\n  verify:   not run (--no-verify)"
     return (
         f"{head}\n  squashfs: {artifact}\n  sha256:   {made.sha256}{checked}\n"

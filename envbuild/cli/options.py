@@ -70,6 +70,11 @@ def _project() -> Project:
     return project
 
 
+def one_of(*names: str) -> Callable[[str], list[str]]:
+    """Return the completion of an option that takes one of `names`."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+
+
 Name = Annotated[
     str,
     typer.Argument(metavar="NAME", help="A spec's name, or a path that ends in .yaml.", autocompletion=complete_image),
@@ -77,6 +82,22 @@ Name = Annotated[
 Names = Annotated[
     list[str],
     typer.Argument(metavar="NAME…", help="Specs' names, or paths that end in .yaml.", autocompletion=complete_image),
+]
+OutputPath = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="File to write, or a folder for it (an existing one, or NEW/); default: in the store.",
+    ),
+]
+Platform = Annotated[
+    str,
+    typer.Option(
+        help="linux/amd64, linux/arm64: which image of several; default: this machine's.",
+        autocompletion=one_of("linux/amd64", "linux/arm64"),
+    ),
 ]
 Json = Annotated[
     bool,
@@ -99,11 +120,6 @@ def show_data(text: str) -> None:
     """Print a text that is data (a Containerfile): as it is, but on a terminal as `show` does."""
     sys.stdout.write(printable_lines(text) if sys.stdout.isatty() else text)  # typer.echo removes escape sequences
     sys.stdout.flush()
-
-
-def one_of(*names: str) -> Callable[[str], list[str]]:
-    """Return the completion of an option that takes one of `names`."""
-    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
 def show_each(results: Iterable[tuple[Any, str]], as_json: bool) -> None:

@@ -55,7 +55,9 @@ def list_origins(names: Sequence[str], workspace: Workspace, *, probe: bool) -> 
         row["probes"] = [answer_row(answers[item]) for item in probes.get(row["origin"], ())]
     rows.sort(key=lambda row: row["origin"])
     silent = any(row["probes"] and not any(item["answers"] for item in row["probes"]) for row in rows)
-    return Result({"origins": rows}, "\n".join(text_lines(rows, probe))), silent
+    caches = [{"at": cache.at, "write": cache.write} for cache in site.caches]
+    lines = [f"cache of units: {cache.at}{' (also written)' if cache.write else ''}" for cache in site.caches]
+    return Result({"origins": rows, "caches": caches}, "\n".join([*lines, *text_lines(rows, probe)])), silent
 
 
 def needs_of_images(names: Sequence[str], workspace: Workspace) -> dict[str, Need]:

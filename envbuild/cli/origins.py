@@ -19,7 +19,7 @@ def origins_command(
         ),
     ] = None,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Send each place one request (at most 15 s) and report whether it answers.")
+        bool, typer.Option("--probe", help="Send each place one request, and report within 10 s whether it answers.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -29,11 +29,14 @@ def publish_command(
             help="Of the layers: gzip (default, for every client), zstd, none.", autocompletion=one_of(*COMPRESSIONS)
         ),
     ] = "gzip",
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Also send the squashfs file as one blob, for clients without envbuild.")
+    ] = False,
     move: Annotated[bool, typer.Option("--move", help="Replace a tag that names another image.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Publish an image of the project (built and verified first if needed) to a registry or a shared folder, as an OCI
-    image that podman, Docker and enroot pull.
+    """Publish an image of the project (built and verified first if needed) to a registry or a shared folder: as an OCI
+    image that podman, Docker and enroot pull, and its squashfs file as packs, for envbuild pull.
 
     Only blobs that the repository lacks are sent. The tag is written last, and never moved unless --move is given.
 
@@ -48,14 +51,15 @@ def publish_command(
     from envbuild.export.built_image import load_built_image
     from envbuild.make import Options, make
     from envbuild.publish.destination import parse_destination
+    from envbuild.publish.make_and_share import make_and_share, site_caches
     from envbuild.publish.publish import find_destination, publish_image
     from envbuild.spec.workspace import open_workspace
 
     if to:
         parse_destination(to, "latest")  # a mistake is reported before an image is made
     with open_workspace() as workspace:
-        make(name, workspace, Options())
+        make_and_share(make, name, workspace, Options(caches=site_caches(workspace)))
         image = load_built_image(name, workspace)
         destination = find_destination(to, image, workspace)
-        result = publish_image(image, destination, workspace, compression=compression, move=move)
+        result = publish_image(image, destination, workspace, compression=compression, move=move, whole=whole)
     show(result.data, as_json, result.text)

@@ -16,14 +16,9 @@ from envbuild.core.text import flow, table
 from envbuild.core.yaml_nodes import relative_path
 from envbuild.spec.project import Project
 from envbuild.spec.recipe import Recipe
-from envbuild.spec.recipe_loader import (
-    errors_at_recipe_line,
-    is_required,
-    load_recipe,
-    option_fields,
-    option_types,
-    recipe_file,
-)
+from envbuild.spec.recipe_calls import errors_at_recipe_line, recipe_file
+from envbuild.spec.recipe_loader import load_recipe
+from envbuild.spec.recipe_options import is_required, option_fields, option_types
 from envbuild.spec.resolve import plain_value
 
 WORDS = {str: "text", int: "whole number", float: "number"}

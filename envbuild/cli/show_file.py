@@ -26,7 +26,7 @@ def show_file(file: Path) -> Result:
     """Return a description of a squashfs file of any origin. Raises VerifyError if it is damaged."""
     with SquashTree(file) as tree:
         within = read_metadata(tree)
-        holdings = SizeSummary().add_all(tree.walk())
+        holdings = SizeSummary(str(file)).add_all(tree.walk())
     block = describe_superblock(file)
     packages = {"debian": within.debian, "python": holdings.python}
     data: dict[str, Any] = {
@@ -90,6 +90,8 @@ def origin_lines(file: Path, within: ImageMetadata) -> list[str]:
     if within.lock_error:
         rows.append(f"lock      not readable: {printable(within.lock_error)}")
     rows += export_lines(within.export)
+    remarks = origin.get("remarks")
+    rows += [f"note      {printable(remark)}" for remark in (remarks if isinstance(remarks, list) else [])]
     if within.has_start_script:
         rows.append(f"starts    {printable(within.command) or '?'} in {printable(within.workdir) or '/'}")
     else:

@@ -15,7 +15,7 @@ from envbuild.export.built_image import read_image_record
 from envbuild.lock.model import lock_digest
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import current_lock
-from envbuild.spec.recipe_loader import option_fields
+from envbuild.spec.recipe_options import option_fields
 from envbuild.spec.resolve import Resolution, explicit_options
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
@@ -56,6 +56,7 @@ def show_locked(name: str, resolution: Resolution, workspace: Workspace) -> Resu
         "epoch": lock.epoch,
         "versions": dict(lock.versions),
         "env": dict(plan.config.env),
+        "remarks": resolution.remarks(),
         "units": units,
         "made": asdict(done) if done else None,
     }
@@ -75,6 +76,7 @@ def show_locked(name: str, resolution: Resolution, workspace: Workspace) -> Resu
         f"  target {resolution.target.name}, base {lock.base}, lock {lock_digest(lock)[7:19]}\n"
     )
     versions = "".join(f"  {component} {version}\n" for component, version in sorted(lock.versions.items()))
+    versions += "".join(f"  note: {remark}\n" for remark in resolution.remarks())
     made = f"  squashfs {done.artifact}\n" if done else f"  not built: envbuild make {name}\n"
     return Result(data, head + versions + made + table(["UNIT", "KEY", "PART", "SIZE", "TOOK", "PRODUCT"], rows))
 
@@ -102,6 +104,7 @@ def unit_rows(plan: Plan, store: Store) -> list[dict[str, Any]]:
                 "size": record.layer.size if record and record.layer else 0,
                 "seconds": round(record.seconds, 1) if record else 0.0,
                 "box": dict(record.box) if record else {},
+                "source": record.source if record else "",
             }
         )
     return units
@@ -132,6 +135,7 @@ def show_spec(name: str, resolution: Resolution, workspace: Workspace) -> Result
         "layers": [layer(recipe_name, resolution) for recipe_name in resolution.order],
         "env": dict(spec.env),
         "waivers": {waiver.fact: waiver.reason for waiver in resolution.waivers},
+        "remarks": resolution.remarks(),
         "sources": found,
         **without,
         "made": None,
@@ -144,6 +148,7 @@ def show_spec(name: str, resolution: Resolution, workspace: Workspace) -> Result
         table(["LAYER", "VERSION", "OPTIONS"], rows),
         *(f"  env {key}={value}" for key, value in spec.env.items()),
         *(f"  waived {waiver.fact}: {waiver.reason}" for waiver in resolution.waivers),
+        *(f"  note: {remark}" for remark in resolution.remarks()),
     ]
     for by, title in TITLES.items():
         if names := [origin for origin, supplier in found.items() if supplier == by]:

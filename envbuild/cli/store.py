@@ -52,14 +52,14 @@ def store_check(
 ) -> None:
     """Read everything in the store and compare it with its digests and checksums.
 
-    Exit codes: 0 nothing is damaged, or it was removed; 1 something is damaged.
+    Exit codes: 0 nothing is damaged, or it was removed; 1 something is damaged and remains.
     """
     from envbuild.spec.workspace import open_workspace
 
     with open_workspace(alone=repair) as workspace:
         result = store_comparison(workspace, repair=repair)
     show(result.data, as_json, result.text)
-    raise typer.Exit(1 if result.data["damaged"] and not repair else 0)
+    raise typer.Exit(1 if result.data["remaining"] else 0)
 
 
 def store_comparison(workspace: Workspace, *, repair: bool) -> Result:
@@ -73,8 +73,17 @@ def store_comparison(workspace: Workspace, *, repair: bool) -> Result:
         {"kind": item.kind, "path": str(item.path.relative_to(store.root)), "reason": item.reason}
         for item in found.damaged
     ]
+    left = found.remaining if found.removed else found.damaged
+    remaining = [str(item.path.relative_to(store.root)) for item in left]
     unknown = [str(path.relative_to(store.root)) for path in found.unknown]
-    data = {"compared": found.compared, "bytes": found.size, "damaged": damaged, "unknown": unknown, "repair": repair}
+    data = {
+        "compared": found.compared,
+        "bytes": found.size,
+        "damaged": damaged,
+        "remaining": remaining,
+        "unknown": unknown,
+        "repair": repair,
+    }
     return Result(data, describe(found, store))
 
 

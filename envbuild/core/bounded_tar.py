@@ -28,8 +28,8 @@ class BoundedTarInfo(tarfile.TarInfo):
         found = super().frombuf(*arguments, **options)
         if found.type in HEADERS and not 0 <= found.size <= MAX_EXTENDED:
             raise tarfile.ReadError(f"an extended header has {found.size} bytes")
-        if found.type == tarfile.GNUTYPE_SPARSE and not cls.sparse_files:
-            raise tarfile.ReadError(f"{found.name[:200]!r} is a sparse file")
+        if found.type == tarfile.GNUTYPE_SPARSE:
+            found.refuse_sparse()
         return found
 
     @classmethod
@@ -39,11 +39,17 @@ class BoundedTarInfo(tarfile.TarInfo):
         tarfile.enter()
         found = super().fromtarfile(tarfile)
         tarfile.chain = 0
+        if found.issparse():  # also by a map in a pax header
+            found.refuse_sparse()
         return found
 
-    def _proc_gnusparse_10(self, *arguments: Any) -> Any:
+    def refuse_sparse(self) -> None:
+        """Raise ReadError for a sparse file where none may be."""
         if not self.sparse_files:
             raise tarfile.ReadError(f"{self.name[:200]!r} is a sparse file")
+
+    def _proc_gnusparse_10(self, *arguments: Any) -> Any:
+        self.refuse_sparse()  # before its map is read
         return super()._proc_gnusparse_10(*arguments)  # type: ignore[misc]
 
 

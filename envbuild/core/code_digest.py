@@ -16,7 +16,8 @@ def code_digest() -> str:
     package = str(Path(envbuild.__file__).parent)
     names = [f"{folder}/{file}" for folder, _, files in os.walk(package) for file in files if file.endswith(".py")]
     digest = hashlib.sha256()
-    for name in sorted(names):  # a run that finds nothing to do comes here: half the time of `Path.rglob`
-        content = Path(name).read_bytes()
+    for name in sorted(names):  # a run that finds nothing to do comes here: half the time of `Path`
+        with open(name, "rb", buffering=0) as file:  # noqa: PTH123
+            content = file.read()
         digest.update(f"{name.removeprefix(package)} {len(content)}\n".encode() + content)
     return digest.hexdigest()

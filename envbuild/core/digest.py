@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from envbuild.core.regular_file import open_regular
 
+CHUNK = 1 << 20
 
-def file_digest(path: Path, *, follow: bool = True) -> str:
-    """Return the sha256 (hex) of a regular file; `follow`: or of a symbolic link to one. Raises NotRegularError."""
+
+def file_digest(path: Path, *, follow: bool = True, progress: Callable[[int], object] | None = None) -> str:
+    """Return the sha256 (hex) of a regular file; `follow`: or of a symbolic link to one. Raises NotRegularError.
+
+    `progress` is called with the bytes that were read.
+    """
     with open_regular(path, follow=follow) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        if progress is None:
+            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        digest = hashlib.sha256()
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            progress(len(chunk))
+        return digest.hexdigest()

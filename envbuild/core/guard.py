@@ -165,6 +165,15 @@ def become(job: dict[str, Any], streams: list[int], guard: int) -> NoReturn:
             os.dup2(stream, number)
         if job["umask"] >= 0:
             os.umask(job["umask"])
+        if job["memory"]:
+            import resource  # few programs have a limit
+
+            resource.setrlimit(resource.RLIMIT_DATA, (job["memory"], job["memory"]))
+        if job["largest"]:
+            import resource
+
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails (EFBIG), which the program reports
+            resource.setrlimit(resource.RLIMIT_FSIZE, (job["largest"], job["largest"]))
         os.chdir(job["folder"])
         if os.getppid() == guard:
             os.execvpe(command[0], command, job["environment"])

@@ -3,12 +3,59 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import math
+from typing import Any, NoReturn
+
+MOST = 1 << 63  # numbers are smaller
+DIGITS = 20  # of them, with the sign
+# Of a text of a stranger: a list or an object takes up to 250 bytes of memory, any value up to 100.
+MAX_CONTAINERS, MAX_VALUES = 1_000_000, 5_000_000
 
 
 def json_value(content: bytes | str) -> Any:
-    """Return the value of a JSON text. Raises ValueError, also for one that is nested too deeply."""
+    """Return the value of a JSON text. Raises ValueError, also for one that is nested too deeply or that would take
+    much more memory than its text."""
+    check_count(content)
+    return _load(content)
+
+
+def record_value(content: bytes | str) -> Any:
+    """Return the value of a JSON text of envbuild's own, which another user may have written: every number fits into 64
+    bits, and into a float. Raises ValueError as `json_value` does."""
+    check_count(content)
+    return _load(content, parse_int=_whole_number, parse_float=_finite_number, parse_constant=_refuse_number)
+
+
+def check_count(content: bytes | str) -> None:
+    """Raise ValueError for a JSON text that would take much more memory than the text itself."""
+    text = content.encode(errors="surrogatepass") if isinstance(content, str) else content
+    # Signs in texts are counted, too: no real document comes near the limits.
+    if text.count(b"{") + text.count(b"[") > MAX_CONTAINERS or text.count(b",") > MAX_VALUES:
+        raise ValueError("it has too many values")
+
+
+def check_writable(value: Any) -> None:
+    """Raise ValueError for a value that was read as JSON and that other programs could not read again: a lone
+    surrogate, NaN and infinity have no form in JSON and UTF-8."""
+    json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+
+
+def _load(content: bytes | str, **options: Any) -> Any:
     try:
-        return json.loads(content)
+        return json.loads(content, **options)
     except RecursionError:
         raise ValueError("it has lists and objects that are nested too deeply") from None
+
+
+def _whole_number(text: str) -> int:
+    number = int(text) if len(text) <= DIGITS else MOST
+    return number if -MOST <= number < MOST else _refuse_number(text)
+
+
+def _finite_number(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"the number {text[:DIGITS]} is too large")

@@ -29,9 +29,9 @@ class Intrusion(NamedTuple):
     own: bool
 
 
-def find_intrusion(path: str, users: frozenset[int]) -> Intrusion | None:
-    """Return how others than `users` (`own_users`) can change the file or folder at `path`; None if they cannot, and
-    for one that does not exist."""
+def find_intrusion(path: str, users: frozenset[int], groups: frozenset[int] | None = None) -> Intrusion | None:
+    """Return how others than `users` (`own_users`) and `groups` (None: `own_groups`) can change the file or folder at
+    `path`; None if they cannot, and for one that does not exist."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a Path for each of many files takes longer than the call
     except OSError:
@@ -43,7 +43,7 @@ def find_intrusion(path: str, users: frozenset[int]) -> Intrusion | None:
         reason = f"belongs to {user_name(uid)}"
     elif status.st_mode & stat.S_IWOTH:
         reason = "can be written by every user"
-    elif status.st_mode & stat.S_IWGRP and status.st_gid not in own_groups():
+    elif status.st_mode & stat.S_IWGRP and status.st_gid not in (own_groups() if groups is None else groups):
         reason = f"can be written by the group {group_name(status.st_gid)}"
     else:
         return None

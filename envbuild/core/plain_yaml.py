@@ -16,7 +16,8 @@ FLAT = 160  # characters of the longest line: a block collection begins at least
 
 
 def load_plain(text: str) -> Any:
-    """Return the value of a YAML text. Raises YAMLError, ValueError or RecursionError."""
+    """Return the value of a YAML text without tags, aliases and merge keys. Raises YAMLError, ValueError or
+    RecursionError."""
     import yaml
 
     if len(text) > MAX_BYTES:
@@ -28,14 +29,16 @@ def load_plain(text: str) -> Any:
 
 
 def _is_flat(text: str) -> bool:
-    """Return whether a text has no aliases and merge keys, and its depth is small."""
-    if any(sign in text for sign in ("*", "&", "<<")):
+    """Return whether a text has no tags, aliases and merge keys, and its depth is small."""
+    if any(sign in text for sign in ("*", "&", "!", "<<")):
         return False
     return text.count("[") + text.count("{") <= MAX_DEPTH and not re.search(rf"[^\n]{{{FLAT}}}", text)
 
 
 def _check_events(events: Any) -> None:
-    """Raise ValueError for aliases, merge keys and deep nesting."""
+    """Raise ValueError for tags, aliases, merge keys and deep nesting.
+
+    PyYAML reads an empty text with the tag of a number as the first of its characters (IndexError)."""
     import yaml
 
     depth = 0
@@ -49,5 +52,7 @@ def _check_events(events: Any) -> None:
             isinstance(event, yaml.ScalarEvent) and event.value == "<<" and not event.style
         ):
             raise ValueError(f"it has an alias or a merge key in line {line}")
+        if getattr(event, "tag", None) is not None:
+            raise ValueError(f"it has a tag in line {line}")
         if depth > MAX_DEPTH:
             raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels in line {line}")

@@ -102,11 +102,15 @@ def start_program(
     env: Mapping[str, str] | None = None,
     cwd: Path | str | None = None,
     umask: int = -1,
+    memory: int = 0,
+    largest: int = 0,
     stdin: int | None = None,
     stdout: int | None = None,
     stderr: int | None = None,
 ) -> Program:
     """Start a program in a session of its own. Raises FileNotFoundError.
+
+    memory: the bytes of data that each process of it may have, largest: those of a file that it writes; 0: no limit.
 
     stdin, stdout, stderr: a descriptor, PIPE (not for stderr), or STDOUT for stderr; by default, no input and no
     output.
@@ -115,7 +119,9 @@ def start_program(
     environment = dict(os.environ if env is None else env)
     if not shutil.which(words[0], path=environment.get("PATH", os.defpath)):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0])
-    job = {"command": words, "environment": environment, "folder": str(Path(cwd or ".").absolute()), "umask": umask}
+    folder = str(Path(cwd or ".").absolute())
+    job = {"command": words, "environment": environment, "folder": folder, "umask": umask}
+    job |= {"memory": memory, "largest": largest}
     with contextlib.ExitStack() as stack, contextlib.ExitStack() as pipes:
 
         def opened(descriptor: int) -> int:
@@ -150,10 +156,13 @@ def run_program(
     env: Mapping[str, str] | None = None,
     cwd: Path | str | None = None,
     umask: int = -1,
+    memory: int = 0,
+    largest: int = 0,
 ) -> CompletedProcess[Any]:
     """Run a program to its end. Return its exit code, stdout and stderr: as bytes, or as `text`.
 
-    content: its input. timeout: in seconds.
+    content: its input. timeout: in seconds. memory: the bytes of data that each process of it may have, largest: those
+    of a file that it writes; 0: no limit.
 
     A program that writes too much is ended, and its stderr then states that: a server may send endless messages.
 
@@ -161,7 +170,10 @@ def run_program(
     """
     with memory_file(content) as given, memory_file() as output, memory_file() as errors:
         streams = {"stdin": given.fileno(), "stdout": output.fileno(), "stderr": errors.fileno()}
-        with start_program(command, env=env, cwd=cwd, umask=umask, **streams) as program, signals.at_stop(program.kill):
+        with (
+            start_program(command, env=env, cwd=cwd, umask=umask, memory=memory, largest=largest, **streams) as program,
+            signals.at_stop(program.kill),
+        ):
             excess = _wait_bounded(program, timeout, ((output, MAX_OUTPUT), (errors, MAX_ERRORS)))
             code = KILLED if excess else program.wait()
         found = [

@@ -4,6 +4,7 @@ is opened."""
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -31,6 +32,23 @@ class PinnedFile:
 
     def __del__(self) -> None:
         os.close(self.fd)
+
+
+def mode_at(path: Path) -> int:
+    """Return the mode of what a path leads to; 0 for nothing that this user can see.
+
+    `Path.is_file` and `Path.is_dir` raise PermissionError for a link of another user into a folder that is closed here.
+    """
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
+
+
+def pin_regular(path: Path) -> PinnedFile:
+    """Open a regular file, and no link, for as long as the result is referenced. Raises NotRegularError, OSError."""
+    with open_regular(path, buffering=0, follow=False) as file:
+        return PinnedFile(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 0))
 
 
 def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> IO[bytes]:

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envbuild.core.store.json_files import read_json
 from envbuild.core.store.records import parse_record
 from envbuild.core.store.store import Store
+
+if TYPE_CHECKING:
+    from envbuild.spec.workspace import Workspace
 
 
 def link_by_name(path: Path, name: str) -> None:
@@ -34,3 +38,9 @@ def is_project_link(store: Store, name: str) -> bool:
         if value and "lock" in value["made"] and Path(value["made"]["artifact"]).name == target:
             return True
     return False
+
+
+def free_name(name: str, workspace: Workspace) -> str:
+    """Return the name of a third-party image in the store: another one if an image of a project has it."""
+    taken = name in workspace.project.images() or is_project_link(workspace.store, name)
+    return f"{name}-image" if taken else name

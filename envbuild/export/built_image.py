@@ -11,7 +11,7 @@ import envbuild
 from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.records import forget_damaged, read_record, record_path, write_record
-from envbuild.spec.recipe_loader import recipe_file
+from envbuild.spec.recipe_calls import recipe_file
 
 if TYPE_CHECKING:  # reading a file needs none of them
     from envbuild.build.plan.units import Plan
@@ -61,7 +61,8 @@ class ImageRecord:
     """The record of a build.
 
     `artifact` is the squashfs file. `evidence` is the file with the results of verify ("" when it did not run).
-    `messages` are the repairs made for enroot.
+    `messages` are the repairs made for enroot. `cached`: units that this run took from a cache; `caches`: those of
+    which a unit was taken, by this run or an earlier one.
     """
 
     image: str
@@ -76,6 +77,8 @@ class ImageRecord:
     reused: tuple[str, ...]
     seconds: float
     up_to_date: bool = False
+    cached: tuple[str, ...] = ()
+    caches: tuple[str, ...] = ()
 
 
 def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | None:
@@ -122,7 +125,10 @@ def read_image_record(
     try:
         made = ImageRecord(**fields)
         texts = (made.image, made.artifact, made.sha256, made.lock, made.engine, made.evidence)
-        whole = all(isinstance(text, str) for text in (*texts, *made.messages, *made.layers, *made.built, *made.reused))
+        whole = all(
+            isinstance(text, str)
+            for text in (*texts, *made.messages, *made.layers, *made.built, *made.reused, *made.cached, *made.caches)
+        )
     except TypeError:  # a record of something else
         return None
     if not whole:

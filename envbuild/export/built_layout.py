@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,8 +13,11 @@ from envbuild.squashfs.pack.unpack import ensure_trees
 
 
 @contextmanager
-def open_built_layout(image: BuiltImage, compression: str, workspace: Workspace) -> Iterator[Path]:
-    """Yield a new OCI layout of a built image, which is removed at the end of the context.
+def open_built_layout(
+    image: BuiltImage, compression: str, workspace: Workspace, present: Callable[[str, int], bool] | None = None
+) -> Iterator[Path]:
+    """Yield a new OCI layout of a built image, which is removed at the end of the context. It lacks compressed layers
+    (``sha256:…``, bytes) that are `present` where it is published.
 
     One that `export` left in the store is not used: in a store of a group another member may have written it.
     """
@@ -24,7 +27,9 @@ def open_built_layout(image: BuiltImage, compression: str, workspace: Workspace)
         ensure_trees(store, [layer.diff_id for layer in image.layers])
         with store.workdir() as work:
             out, config, epoch = work / name, image.plan.config, image.plan.epoch
-            write_layout(image.layers, config, out, store, epoch=epoch, name=name, compression=compression)
+            write_layout(
+                image.layers, config, out, store, epoch=epoch, name=name, compression=compression, present=present
+            )
             workspace.reporter.finish("oci")
             yield out
     finally:

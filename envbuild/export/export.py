@@ -12,7 +12,7 @@ from envbuild.export.built_image import BuiltImage
 from envbuild.export.formats import FORMATS
 from envbuild.export.options import ExportOptions
 from envbuild.export.progress import Progress
-from envbuild.export.squashfs_output import describe_artifact
+from envbuild.export.project_image import describe_squashfs
 from envbuild.spec.workspace import Workspace
 
 
@@ -62,4 +62,4 @@ def export_foreign(source: str, options: ExportOptions, workspace: Workspace) ->
         if done.up_to_date
         else (f"{counted(packed, 'layer')} packed, {len(done.layers) - packed} packed before, in {done.seconds:.0f} s")
     )
-    return Result(data, f"{done.reference}: {work}\n{describe_artifact(artifact)}")
+    return Result(data, f"{done.reference}: {work}\n{describe_squashfs(artifact)}")

@@ -18,12 +18,12 @@ from envbuild.core.digest import file_digest
 from envbuild.core.errors import InputError
 from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.text import amount, printable
-from envbuild.export.artifact_link import is_project_link, link_by_name
+from envbuild.export.artifact_link import free_name, link_by_name
 from envbuild.export.drop_damaged import write_again_if_damaged
 from envbuild.export.options import ExportOptions
 from envbuild.export.pack_layers import LayerPacker, PackedLayer
 from envbuild.export.progress import track_export
-from envbuild.export.project_image import Artifact
+from envbuild.export.project_image import SquashfsFile
 from envbuild.export.squashfs_image import WRITER
 from envbuild.oci.sources.base import SourceImage
 from envbuild.oci.sources.open import open_source
@@ -38,7 +38,7 @@ MOST = 1 << 63  # bytes of a file
 class ConvertedImage:
     """A converted image. `identity` names its content: the digest of its configuration."""
 
-    artifact: Artifact
+    artifact: SquashfsFile
     reference: str
     origin: str
     identity: str
@@ -65,10 +65,8 @@ def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> 
             workspace.reporter.warn(line)
         if not image.layers:
             raise InputError(f"{image.reference} has no layers", hint="choose another image")
-        taken = image.name in workspace.project.images() or is_project_link(store, image.name)
-        name = f"{image.name}-image" if taken else image.name
-        image = replace(image, name=name)
-        name = f"{name}-{image.identity[7:19]}{options.suffix}.sqsh"
+        image = replace(image, name=free_name(image.name, workspace))
+        name = f"{image.name}-{image.identity[7:19]}{options.suffix}.sqsh"
         record = None if out else record_path(store, record_key_parts(image, options))
         if record and (done := read_conversion(record)):
             if options.sha256 and not done.artifact.sha256:
@@ -78,7 +76,7 @@ def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> 
             return done
         path = progress.output = out.file(name) if out else store.root / "artifacts" / name
 
-        def write() -> tuple[Artifact, tuple[PackedLayer, ...]]:
+        def write() -> tuple[SquashfsFile, tuple[PackedLayer, ...]]:
             packing = LayerPacker(image, progress.workspace, options)
             direct = not options.cache and not image.stream
             return packing.write_directly(path) if direct else packing.write_from_packs(path)
@@ -100,7 +98,7 @@ def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> 
     return done
 
 
-def log_repairs(artifact: Artifact, image: SourceImage, reporter: Reporter) -> Artifact:
+def log_repairs(artifact: SquashfsFile, image: SourceImage, reporter: Reporter) -> SquashfsFile:
     """Log every repair; return the artifact with all of them."""
     messages = (*image.notes, *artifact.messages)
     for line in messages:
@@ -140,6 +138,6 @@ def read_conversion(record: Path) -> ConvertedImage | None:
     sha256, reference, origin, identity = texts
     if not isinstance(size, int) or not 0 <= size < MOST or not SHA256.fullmatch(sha256):
         return None
-    artifact = Artifact(Path(made["artifact"]), sha256, size, messages)
+    artifact = SquashfsFile(Path(made["artifact"]), sha256, size, messages)
     layers = tuple(PackedLayer(diff_id, 0, True) for diff_id in made["layers"])
     return ConvertedImage(artifact, reference, origin, identity, layers, 0.0, True)

@@ -20,8 +20,9 @@ from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 from envbuild.export.layer_reader import TASK, LayerReader
 from envbuild.export.options import ExportOptions
-from envbuild.export.project_image import Artifact, make_artifact, write_from_packs
-from envbuild.export.squashfs_image import complete_image, merge_lowest, raise_write_errors
+from envbuild.export.project_image import SquashfsFile, write_from_packs, written_squashfs
+from envbuild.export.squashfs_image import complete_image, merge_lowest
+from envbuild.export.write_errors import raise_write_errors
 from envbuild.oci.sources.base import SourceImage, SourceLayer
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.store_packs import pack_path
@@ -57,7 +58,7 @@ class LayerPacker:
         self.store, self.workers = self.workspace.store, Workers(self.options.jobs)
         self.reader = LayerReader(self.workspace.reporter)
 
-    def write_from_packs(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
+    def write_from_packs(self, path: Path) -> tuple[SquashfsFile, tuple[PackedLayer, ...]]:
         """Write the file `path` from the packs of all layers, which remain in the store.
 
         A source that returns its layers in an order of its own always needs packs; without `cache` they are deleted.
@@ -92,7 +93,7 @@ class LayerPacker:
         missing = [layer.size or SMALL for layer, pack in zip(image.layers, packs, strict=True) if not pack.is_file()]
         return list(takewhile(Path.is_file, packs)) if 0 < sum(missing) < SMALL else []
 
-    def write_directly(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
+    def write_directly(self, path: Path) -> tuple[SquashfsFile, tuple[PackedLayer, ...]]:
         """Write the file `path` with its layers one after another; store nothing else."""
         image, form, reporter, jobs = self.image, self.options.pack_format, self.workspace.reporter, self.options.jobs
         self.reader.total, count = sum(layer.size for layer in image.layers), len(image.layers)
@@ -112,7 +113,7 @@ class LayerPacker:
                 direct, image.config, self.options, epoch=image.created, evidence=foreign_evidence(image), foreign=True
             )
         layers = [PackedLayer(layer.diff_id, size, False) for layer, size in zip(image.layers, read, strict=True)]
-        return make_artifact(written, self.options.sha256), tuple(layers)
+        return written_squashfs(written, self.options.sha256), tuple(layers)
 
     def pack_missing(self) -> tuple[PackedLayer, ...]:
         """Pack the layers that have no pack yet.

@@ -6,13 +6,13 @@ ignored. Read access to the store is sufficient.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import time
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.json_text import record_value
 from envbuild.core.result import Result
 from envbuild.core.store.access import check_readable
 from envbuild.core.text import amount, duration, printable, table
@@ -51,7 +51,7 @@ def read_record(path: Path) -> tuple[dict[str, Any], float] | None:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block
         with os.fdopen(file, "rb") as content:
             found = os.fstat(file)
-            value: Any = json.loads(content.read(LARGEST)) if stat.S_ISREG(found.st_mode) else None
+            value: Any = record_value(content.read(LARGEST)) if stat.S_ISREG(found.st_mode) else None
         process = value["process"]
         fields = {"host": str, "boot": str, "space": str, "pid": int, "began": int, "user": str}
         if not all(isinstance(process[name], kind) for name, kind in fields.items()):
@@ -63,7 +63,7 @@ def read_record(path: Path) -> tuple[dict[str, Any], float] | None:
             return None  # also NaN and Infinity, which `json` reads
         if not 0 <= process["pid"] < MOST_PID:
             return None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError):
         return None
     return value, found.st_mtime
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact:
-    """A finished file. `sha256` is empty unless it was requested. `messages` are the repairs made for enroot, one line
-    each."""
+class SquashfsFile:
+    """A finished squashfs file. `sha256` is empty unless it was requested. `messages` are the repairs made for enroot,
+    one line each."""
 
     path: Path
     sha256: str
@@ -35,7 +35,7 @@ class Artifact:
     messages: tuple[str, ...] = ()
 
 
-def write_artifact(plan: Plan, built: BuildResult, lock: Lock, store: Store, reporter: Reporter) -> Artifact:
+def write_artifact(plan: Plan, built: BuildResult, lock: Lock, store: Store, reporter: Reporter) -> SquashfsFile:
     """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
     from envbuild.lock.model import lock_digest
 
@@ -51,28 +51,17 @@ def write_squashfs(
     reporter: Reporter,
     out: Path,
     options: ExportOptions,
-) -> Artifact:
+) -> SquashfsFile:
     """Write the image of `layers` (bottom first) to `out`, from packs; write the packs that are missing or damaged.
 
     Raises DamagedLayerError if a layer without a pack is damaged.
     """
     from envbuild.export.drop_damaged import write_again_if_damaged
-    from envbuild.lock.model import lock_digest
-    from envbuild.oci.config import config_json
     from envbuild.squashfs.pack.store_packs import pack_path
 
-    evidence = {
-        "image": {
-            "name": plan.image,
-            "lock": lock_digest(lock),
-            "config": f"sha256:{hashlib.sha256(config_json(layers, plan.config, plan.epoch)).hexdigest()}",
-            "architecture": plan.config.architecture,
-            "created": plan.epoch,
-            "layers": [layer.diff_id for layer in layers],
-        }
-    }
+    evidence = image_evidence(plan, layers, lock)
 
-    def write() -> Artifact:
+    def write() -> SquashfsFile:
         packs = pack_layers(layers, store, reporter, out, options)
         reporter.start("squashfs", f"squashfs {out.name}: merging {len(packs)} layers")
         reporter.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
@@ -82,6 +71,23 @@ def write_squashfs(
     made = write_again_if_damaged(write, packs, reporter)
     reporter.finish("squashfs", f"squashfs {out.name}: {amount(made.size)}")
     return made
+
+
+def image_evidence(plan: Plan, layers: Sequence[LayerRecord], lock: Lock) -> dict[str, Any]:
+    """Return the evidence for the file of an image of the project."""
+    from envbuild.lock.model import lock_digest
+    from envbuild.oci.config import config_json
+
+    return {
+        "image": {
+            "name": plan.image,
+            "lock": lock_digest(lock),
+            "config": f"sha256:{hashlib.sha256(config_json(layers, plan.config, plan.epoch)).hexdigest()}",
+            "architecture": plan.config.architecture,
+            "created": plan.epoch,
+            "layers": [layer.diff_id for layer in layers],
+        }
+    }
 
 
 def pack_layers(
@@ -116,7 +122,7 @@ def write_from_packs(
     evidence: Mapping[str, Any],
     foreign: bool = False,
     begun: MergedPacks | None = None,
-) -> Artifact:
+) -> SquashfsFile:
     """Write an image from packs (bottom first), with its sha256 if `options` request it.
 
     For the other parameters see `envbuild.export.squashfs_image`.
@@ -124,13 +130,23 @@ def write_from_packs(
     from envbuild.export.squashfs_image import export_squashfs
 
     written = export_squashfs(packs, config, out, options, epoch=epoch, evidence=evidence, foreign=foreign, begun=begun)
-    return make_artifact(written, options.sha256)
+    return written_squashfs(written, options.sha256)
 
 
-def make_artifact(written: WrittenImage, sha256: bool = True) -> Artifact:
-    """Return the artifact of a written file.
+def written_squashfs(written: WrittenImage, sha256: bool = True) -> SquashfsFile:
+    """Return the squashfs file that was written.
 
     `sha256`: compute the digest; reading the whole file again costs more than merging cached packs.
     """
     digest = written.sha256 or file_digest(written.path) if sha256 else ""
-    return Artifact(written.path, digest, written.size, written.messages)
+    return SquashfsFile(written.path, digest, written.size, written.messages)
+
+
+def describe_squashfs(artifact: SquashfsFile) -> str:
+    """Return lines with the path of a file, its size and the command that starts it."""
+    path = artifact.path.resolve()
+    digest = f"  sha256: {artifact.sha256}\n" if artifact.sha256 else ""
+    return (
+        f"{artifact.path}\n{digest}  size:   {amount(artifact.size)}\n"
+        f"  start:  srun --container-image={path} --pty bash"
+    )

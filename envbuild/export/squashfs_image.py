@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from envbuild.core.errors import PublishError
 from envbuild.core.gc_pause import gc_paused
 from envbuild.export.enroot import configure
 from envbuild.export.enroot_repair import repair
 from envbuild.export.host_links import relative_links
 from envbuild.export.options import ExportOptions
+from envbuild.export.write_errors import raise_write_errors
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.pack.file import Pack, read_packs
 from envbuild.squashfs.write.direct_image import DirectImage
+from envbuild.squashfs.write.extents import Range
+from envbuild.squashfs.write.image_body import plan_ranges
 from envbuild.squashfs.write.limits import LAST_TIME, find_unsupported_metadata
 from envbuild.squashfs.write.merge import MergedTree, merge_packs
 from envbuild.squashfs.write.unprivileged import device_node_messages, make_unprivileged
 from envbuild.squashfs.write.writer import ExtraMember, WrittenImage, common_codec, pack_extra_members, write_tree
 
 EVIDENCE = "etc/envbuild/export.json"
-FULL_HINT = "free some space there (in the store: envbuild store gc), or name a file elsewhere: -o FILE"
-WRITE_HINTS = {
-    errno.ENOSPC: FULL_HINT,
-    errno.EDQUOT: FULL_HINT,
-    errno.EROFS: "that file system is read-only: name a file elsewhere: -o FILE",
-    errno.EFBIG: "that file system or ulimit -f allows no file so large: name a file elsewhere: -o FILE",
-}
 MergedPacks = tuple[Sequence[Pack], MergedTree | None]  # packs, and their tree
 DEFAULT_OPTIONS = ExportOptions()
 WRITER = 3  # version of an image's bytes; raise it when the same packs result in others
@@ -80,11 +73,38 @@ class PackImage:
             reread=self.reread,
         )
 
-    def __enter__(self) -> PackImage:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stack.close()
+
+
+class PlannedImage(PackImage):
+    """An image of which nothing is written: `ranges` are those that its file has of its packs."""
+
+    ranges: Sequence[Range] = ()
+
+    def finish(self, tree: MergedTree, *, epoch: int, all_root: bool = True, keep_dev: bool = False) -> WrittenImage:
+        codec, _ = common_codec(self.packs)
+        self.ranges = plan_ranges(self.packs, tree, codec, all_root=all_root, keep_dev=keep_dev, jobs=self.jobs)
+        return WrittenImage(self.out, 0, 0)
+
+
+def plan_squashfs(
+    packs: Sequence[Path],
+    config: ImageConfig,
+    out: Path,
+    options: ExportOptions = DEFAULT_OPTIONS,
+    *,
+    epoch: int,
+    evidence: Mapping[str, Any] | None = None,
+    foreign: bool = False,
+) -> Sequence[Range]:
+    """Return the ranges of packs that `export_squashfs` with the same arguments copies into the file `out`."""
+    with PlannedImage(packs, out, jobs=options.jobs) as image:
+        complete_image(image, config, options, epoch=epoch, evidence=evidence, foreign=foreign)
+        return image.ranges
 
 
 def export_squashfs(
@@ -147,20 +167,6 @@ def complete_image(
         written = image.finish(tree, epoch=epoch, all_root=not options.keep_owners, keep_dev=options.keep_dev)
     # the writer reports the same messages again; they were collected above so that they are in the evidence, too
     return dataclasses.replace(written, messages=messages)
-
-
-@contextlib.contextmanager
-def raise_write_errors(out: Path) -> Iterator[None]:
-    """Raise PublishError for `out` when the file system refuses a write to it or beside it; let errors of other files
-    pass."""
-    try:
-        yield
-    except OSError as error:
-        beside = error.filename and Path(os.fsdecode(error.filename)).parent == out.parent
-        if not beside and error.errno not in WRITE_HINTS:
-            raise
-        hint = WRITE_HINTS.get(error.errno or 0, "name a file in a folder that you can write to: -o FILE")
-        raise PublishError(f"the image cannot be written: {error.strerror}", hint, str(out)) from error
 
 
 def evidence_member(

@@ -12,7 +12,7 @@ from envbuild.core.text import amount
 from envbuild.export.built_image import BuiltImage
 from envbuild.export.options import ExportOptions
 from envbuild.export.progress import Progress
-from envbuild.export.project_image import Artifact, write_squashfs
+from envbuild.export.project_image import SquashfsFile, describe_squashfs, write_squashfs
 
 
 def write_squashfs_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
@@ -29,10 +29,10 @@ def write_squashfs_output(image: BuiltImage, options: ExportOptions, progress: P
         "repairs": list(artifact.messages),
         "seconds": round(time.monotonic() - began, 1),
     }
-    return Result(data, describe_artifact(artifact))
+    return Result(data, describe_squashfs(artifact))
 
 
-def write_packed(image: BuiltImage, options: ExportOptions, progress: Progress) -> Artifact:
+def write_packed(image: BuiltImage, options: ExportOptions, progress: Progress) -> SquashfsFile:
     """Write a file with another compression, or with the metadata that `make` leaves out."""
     made = Path(image.record.artifact)
     own = made.with_name(f"{made.name.removesuffix('.sqsh')}{options.suffix}.sqsh")
@@ -41,9 +41,9 @@ def write_packed(image: BuiltImage, options: ExportOptions, progress: Progress) 
     return write_squashfs(image.plan, image.layers, image.lock, store, progress, out, options)
 
 
-def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress) -> Artifact:
+def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress) -> SquashfsFile:
     """Copy the file that `make` wrote; without -o, return that file."""
-    from envbuild.export.squashfs_image import raise_write_errors
+    from envbuild.export.write_errors import raise_write_errors
     from envbuild.squashfs.write.copy_extents import copy_file
     from envbuild.squashfs.write.output_file import open_output
 
@@ -60,7 +60,7 @@ def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress)
         progress.finish("squashfs")
     else:
         check_copy(path, image, options)
-    return Artifact(path, image.record.sha256, path.stat().st_size, image.record.messages)
+    return SquashfsFile(path, image.record.sha256, path.stat().st_size, image.record.messages)
 
 
 def check_copy(path: Path, image: BuiltImage, options: ExportOptions) -> None:
@@ -71,13 +71,3 @@ def check_copy(path: Path, image: BuiltImage, options: ExportOptions) -> None:
             hint=f"envbuild verify {image.record.image}",
             where=image.record.artifact,
         )
-
-
-def describe_artifact(artifact: Artifact) -> str:
-    """Return lines with the path of a file, its size and the command that starts it."""
-    path = artifact.path.resolve()
-    digest = f"  sha256: {artifact.sha256}\n" if artifact.sha256 else ""
-    return (
-        f"{artifact.path}\n{digest}  size:   {amount(artifact.size)}\n"
-        f"  start:  srun --container-image={path} --pty bash"
-    )

@@ -11,9 +11,10 @@ import posixpath
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
-from .elf import Elf
+from .elf import Elf, read_string
 
 CACHE_MAGIC = b"glibc-ld.so.cache1.1"
+MAX_STRINGS = 64 << 20  # bytes of all names: many entries can be one long string
 HWCAP_EXTENSION = 1 << 62  # an entry below glibc-hwcaps/, taken only on a newer CPU
 PRELOAD = "preload"  # not by the loader: Python code loads it before (torch's own libraries, the nvidia wheels)
 
@@ -29,19 +30,19 @@ def read_cache(data: bytes) -> list[tuple[str, str]]:
     data = data[start:]
     plain: list[tuple[str, str]] = []
     special: list[tuple[str, str]] = []
+    left = MAX_STRINGS
     try:
         count = struct.unpack_from("<I", data, 20)[0]
         for index in range(count):
             _, key, value, _, hwcap = struct.unpack_from("<iIIIQ", data, 48 + 24 * index)
-            pair = (_string(data, key), _string(data, value))
+            pair = (read_string(data, key), read_string(data, value))
             (special if hwcap & HWCAP_EXTENSION else plain).append(pair)
-    except (struct.error, ValueError):
+            left -= len(pair[0]) + len(pair[1]) + 1
+            if left < 0:
+                raise ValueError(f"more than {MAX_STRINGS} bytes of names")
+    except (struct.error, IndexError):
         raise ValueError("truncated") from None
     return plain + special
-
-
-def _string(data: bytes, at: int) -> str:
-    return data[at : data.index(b"\0", at)].decode("utf-8", "surrogateescape")
 
 
 class Loader:
@@ -70,16 +71,23 @@ class Loader:
                     self.preloaded.setdefault(name, []).append(path)
 
     def canonical(self, path: str) -> str:
-        """Return `path` without symlinks, "." and "..", also if it does not exist; "" for a circle of links."""
+        """Return `path` without symlinks, "." and "..", also if it does not exist; "" for a circle of links and for
+        more folders within each other than Linux follows."""
+        try:
+            return self._canonical(path)
+        except RecursionError:
+            return ""
+
+    def _canonical(self, path: str) -> str:
         for _ in range(40):
             folder, name = posixpath.split(posixpath.normpath(path) if "/.." not in path else path)
             if name in ("", "/"):
                 return "/"
             if name in (".", ".."):
-                folder = self.canonical(folder)
+                folder = self._canonical(folder)
                 return folder if name == "." else posixpath.dirname(folder)
             if folder not in self.folders:
-                self.folders[folder] = self.canonical(folder)
+                self.folders[folder] = self._canonical(folder)
             full = posixpath.join(self.folders[folder], name)
             if full not in self.links:
                 return full

@@ -15,6 +15,8 @@ MAGIC = b"\x7fELF"
 MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 190: "cuda", 243: "riscv64", 247: "bpf"}
 PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15, 29
+# Bytes of a string and of all strings of a dynamic section, and its entries: many can be one string of a small file.
+LONGEST, MAX_STRINGS, MAX_ENTRIES = 1 << 16, 1 << 20, 1 << 16
 SHT_NOBITS = 8  # a section that a separate debug file only names
 
 # What `symbols` reads: tables of the dynamic section (gABI; those above 0x60000000 are GNU's).
@@ -72,9 +74,13 @@ def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:
         entries = list(_dynamic(data, order, bits, *dynamic)) if dynamic else []
         table = next((_offset(programs, value) for tag, value in entries if tag == DT_STRTAB), 0)
         strings: dict[int, list[str]] = {tag: [] for tag in (DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH)}
+        left = MAX_STRINGS
         for tag, value in entries:
             if tag in strings and table:
                 strings[tag].append(read_string(data, table + value))
+                left -= len(strings[tag][-1]) + 1
+                if left < 0:
+                    raise IndexError(f"more than {MAX_STRINGS} bytes of strings in the dynamic section")
         sections = {}
         if wanted and shoff:
             sections = dict(_sections(data, order, bits, shoff, shentsize, shnum, shstrndx, wanted))
@@ -98,11 +104,16 @@ def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:
 
 
 def read_string(data: bytes | mmap, at: int) -> str:
-    """Return the string that ends with a NUL byte at offset `at`."""
-    end = data.find(b"\0", at)
-    if not 0 <= at <= end:
-        raise IndexError("a string outside the file")
-    return data[at:end].decode("utf-8", "surrogateescape")
+    """Return the string at offset `at`, which ends with a NUL byte. Raises IndexError."""
+    return read_name(data, at, LONGEST).decode("utf-8", "surrogateescape")
+
+
+def read_name(data: bytes | mmap, at: int, longest: int) -> bytes:
+    """Return the bytes at offset `at` up to a NUL byte, at most `longest`. Raises IndexError."""
+    end = data.find(b"\0", at, at + longest + 1) if at >= 0 else -1
+    if end < 0:
+        raise IndexError(f"a string outside the file, or one of more than {longest} bytes")
+    return data[at:end]
 
 
 def _programs(
@@ -127,6 +138,8 @@ def _dynamic(data: bytes | mmap, order: str, bits: int, offset: int, size: int) 
     form = order + FORMATS[bits][2]
     step = struct.calcsize(form)
     for at in range(offset, offset + size - step + 1, step):
+        if at - offset >= MAX_ENTRIES * step:
+            raise IndexError(f"more than {MAX_ENTRIES} entries in the dynamic section")
         tag, value = struct.unpack_from(form, data, at)
         if tag == DT_NULL:
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from mmap import mmap
+from typing import Any
 
 from . import elf
 
@@ -19,7 +20,11 @@ FORMATS = {64: "IBBHQQ", 32: "IIIBBH"}
 GLOBAL, WEAK, UNIQUE = 1, 2, 10  # binding
 HIDDEN = 0x8000  # of a version index: not the default version of its name
 OWN_NAME, MAY_LACK = 1, 2  # flags of a version: the file itself; a version that may be missing
-LONGEST = 1 << 20  # steps along a chain, so that a damaged one ends
+LONGEST = 1 << 20  # steps along a chain, so that a damaged one ends; bytes of a symbol
+# Bytes of the names of all versions, and of all symbols that a file needs, with what an entry takes besides: tables can
+# name one long string many times.
+MAX_VERSIONS, MAX_WANTED, ENTRY = 16 << 20, 256 << 20, 64
+CHUNK = 1 << 16  # symbols that are read at once
 BROKEN = (struct.error, IndexError, OverflowError, ZeroDivisionError)
 
 
@@ -52,6 +57,7 @@ class Symbols:
         self.indices = self._place(elf.DT_VERSYM)
         self.needs: dict[str, dict[str, bool]] = {}
         self.versions: set[str] = set()
+        self.left = MAX_VERSIONS
         self.by_index: dict[int, str] = {}  # both kinds: a file counts them together
         try:
             self._needs()
@@ -81,16 +87,30 @@ class Symbols:
             count = self.word(self.data, self.sysv + 4)[0] if self.sysv else self.header[1]
             offset, size = self.symbols, count * self.form.size
         wide = self.elf.bits == 64
-        table = self.data[offset : offset + size]
-        for number, fields in enumerate(self.form.iter_unpack(table[: size - size % self.form.size])):
+        left = MAX_WANTED
+        for number, fields in enumerate(self._entries(offset, size)):
             section, info = (fields[3], fields[1]) if wide else (fields[5], fields[3])
             if section == 0 and fields[0] and info >> 4 in (GLOBAL, UNIQUE):
                 version = self._index(number) & ~HIDDEN if self.indices else 0
-                start = self.strings + fields[0]
-                end = self.data.find(b"\0", start)
-                if end < start:
-                    raise IndexError("a name outside the file")
-                yield self.data[start:end], self.by_index.get(version, "")
+                name = elf.read_name(self.data, self.strings + fields[0], LONGEST)
+                left -= len(name) + ENTRY
+                if left < 0:
+                    raise IndexError(f"more than {MAX_WANTED} bytes of symbols")
+                yield name, self.by_index.get(version, "")
+
+    def _entries(self, offset: int, size: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the entries of the symbol table, which may be as long as the file."""
+        step, end = self.form.size, min(offset + size, len(self.data))
+        for at in range(offset, end - step + 1, CHUNK * step):
+            yield from self.form.iter_unpack(self.data[at : at + min(CHUNK, (end - at) // step) * step])
+
+    def _text(self, at: int) -> str:
+        """Return a string of the version tables. Raises IndexError when they have too many bytes of them."""
+        text = elf.read_string(self.data, self.strings + at)
+        self.left -= len(text) + ENTRY
+        if self.left < 0:
+            raise IndexError(f"more than {MAX_VERSIONS} bytes of versions")
+        return text
 
     def _gnu(self, hashed: int) -> Iterator[int]:
         """Yield indices of symbols with this hash; the filter excludes most hashes at once."""
@@ -102,7 +122,7 @@ class Symbols:
         at += words * self.bloom.size
         index = self.word(self.data, at + hashed % buckets * 4)[0]
         at += buckets * 4
-        while index >= first:
+        for _ in range(LONGEST if index >= first else 0):
             other = self.word(self.data, at + (index - first) * 4)[0]
             if other | 1 == hashed | 1:
                 yield index
@@ -141,11 +161,11 @@ class Symbols:
         at = self._place(elf.DT_VERNEED)
         for _ in range(self.elf.tags.get(elf.DT_VERNEEDNUM, 0) if at else 0):
             _, count, file, first, following = struct.unpack_from(self.elf.order + "HHIII", self.data, at)
-            versions = self.needs.setdefault(elf.read_string(self.data, self.strings + file), {})
+            versions = self.needs.setdefault(self._text(file), {})
             entry = at + first
             for _ in range(count):
                 _, flags, index, name, step = struct.unpack_from(self.elf.order + "IHHII", self.data, entry)
-                self.by_index[index & ~HIDDEN] = elf.read_string(self.data, self.strings + name)
+                self.by_index[index & ~HIDDEN] = self._text(name)
                 versions[self.by_index[index & ~HIDDEN]] = not flags & MAY_LACK
                 entry += step
             if not following:
@@ -156,7 +176,7 @@ class Symbols:
         at = self._place(elf.DT_VERDEF)
         for _ in range(self.elf.tags.get(elf.DT_VERDEFNUM, 0) if at else 0):
             _, flags, index, _, _, first, following = struct.unpack_from(self.elf.order + "HHHHIII", self.data, at)
-            name = elf.read_string(self.data, self.strings + self.word(self.data, at + first)[0])
+            name = self._text(self.word(self.data, at + first)[0])
             self.versions.add(name)
             if not flags & OWN_NAME:
                 self.by_index[index & ~HIDDEN] = name

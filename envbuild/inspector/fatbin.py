@@ -19,6 +19,7 @@ CODE = ".nv_fatbin"  # what the driver is given
 RELOCATABLE = "__nv_relfatbin"  # input of a later device link; counts only where nothing was linked
 SECTIONS = frozenset({CODE, RELOCATABLE})
 KINDS = {1: "compute", 2: "sm", 8: "lto"}
+MOST = 1000  # architectures of one file
 SPECIFIC, FAMILY = 0x100000, 0x200000  # flags: sm_90a, sm_100f
 
 
@@ -32,6 +33,8 @@ def count_architectures(data: bytes | mmap, sections: dict[str, tuple[int, int]]
             found: dict[str, int] = {}
             for arch in read_entries(data, *sections[name]):
                 found[arch] = found.get(arch, 0) + 1
+                if len(found) > MOST:
+                    raise ValueError(f"more than {MOST} architectures")
             if found:
                 return found
     return {}

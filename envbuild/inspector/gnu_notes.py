@@ -14,6 +14,7 @@ from .elf import Elf
 PT_NOTE, PT_GNU_PROPERTY = 4, 0x6474E553
 NT_GNU_PROPERTY_TYPE_0 = 5
 X86_ISA_1_NEEDED = 0xC0008002
+LONGEST = 1 << 20  # bytes of the notes of a segment that are read
 LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")  # bits 0 to 3
 
 
@@ -25,7 +26,7 @@ def read_level(data: bytes | mmap, found: Elf) -> str:
     try:
         for type_, offset, _, size in found.segments:
             if type_ in (PT_NOTE, PT_GNU_PROPERTY):
-                bits |= _bits(data[offset : offset + size], found)
+                bits |= _bits(data[offset : offset + min(size, LONGEST)], found)
     except struct.error as error:
         raise ValueError(f"a damaged note: {error}") from None
     return LEVELS[min(bits.bit_length(), len(LEVELS)) - 1] if bits else ""

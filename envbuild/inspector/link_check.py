@@ -18,7 +18,7 @@ from typing import Any
 from .dynamic_loader import Loader
 from .elf_symbols import Symbols, gnu_hash
 
-MAX_NAMES = 8  # names of one file that are reported
+MAX_NAMES, LONGEST = 8, 4096  # names of one file that are reported, bytes of each
 GLOBAL = "torch/lib/libtorch_global_deps.so"  # what ``import torch`` loads for all modules (torch/__init__.py)
 TORCH = re.compile(r"lib(torch|c10)[^/]*\.so[^/]*")
 # Functions of libraries that only the host has: whether theirs are enough is not known here.
@@ -80,7 +80,7 @@ class Linker:
                 elif self.found(name, version, [self.companions(path)]):
                     elsewhere[path] = elsewhere.get(path, 0) + 1
                 else:
-                    text = name.decode("utf-8", "surrogateescape")
+                    text = name[:LONGEST].decode("utf-8", "surrogateescape")
                     names.append(f"{text}@{version}" if version else text)
             if names:
                 torch = sorted(name for name in map(posixpath.basename, near) if TORCH.fullmatch(name))

@@ -1,7 +1,7 @@
 """Package databases of the image: dpkg's status file, and the dist-info folders of Python environments."""
 
 # Strings instead of Path objects: many thousand files, and names that are not UTF-8.
-# ruff: noqa: PTH123, PTH207
+# ruff: noqa: PTH113, PTH123, PTH207
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ SITES = (
     "/usr/local/lib/python*/dist-packages",
     "/usr/local/lib/python*/site-packages",
 )
+LONGEST, LARGEST = 1 << 16, 1 << 20  # characters of a row of a RECORD, and of a METADATA that are read
 MODULE = re.compile(r"(?P<name>.+?)(\.cpython-[^./]+|\.abi3)?\.so")
 
 
@@ -55,8 +56,9 @@ def list_dists(sites: Sequence[str] = SITES) -> tuple[list[dict[str, object]], d
     for site in sorted({os.path.realpath(path) for pattern in sites for path in glob.glob(pattern)}):
         for info in sorted(glob.glob(f"{site}/*.dist-info")):
             name, version = _metadata(f"{info}/METADATA")
-            modules, missing = [], []
-            for file, _ in read_record(f"{info}/RECORD"):
+            modules: list[str] = []
+            missing: list[str] = []
+            for file, _ in rows_of(info, missing):
                 path = posixpath.normpath(posixpath.join(site, file))
                 owners.setdefault(path, name)
                 if file.endswith(".pyc"):
@@ -81,7 +83,7 @@ def find_clashes(sites: Sequence[str] = SITES) -> list[dict[str, object]]:
     for pattern in sites:
         for info in sorted(glob.glob(f"{pattern}/*.dist-info")):
             site = posixpath.dirname(info)
-            for file, digest in read_record(f"{info}/RECORD"):
+            for file, digest in rows_of(info, []):  # `list_dists` reports those that cannot be read
                 if digest:
                     path = posixpath.normpath(posixpath.join(site, file))
                     claims.setdefault(path, {}).setdefault(digest, []).append(
@@ -94,28 +96,35 @@ def find_clashes(sites: Sequence[str] = SITES) -> list[dict[str, object]]:
     ]
 
 
-def read_record(path: str) -> Iterator[tuple[str, str]]:
-    """Yield (file, digest) rows of a RECORD (PyPA, "Recording installed projects"); nothing when there is none."""
+def rows_of(info: str, missing: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the rows of the RECORD of a dist-info folder; one that cannot be read is added to `missing`."""
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            for row in csv.reader(file):
-                if row:
-                    yield row[0], row[1] if len(row) > 1 else ""
-    except FileNotFoundError:
+        yield from read_record(f"{info}/RECORD")
+    except (OSError, ValueError, csv.Error) as error:
+        missing.append(f"{posixpath.basename(info)}/RECORD ({error})")
+
+
+def read_record(path: str) -> Iterator[tuple[str, str]]:
+    """Yield (file, digest) rows of a RECORD (PyPA, "Recording installed projects"); nothing when there is none.
+
+    Raises OSError, ValueError and csv.Error for one that cannot be read."""
+    if not os.path.isfile(path):  # a pipe would wait
         return
+    with open(path, encoding="utf-8", newline="") as file:
+        for row in csv.reader(iter(lambda: file.readline(LONGEST), "")):
+            if row:
+                yield row[0], row[1] if len(row) > 1 else ""
 
 
 def _metadata(path: str) -> tuple[str, str]:
     values = {"Name": "", "Version": ""}
-    try:
+    if os.path.isfile(path):
         with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
+            for line in file.read(LARGEST).split("\n"):
                 key, _, value = line.partition(":")
                 if not line.strip():
                     break
                 if key in values and not values[key]:
                     values[key] = value.strip()
-    except FileNotFoundError:
-        pass
     name = values["Name"] or posixpath.basename(posixpath.dirname(path)).split("-")[0]
     return name, values["Version"]

@@ -1,8 +1,5 @@
 """Report of an image about itself: one line of JSON after a mark."""
 
-# Strings instead of Path objects: many thousand files, and names that are not UTF-8.
-# ruff: noqa: PTH123
-
 from __future__ import annotations
 
 import json
@@ -10,6 +7,7 @@ import os
 import platform
 import posixpath
 import re
+import stat
 import subprocess
 import sys
 import time
@@ -28,7 +26,7 @@ VENV = "/opt/venv"
 PYTHONS = (f"{VENV}/bin/python", "/usr/bin/python3")
 NO_PREFIX = (VENV, "/opt/cuda")  # other folders of /opt are one product each, if the options do not name them
 CUOBJDUMP = ("/opt/cuda/bin/cuobjdump", "/usr/local/cuda/bin/cuobjdump")
-COMPARED, LARGEST = 12, 64 << 20  # cuobjdump reads files as a whole: only some, and no large ones
+COMPARED, LARGEST = 12, 64 << 20  # cuobjdump and this program read files as a whole: only some, and no large ones
 
 
 def main(options: Mapping[str, Any]) -> None:
@@ -181,16 +179,14 @@ def _describe_elf(
 
 def _read_dpkg() -> tuple[dict[str, str], list[str]]:
     try:
-        with open("/var/lib/dpkg/status", encoding="utf-8", errors="replace") as file:
-            return packages.parse_dpkg_status(file.read())
-    except FileNotFoundError:
+        return packages.parse_dpkg_status(_read_file("/var/lib/dpkg/status").decode("utf-8", "replace"))
+    except OSError:
         return {}, []
 
 
 def _read_cache() -> tuple[Sequence[tuple[str, str]], str]:
     try:
-        with open("/etc/ld.so.cache", "rb") as file:
-            return read_cache(file.read()), ""
+        return read_cache(_read_file("/etc/ld.so.cache")), ""
     except (OSError, ValueError) as error:
         return (), f"/etc/ld.so.cache: {error}"
 
@@ -198,7 +194,14 @@ def _read_cache() -> tuple[Sequence[tuple[str, str]], str]:
 def _find_machine_id() -> list[str]:
     """Return /etc/machine-id if it names a machine: it belongs to one, and images are for many."""
     try:
-        with open("/etc/machine-id", "rb") as file:
-            return ["/etc/machine-id"] if file.read().strip() not in (b"", b"uninitialized") else []
-    except FileNotFoundError:
+        return ["/etc/machine-id"] if _read_file("/etc/machine-id").strip() not in (b"", b"uninitialized") else []
+    except OSError:
         return []
+
+
+def _read_file(path: str) -> bytes:
+    """Return at most `LARGEST` bytes of a regular file. Raises OSError, also for a pipe, which is not waited for."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("not a regular file")
+        return file.read(LARGEST)

@@ -36,7 +36,7 @@ def assemble(
             essential=packages.essential if unit == BASE else (),
             python=files.units[unit].python if unit in files.units else (),
             sdists=files.units[unit].sdists if unit in files.units else (),
-            sources=source_files(request.units.get(unit, UnitRequest())),
+            sources=request.units.get(unit, UnitRequest()).source_files(),
             replaced=packages.replaced.get(unit, ()),
         )
         for unit in packages.units
@@ -72,11 +72,6 @@ def found_inputs(
     found += [*python[0].files.values(), python[1]] if python else []
     found += sources.values() if sources else ()
     return found
-
-
-def source_files(unit: UnitRequest) -> tuple[str, ...]:
-    """Return the names of the archives and tarballs that a unit gets, sorted."""
-    return tuple(sorted({*(archive.file for archive in unit.archives), *(source.file for source in unit.git)}))
 
 
 def index_by_file(files: Iterable[DebianFile]) -> dict[str, DebianFile]:

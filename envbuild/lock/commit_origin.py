@@ -8,7 +8,8 @@ from pathlib import Path
 from envbuild.core.yaml_nodes import relative_path
 from envbuild.lock.git.commit_hint import CommitHint
 from envbuild.spec.recipe import Git, Recipe
-from envbuild.spec.recipe_loader import option_fields, recipe_file
+from envbuild.spec.recipe_calls import recipe_file
+from envbuild.spec.recipe_options import option_fields
 from envbuild.spec.resolve import Resolution
 
 # Lines of a recipe that state a source, from the most to the least exact.

@@ -13,13 +13,15 @@ EVERYTHING = "*"  # in `upgrade`
 BASE = "base"  # in `upgrade`: the image of a registry that the base is
 
 
-def check_upgrades(lock: Lock, upgrade: Iterable[str], components: object = None) -> None:
+def check_upgrades(lock: Lock, upgrade: Iterable[str], components: object = None, projects: Iterable[str] = ()) -> None:
     """Raise SpecError with every name in `upgrade` that the image does not have.
 
     components: component → its package, which the hint for the name of a layer contains
+    projects: names of Python packages that are compiled from repositories
     """
     debian_names = {file.name for file in lock.debian.values()}
     known = debian_names | {file.name for file in lock.python_files.values()} | set(lock.sources)
+    known |= set(projects)
     known |= {BASE} if lock.base_image else set()
     packages = (
         {str(name): str(package) for name, package in dict(components).items()}

@@ -28,6 +28,14 @@ def draft_from_request(request: LockRequest) -> Lock:
     sources += [
         _source(item.file, f"{item.origin}@{item.commit}") for unit in request.units.values() for item in unit.git
     ]
+    sources += [
+        _source(item.file, f"{item.origin}@{item.ref}") for unit in request.units.values() for item in unit.projects
+    ]
+    files += [
+        PythonFile(wheel.file, wheel.name, wheel.version, wheel.size, wheel.sha256, wheel.origin)
+        for unit in request.units.values()
+        for wheel in unit.wheels
+    ]
     image = is_image(request.base)
     return Lock(
         image=request.image,
@@ -54,9 +62,9 @@ def _unit(name: str, unit: UnitRequest) -> UnitLock:
         debian=(PACKAGES,) if unit.debian else (),
         requested=_sorted(unit.debian),
         essential=(PACKAGES,) if name == BASE else (),
-        python=_sorted((*unit.python, *unit.devel)),
+        python=_sorted((*unit.python, *unit.devel, *(wheel.file for wheel in unit.wheels))),
         sdists=_sorted(unit.sdists),
-        sources=_sorted([*(item.file for item in unit.archives), *(item.file for item in unit.git)]),
+        sources=unit.source_files(),
         replaced=tuple(str(DummyPackage.of(text)) for text in unit.replaces),
     )
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 from envbuild.core.text import describe_hidden, first_hidden
 
 
-def find_hidden(text: str, value: object) -> str:
+def find_hidden(value: object) -> str:
     """Return which text of a lock contains a character that is not shown (a name would read as another one), or "".
 
-    `text`: the lock as it is written. Only one with an escape or letters beyond ASCII can contain such a character.
     Variables of a base image are left out: a spec may replace them, and the export checks those that remain.
     """
-    if "\\" not in text and text.isascii():
-        return ""
     pending: list[tuple[str, object]] = [("", value)]
     for place, item in pending:
         if isinstance(item, dict):

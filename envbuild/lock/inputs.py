@@ -80,6 +80,7 @@ def requested_origins(request: LockRequest) -> list[str]:
     units = request.units.values()
     found = {archive.origin for unit in units for archive in unit.archives}
     found |= {source.origin for unit in units for source in unit.git}
+    found |= {project.origin for unit in units for project in unit.projects}
     found |= {repository.origin for repository in request.repositories}
     found |= {index.origin for index in request.indexes} | {"python:"}
     try:

@@ -19,13 +19,15 @@ from envbuild.lock.assembly import PythonFiles
 from envbuild.lock.base_image.lock_base import LockedBase, lock_base
 from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
 from envbuild.lock.debian import resolve as debian
-from envbuild.lock.debian.repositories import AptSetup
+from envbuild.lock.debian.apt_setup import AptSetup
+from envbuild.lock.debian.repositories import RepositoryFinder
 from envbuild.lock.diff import BASE, EVERYTHING
 from envbuild.lock.git.commit_hint import CommitHint
 from envbuild.lock.inputs import Input
 from envbuild.lock.model import DebianFile, Lock, SourceFile
 from envbuild.lock.python import choose_files
 from envbuild.lock.python import resolve as python
+from envbuild.lock.python.local_projects import lock_wheels, with_metadata
 from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.uv import Uv
 from envbuild.lock.python.uv_resolver import Resolver
@@ -115,10 +117,10 @@ class LockParts:
     def query_archives(self) -> None:
         """Query every archive and repository of Debian packages, to report those that are missing."""
         fresh = self.refresh or bool(self.upgrade)
-        opening = AptSetup(
+        finder = RepositoryFinder(
             self.distribution, self.request.arch, self.site, self.store, self.transport, self.reporter, fresh
         )
-        opening.apt(self.request.repositories)
+        AptSetup(finder).apt(self.request.repositories)
 
     def lock_debian(self, base: LockedBase | None) -> debian.DebianLock:
         """Lock the Debian packages. The apt sources of a base image are not used."""
@@ -143,9 +145,25 @@ class LockParts:
             request, self.site, self.store, self.reporter, transport=self.transport, resolved=self.resolved
         )
 
-    def lock_python(self, number: str, base: LockedBase | None) -> PythonFiles:
-        """Lock the Python packages for Python `number`, and the uv that installs them."""
+    @property
+    def has_projects(self) -> bool:
+        """Return whether Python packages of the image are projects in repositories, or wheels of the project."""
+        return any(unit.projects or unit.wheels for unit in self.request.units.values())
+
+    def lock_python(
+        self, number: str, base: LockedBase | None, sources: Mapping[str, SourceFile] | None = None
+    ) -> PythonFiles:
+        """Lock the Python packages for Python `number`, and the uv that installs them.
+
+        sources: the locked sources, if `has_projects`
+        """
         request, previous, glibc = self.request, self.previous, self.distribution.glibc
+        tags = choose_files.wheel_tags(request.python, request.arch, glibc)
+        units, wheels = request.units, {}
+        if self.has_projects:
+            where = {**request.source_places(), **request.wheel_places()}
+            wheels = lock_wheels(units, Path(request.folder), tags, self.store, where)
+            units = with_metadata(units, sources or {}, self.store, number, self.reporter, where=where)
         vendors, without_mirror = reachable_indexes(request.indexes, self.site, self.transport)
         with self.store.workdir() as workdir:
             self.reporter.start("python", "resolving Python packages")
@@ -153,7 +171,7 @@ class LockParts:
                 platform = choose_files.uv_platform(request.arch, glibc)
                 choice = choose_files.FileChooser(
                     number,
-                    choose_files.wheel_tags(request.python, request.arch, glibc),
+                    tags,
                     PackageIndex(self.transport, self.site.python()),
                     self.transfer,
                     vendors,
@@ -172,11 +190,12 @@ class LockParts:
                     report=self.reporter.info,
                     find_conflicts=self.find_conflicts,
                     before=[InputError.of(findings) for findings in without_mirror.values()],
+                    wheels=wheels,
                 )
                 reuse = previous is not None and "uv" in previous.tools and "uv" not in self.upgraded
                 tool = Pin("uv", previous.tools["uv"] if previous and reuse else uv_version(), frozenset())
                 try:
-                    return work.lock(request.units), choice.wheel(tool)
+                    return work.lock(units), choice.wheel(tool)
                 except EnvbuildError:
                     with suppress(EnvbuildError):
                         self.resolved.append(choice.wheel(tool))
@@ -189,6 +208,8 @@ class LockParts:
         """Lock the archives and commits."""
         units = self.request.units.values()
         known = self.previous.sources if self.previous else {}
+        projects = [project for unit in units for project in unit.projects]
+        chosen_again = {project.file for project in projects if project.name in self.upgraded}
         if not self.refresh and EVERYTHING not in self.upgrade:
             known = {**pending_archives.read_pending(self.store), **known}
         return lock_sources(
@@ -199,7 +220,8 @@ class LockParts:
             self.reporter,
             [archive for unit in units for archive in unit.archives],
             [source for unit in units for source in unit.git],
-            {name: file for name, file in known.items() if name not in self.upgrade},
+            {name: file for name, file in known.items() if name not in self.upgrade | chosen_again},
+            projects=projects,
             where=self.request.source_places(),
             commit_hints=self.commit_hints,
             resolved=self.resolved,

@@ -25,6 +25,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 # Times up to the year 2999: a later one overflows where days are added to it.
 END_OF_TIME = 32_503_680_000  # seconds since 1970
 RELEASE_DATE = re.compile(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+LARGEST = 1 << 60  # bytes, beyond any file
 SCHEMA = 1
 VALUE_TYPES: dict[str, type] = {
     "size": int,
@@ -48,7 +49,7 @@ def write_lock(lock: Lock, path: Path) -> None:
     Raises LockError for a text of an index or of a base image that could not be read as it is, EngineError if the file
     cannot be written."""
     text = dump_lock(lock)
-    if fault := find_hidden(text, _lock_value(lock)):
+    if fault := find_hidden(_lock_value(lock)):
         hint = "an index or the base image has that text: use another version, or another place of it"
         raise LockError(fault, hint, str(path))
     content = text.encode()
@@ -140,7 +141,7 @@ def parse_lock(text: str, path: Path) -> Lock:
             raise ValueError("it has no schema")
         if value["schema"] != SCHEMA:
             raise ValueError(f"it has format {value['schema']}, and this envbuild reads format {SCHEMA}")
-        if fault := find_hidden(text, value):
+        if fault := find_hidden(value):
             raise ValueError(fault)
         return _parse_value(value)
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -209,7 +210,8 @@ def _parse_value(value: Mapping[str, Any]) -> Lock:
 
 def _parse_base_image(value: Mapping[str, Any]) -> BaseImage:
     layers = tuple(
-        (read_text(digest, "layers"), int(size), read_text(kind, "layers")) for digest, size, kind in value["layers"]
+        (read_text(digest, "layers"), _parse_size(size), read_text(kind, "layers"))
+        for digest, size, kind in value["layers"]
     )
     texts = {key: read_text(value[key], key) for key in ("reference", "digest", "config", "distribution")}
     for digest in (texts["digest"], texts["config"], *(layer[0] for layer in layers)):
@@ -237,11 +239,20 @@ def _parse_entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], 
     for key, wanted in expected.items():
         if type(values[key]) is not wanted:
             raise ValueError(f"{kind} file {file}: '{key}' is not {TYPE_NAMES[wanted]}")
+    if "size" in values:
+        _parse_size(values["size"])
     if not SHA256.fullmatch(values["sha256"]):
         raise ValueError(f"{kind} file {file}: sha256 is not 64 hexadecimal digits")
     if "/" in values["file"] or values["file"] in ("", ".", ".."):
         raise ValueError(f"{kind} file {file!r}: not a file name")
     return shape(**values)
+
+
+def _parse_size(value: object) -> int:
+    """Return a size in bytes. Raises ValueError."""
+    if type(value) is not int or not 0 <= value < LARGEST:
+        raise ValueError("a size is not a number of bytes")
+    return value
 
 
 def _sorted(value: Mapping[str, str]) -> dict[str, str]:

@@ -64,8 +64,9 @@ def make_lock(
     """
     waiver_rows = tuple(dict(waiver) for waiver in waivers)
     components = request.spec.get("components")
+    projects = {project.name for unit in request.units.values() for project in unit.projects}
     if previous and previous.inputs == request.digest():
-        check_upgrades(previous, upgrade, components)  # at once, where the packages are known already
+        check_upgrades(previous, upgrade, components, projects)  # at once, where the packages are known already
         changeable = is_local_image(request.base)  # the file may have changed since
         if not (upgrade or refresh or changeable) and previous.waivers == waiver_rows:
             check_versions(request, previous)
@@ -82,7 +83,7 @@ def make_lock(
                 "trusted-host of pip): this lock holds what the network answered"
             )
     pending_archives.remove_pending(store, lock.sources)
-    check_upgrades(lock, upgrade, components)
+    check_upgrades(lock, upgrade, components, projects)
     check_versions(request, lock)
     return replace(lock, versions=component_versions(request, lock))
 
@@ -98,15 +99,19 @@ class LockMaker:
         """Return the lock without the fields that are derived from it. Raises as `make_lock`."""
         parts, request = self.parts, self.parts.request
         base = self.attempt(parts.lock_base_image) if is_image(request.base) else None
-        packages, python_lock = self.lock_packages(base)
-        sources = self.attempt(parts.lock_all_sources)
+        # projects in repositories are sources, and state what the Python packages are resolved from
+        early = self.attempt(parts.lock_all_sources) if parts.has_projects else None
+        packages, python_lock = self.lock_packages(base, early)
+        sources = early if parts.has_projects else self.attempt(parts.lock_all_sources)
         if packages is None or python_lock is None or sources is None or self.errors:
             parts.resolved += found_inputs(base, packages, python_lock, sources)
             self.fetch_resolved()
             raise combine_errors(self.errors)
         return assemble(request, parts.distribution.name, base, packages, python_lock, sources)
 
-    def lock_packages(self, base: LockedBase | None) -> tuple[debian.DebianLock | None, PythonFiles | None]:
+    def lock_packages(
+        self, base: LockedBase | None, sources: Mapping[str, SourceFile] | None
+    ) -> tuple[debian.DebianLock | None, PythonFiles | None]:
         """Lock the Debian and the Python packages.
 
         Without the requested `base` nothing can be resolved on top of it; other missing inputs are reported too.
@@ -120,7 +125,10 @@ class LockMaker:
             return None, None
         packages = self.attempt(lambda: parts.lock_debian(base))
         number = full_python(request.python, packages.units.values() if packages and not on_image else ())
-        return packages, self.attempt(lambda: parts.lock_python(number, base))
+        if parts.has_projects and sources is None:
+            parts.reporter.info(f"the Python packages of {request.image} wait for the sources of its projects")
+            return packages, None
+        return packages, self.attempt(lambda: parts.lock_python(number, base, sources))
 
     def attempt(self, part: Callable[[], Part]) -> Part | None:
         """Return the result of `part`; record its error for the end."""
@@ -135,7 +143,8 @@ class LockMaker:
 
         A mistake in the spec is reported without that.
         """
-        from envbuild.lock.fetch import fetch_inputs, report_already_cached
+        from envbuild.lock.cached_inputs import report_already_cached
+        from envbuild.lock.fetch import fetch_inputs
 
         parts, image = self.parts, self.parts.request.image
         store, site, reporter, found = parts.store, parts.site, parts.reporter, parts.resolved

@@ -37,6 +37,7 @@ from envbuild.core.text import amount, counted
 from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs
 from envbuild.lock.lockfile import dump_lock, read_lock
 from envbuild.lock.model import DebianFile, Lock, PythonFile
+from envbuild.lock.python.local_projects import is_local
 from envbuild.net.origin_kinds import ARCHIVES, MIRROR_FOLDERS
 from envbuild.net.registry.reference import mirror_reference, parse_reference
 from envbuild.net.site_file import read_site
@@ -132,7 +133,9 @@ class MirrorExport:
 
     def export(self) -> MirrorStats:
         """Write everything, the site file last: a folder with one is complete."""
-        entries = {mirror_path(entry): entry for entry in list_inputs(self.lock, manifest=True)}
+        inputs = list_inputs(self.lock, manifest=True)
+        # wheels beside the spec: the project has them there, too
+        entries = {mirror_path(entry): entry for entry in inputs if not is_local(entry)}
         check_site(self.folder, {input_origin(entry).partition(":")[0] for entry in entries.values()})
         sizes = {path: self.store.blob(entry.sha256).stat().st_size for path, entry in entries.items()}
         self.reporter.start(

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 
 from envbuild.lock.unit_names import BASE, DEBIAN, VENV, VENV_CORE, VENV_TOOLKIT, build_unit, built_recipe
-from envbuild.spec.recipe import AptRepository, Archive, Git, PythonIndex
-from envbuild.spec.recipe_loader import call_recipe
+from envbuild.spec.local_wheels import LocalWheel
+from envbuild.spec.recipe import AptRepository, Archive, Git, GitProject, PythonIndex
+from envbuild.spec.recipe_calls import call_recipe
 from envbuild.spec.resolve import Resolution, explicit_options
 
 # Every image has an interpreter for its venv and the certificates that downloads of a job need. No pip: envbuild
@@ -27,6 +28,8 @@ class UnitRequest:
     `gives`: packages (``apex==0.1``) that it compiles from them
     replaces: Debian packages (``libucx0=1.20.1``) that something else in the image replaces
     devel: Python requirements of what only builds need, in versions that are consistent with the image's
+    projects: Python projects in repositories, of which it compiles wheels
+    wheels: wheels of the project
     """
 
     debian: tuple[str, ...] = ()
@@ -37,6 +40,13 @@ class UnitRequest:
     gives: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
     devel: tuple[str, ...] = ()
+    projects: tuple[GitProject, ...] = ()
+    wheels: tuple[LocalWheel, ...] = ()
+
+    def source_files(self) -> tuple[str, ...]:
+        """Return the names of the archives and tarballs that it gets, sorted."""
+        sources: list[Archive | Git | GitProject] = [*self.archives, *self.git, *self.projects]
+        return tuple(sorted({source.file for source in sources}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +86,12 @@ class LockRequest:
         """Return file name of a source → the place in the spec that requires it."""
         found: dict[str, str] = {}
         for name, unit in self.units.items():
-            files = [*(source.file for source in unit.archives), *(source.file for source in unit.git)]
-            found |= dict.fromkeys(files if self.unit_place(name) else (), self.unit_place(name))
+            found |= dict.fromkeys(unit.source_files() if self.unit_place(name) else (), self.unit_place(name))
         return found
+
+    def wheel_places(self) -> dict[str, str]:
+        """Return file name of a wheel of the project → the place in the spec that requires it."""
+        return {wheel.file: self.where.get(wheel.layer, "") for unit in self.units.values() for wheel in unit.wheels}
 
     def digest(self) -> str:
         """Return ``sha256:<hex>`` of everything above.
@@ -117,7 +130,7 @@ def lock_request(resolution: Resolution) -> LockRequest:
             debian=tuple(sorted(set(runtime.debian))),
             replaces=tuple(sorted(f"{name}={version}" for name, version in runtime.replaces.items())),
         ),
-        VENV: UnitRequest(python=tuple(sorted({*runtime.python, *core}))),
+        VENV: UnitRequest(python=tuple(sorted({*runtime.python, *core})), wheels=resolution.wheels),
         VENV_CORE: UnitRequest(python=core),
     }
     if toolkit:
@@ -132,6 +145,8 @@ def lock_request(resolution: Resolution) -> LockRequest:
             git=sources.git,
             gives=tuple(sorted(set(sources.gives))),
             devel=tuple(sorted(set(sources.devel))),
+            projects=sources.projects,
+            replaces=tuple(sorted(f"{package}={version}" for package, version in sources.replaces.items())),
         )
     return LockRequest(
         image=spec.name,

@@ -19,6 +19,7 @@ from envbuild.core.store.store import Store
 from envbuild.core.text import amount, human_list
 from envbuild.lock.git.commit_hint import UNKNOWN, CommitHint
 from envbuild.lock.git.lock_commit import lock_commit
+from envbuild.lock.git.lock_project import lock_project
 from envbuild.lock.inputs import ImageBlob, Input
 from envbuild.lock.missing_inputs import combine_errors, not_available_error
 from envbuild.lock.model import DebianFile, SourceFile
@@ -28,7 +29,7 @@ from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.supply import SupplyKind
 from envbuild.net.transport import Transport
 from envbuild.net.urls import join
-from envbuild.spec.recipe import Archive, Git
+from envbuild.spec.recipe import Archive, Git, GitProject
 
 FORGE = re.compile(r"(?P<kind>[a-z-]+):(?P<repository>[^@]+)@(?P<tag>.+)")
 GZIP = (".tar.gz", ".tgz")
@@ -100,6 +101,7 @@ def lock_sources(
     gits: Iterable[Git],
     known: Mapping[str, SourceFile],
     *,
+    projects: Iterable[GitProject] = (),
     where: Mapping[str, str] | None = None,
     commit_hints: Mapping[str, CommitHint] | None = None,
     resolved: list[Input] | None = None,
@@ -114,8 +116,10 @@ def lock_sources(
     two sources of one file name, EngineError (the store).
     """
 
-    def lock_one(source: Archive | Git) -> SourceFile | EnvbuildError:
+    def lock_one(source: Archive | Git | GitProject) -> SourceFile | EnvbuildError:
         try:
+            if isinstance(source, GitProject):
+                return lock_project(site, transport, store, reporter, source, known)
             if isinstance(source, Git):
                 hint = (commit_hints or {}).get(source.file, UNKNOWN)
                 return lock_commit(site, transport, store, reporter, source, known, hint)
@@ -123,7 +127,7 @@ def lock_sources(
         except InputError as error:
             return error.at((where or {}).get(source.file, ""))
 
-    wanted = merge_sources([*archives, *gits])
+    wanted = [*merge_sources([*archives, *gits]), *dict.fromkeys(projects)]
     pool = ThreadPoolExecutor(PARALLEL)
     try:
         futures = [pool.submit(lock_one, source) for source in wanted]

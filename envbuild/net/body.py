@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from envbuild.net.failures import RefusedError, UnreachableError, describe_error
+from envbuild.net.failures import TooLongError, UnreachableError, describe_error
 from envbuild.net.header_number import header_number
 from envbuild.net.limited_reader import limit_read
 from envbuild.net.limits import LIMITS, DownloadLimits
@@ -58,13 +58,13 @@ def read_body(
 ) -> Iterator[bytes]:
     """Yield the body of a streamed answer as it is received, with `decode` uncompressed.
 
-    Raises RefusedError of `kind` when it has more than `limit` bytes, UnreachableError for network errors and for a
+    Raises TooLongError of `kind` when it has more than `limit` bytes, UnreachableError for network errors and for a
     body that is too slow. At most one byte is read beyond the limit.
     """
     from urllib3.exceptions import HTTPError
 
     if (header_number(answer.headers.get("Content-Length", "")) or 0) > limit:
-        raise RefusedError(f"it has more than {limit} bytes", kind=kind)
+        raise TooLongError(f"it has more than {limit} bytes", kind=kind)
     pace, size = Pace(limits), 0
     while True:
         try:
@@ -77,7 +77,7 @@ def read_body(
             return
         size += len(chunk)
         if size > limit:
-            raise RefusedError(f"it has more than {limit} bytes", kind=kind)
+            raise TooLongError(f"it has more than {limit} bytes", kind=kind)
         yield chunk
 
 

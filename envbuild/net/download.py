@@ -8,9 +8,11 @@ all, or 416).
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
+import random
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -24,11 +26,13 @@ from envbuild.core.store.store import Store
 from envbuild.net.body import CHUNK, read_body
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.header_number import header_number
+from envbuild.net.lanes import Lanes
 from envbuild.net.miss import Miss, MissKind, all_absent
 from envbuild.net.transport import DEFAULT_DELAY, Transport
 from envbuild.net.urls import local_path, redact
 
 ATTEMPTS = 4
+LONGEST_PAUSE = 60.0  # seconds
 
 
 class DownloadError(Exception):
@@ -47,7 +51,7 @@ class DownloadError(Exception):
 @dataclass(slots=True)
 class Transfer:
     """A downloader of files into `store`. `pause` is the first wait in seconds between attempts; `stop` ends all work
-    soon after it is set.
+    soon after it is set. `lanes`: those of parallel downloads, half of which rest when a server has too many.
     """
 
     transport: Transport
@@ -55,12 +59,17 @@ class Transfer:
     progress: Callable[[int], None] = lambda size: None  # bytes received (negative: discarded)
     pause: float = 0.5
     stop: threading.Event = field(default_factory=threading.Event)
+    attempts: int = ATTEMPTS
+    lanes: Lanes | None = None
+    local: threading.local = field(default_factory=threading.local)
 
-    def obtain(self, places: Iterable[str], sha256: str = "", size: int = 0) -> tuple[str, int]:
-        """Download a file into the store and return its (sha256, size).
+    def obtain(
+        self, places: Iterable[str], sha256: str = "", size: int | None = None, target: Path | None = None
+    ) -> tuple[str, int]:
+        """Download a file into the store, or to the new path `target` in it, and return its (sha256, size).
 
-        With `sha256` only that content is accepted, without it any content. `size`: its bytes if they are known (0: at
-        most those of `DownloadLimits.file`); a place that has more is left.
+        With `sha256` only that content is accepted, without it any content. `size`: its bytes if they are known (None:
+        at most those of `DownloadLimits.file`); a place that has more is left.
 
         Raises DownloadError, and EngineError when the store is full or cannot be written.
         """
@@ -72,13 +81,13 @@ class Transfer:
                     with self.store.filled(), part.open("a+b") as file:
                         # Another process may be fetching the same file: wait for it, then check what it left.
                         fcntl.flock(file, fcntl.LOCK_EX)
-                        if sha256 and self.store.has_blob(sha256):
+                        if sha256 and not target and self.store.has_blob(sha256):
                             have = self.store.blob(sha256).stat().st_size
                             self.progress(have)
                             return sha256, have
                         if part.exists() and part.stat().st_ino == os.fstat(file.fileno()).st_ino:
                             self.progress(file.seek(0, os.SEEK_END))
-                            return self._try_places(places, sha256, size, file, part)
+                            return self._try_places(places, sha256, size, file, part, target)
             finally:
                 if not sha256:
                     part.unlink(missing_ok=True)
@@ -89,13 +98,20 @@ class Transfer:
             ) from None
 
     def _try_places(
-        self, places: Iterable[str], sha256: str, limit: int, file: BufferedRandom, part: Path
+        self,
+        places: Iterable[str],
+        sha256: str,
+        limit: int | None,
+        file: BufferedRandom,
+        part: Path,
+        target: Path | None,
     ) -> tuple[str, int]:
         misses: list[Miss] = []
         for place in places:
-            delay = 0.0  # that the server requests
-            for attempt in range(ATTEMPTS):
-                if self.stop.wait(max(self.pause * 2 ** (attempt - 1), delay) if attempt else 0):
+            failed: UnreachableError | None = None
+            self.local.version = ""  # of the content, as this place names it
+            for attempt in range(self.attempts):
+                if self.stopped(attempt, failed):
                     raise DownloadError([*misses, Miss(redact(place), MissKind.UNREACHABLE, "stopped")])
                 try:
                     self.transport.check_host(place)
@@ -109,24 +125,37 @@ class Transfer:
                         why = f"digest mismatch: expected sha256 {sha256}, got {found}"
                         raise RefusedError(why, kind=MissKind.MISMATCH)
                     part.chmod(0o644)
-                    move_into_store(part, self.store.blob(found))
+                    move_into_store(part, target or self.store.blob(found))
                     return found, size
                 except (NotFoundError, RefusedError) as error:
                     misses.append(error.miss(redact(place)))
                     break
                 except UnreachableError as error:
-                    delay = error.wait if error.wait > DEFAULT_DELAY else 0.0
-                    if attempt == ATTEMPTS - 1:
+                    failed = error
+                    if attempt == self.attempts - 1:
                         self.transport.failures.failed(place)
-                        misses.append(error.miss(redact(place), f" ({ATTEMPTS} attempts)"))
+                        if not error.connected:
+                            self.transport.failures.not_reached(place, str(error))
+                        misses.append(error.miss(redact(place), f" ({self.attempts} attempts)"))
         if file.seek(0, os.SEEK_END) == 0:
             part.unlink(missing_ok=True)
         raise DownloadError(misses)
 
-    def _receive(self, place: str, file: BufferedRandom, sha256: str, size: int) -> tuple[str, int]:
-        """Append the content of `place` to `file` and return the (sha256, size) of the whole file, at most `size` (0:
-        not known) bytes."""
-        path, limit = local_path(place), size or self.transport.limits.file
+    def stopped(self, attempt: int, failed: UnreachableError | None) -> bool:
+        """Wait before an attempt (the first is 0), longer after each failure; return whether all work ends."""
+        if not failed:
+            return self.stop.wait(0)
+        first = self.pause if failed.connected else min(self.pause, DEFAULT_DELAY)
+        # Not all clients of a busy server return at the same moment.
+        pause = min(first * 2 ** (attempt - 1), LONGEST_PAUSE) * random.uniform(0.5, 1)
+        busy = self.lanes if failed.kind is MissKind.RATE_LIMITED else None
+        with busy.rest() if busy else contextlib.nullcontext():
+            return self.stop.wait(max(pause, failed.wait if failed.wait > DEFAULT_DELAY else 0.0))
+
+    def _receive(self, place: str, file: BufferedRandom, sha256: str, size: int | None) -> tuple[str, int]:
+        """Append the content of `place` to `file` and return the (sha256, size) of the whole file, at most `size`
+        bytes (None: not known)."""
+        path, limit = local_path(place), self.transport.limits.file if size is None else size
         if not sha256 or path is not None or file.seek(0, os.SEEK_END) > limit:
             self._reset(file)  # another place may have other content
         if path is not None:
@@ -138,8 +167,18 @@ class Transfer:
                         raise RefusedError(f"it has more than {limit} bytes", kind=MissKind.MISMATCH)
             return _digest(file)
         have = file.seek(0, os.SEEK_END)
-        with self.transport.get(place, {"Range": f"bytes={have}-"} if have else None) as answer:
+        if have and have == size:  # stopped after the last byte: some registries answer such a range wrongly
+            found, size = _digest(file)
+            if found == sha256:
+                return found, size
+            self._reset(file)
+            have = 0
+        version = getattr(self.local, "version", "")
+        wanted = {"Range": f"bytes={have}-", **({"If-Range": version} if version else {})} if have else None
+        with self.transport.get(place, wanted) as answer:
             status = answer.status_code
+            tag = answer.headers.get("ETag", "")
+            self.local.version = tag if tag.startswith('"') else ""  # RFC 9110, 13.1.5: not a weak one
             if status == 416:
                 # The file is complete already, or longer than the source.
                 found, size = _digest(file)

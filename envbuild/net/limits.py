@@ -22,10 +22,12 @@ class DownloadLimits:
 
     Package lists are read by apt: a Release file has at most `release` bytes, and names the size of everything else.
 
+    `retry_after`: the most seconds that a busy server may request with Retry-After.
+
     Patience: `connect` and `silence` are the seconds without a connection and without a byte after which an attempt
     ends. A body may take `grace` seconds, and one second more for each `slowest` bytes. `failures`: requests in a row
     that a host fails (each with all its attempts) before nothing more is requested from it. `program`: seconds of one
-    run of uv.
+    run of uv or apt-get; `program_memory`: bytes of memory of it, because uv reads a page of an index as a whole.
     """
 
     page: int = 256 << 20
@@ -36,12 +38,14 @@ class DownloadLimits:
     discarded: int = 64 << 10
     release: int = 10 << 20
     redirects: int = 5
+    retry_after: float = 60
     connect: float = 20
     silence: float = 120
     grace: float = 300
     slowest: int = 10_000
     failures: int = 8
     program: float = 3600
+    program_memory: int = 4 << 30
 
 
 LIMITS = DownloadLimits()
@@ -49,9 +53,11 @@ LIMITS = DownloadLimits()
 
 @dataclass(slots=True)
 class HostFailures:
-    """Requests that failed in a row, for each host. Safe to use from several threads."""
+    """Requests that failed in a row, for each host, and the hosts that were not reached, with the reason. Safe to
+    use from several threads."""
 
     counts: dict[str, int] = field(default_factory=dict)
+    gone: dict[str, str] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, url: str) -> int:
@@ -63,11 +69,24 @@ class HostFailures:
         with self.guard:
             self.counts[_host(url)] = self.counts.get(_host(url), 0) + 1
 
+    def not_reached(self, url: str, reason: str) -> None:
+        """Record that the host of `url` accepted no connection, in all attempts of a download."""
+        with self.guard:
+            self.gone[_host(url)] = reason
+
+    def reason(self, url: str, most: int) -> str:
+        """Return why nothing more is requested from the host of `url`: it was not reached, or it failed `most` requests
+        in a row; "" if it is requested."""
+        if reason := self.gone.get(_host(url), ""):
+            return reason
+        return f"{failed} requests to this host failed" if (failed := self.count(url)) >= most else ""
+
     def answered(self, url: str) -> None:
         """Record an answer."""
-        if self.counts:
+        if self.counts or self.gone:
             with self.guard:
                 self.counts.pop(_host(url), None)
+                self.gone.pop(_host(url), None)
 
 
 def _host(url: str) -> str:

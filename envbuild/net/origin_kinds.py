@@ -55,8 +55,8 @@ ORIGINS = {
         tarball="-/archive/{tag}/{file}",
         mirrored="repository",
     ),
-    # submodules alone, which are in the tarballs of commits
-    "git": OriginKind("", names_host=True, mirrored="repository"),
+    # of other hosts: submodules, which are in the tarballs of commits, and projects of python-packages
+    "git": OriginKind("sources", names_host=True, mirrored="repository"),
     "file": OriginKind("sources", source=True),
     "mirror": OriginKind("sources", source=True),
     "vendor": OriginKind("sources", source=True, mirrored="first"),

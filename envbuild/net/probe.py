@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from envbuild.net.failures import NotFoundError, UnreachableError
@@ -14,8 +15,8 @@ from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.net.urls import local_path
 
-CONNECT, SILENCE = 5, 10  # seconds
-PARALLEL = 8
+CONNECT, SECONDS = 5, 10  # for a connection; for a place in all: names, proxies, redirects and both requests
+PARALLEL = 32
 LOGIN = (MissKind.UNAUTHORIZED,)
 
 
@@ -40,8 +41,8 @@ class Answer:
 
 
 def probe_all(site: Site, probes: Iterable[Probe]) -> dict[Probe, Answer]:
-    """Return the answer of each probe: eight at a time, those of snapshot services one after the other."""
-    limits = replace(LIMITS, connect=CONNECT, silence=SILENCE, failures=1 << 30)
+    """Return the answer of each probe: 32 at a time, those of snapshot services one after the other."""
+    limits = replace(LIMITS, connect=CONNECT, silence=SECONDS, grace=SECONDS, failures=1 << 30)
     transport = Transport(site.network(), limits=limits)
     wanted = list(dict.fromkeys(probes))
     plain = [[probe] for probe in wanted if not probe.patient]
@@ -52,9 +53,22 @@ def probe_all(site: Site, probes: Iterable[Probe]) -> dict[Probe, Answer]:
 
 
 def probe_one(transport: Transport, probe: Probe) -> Answer:
-    """Return the answer of one place."""
+    """Return the answer of one place, after at most `SECONDS`."""
     began = time.monotonic()
-    answers, detail = _request(transport, probe)
+    request: Future[tuple[bool, str]] = Future()
+
+    def send() -> None:
+        try:
+            request.set_result(_request(transport, probe))
+        except BaseException as error:
+            request.set_exception(error)
+
+    # A thread that the end of the command does not wait for: a lookup of a name, a handshake or a mount has no limit.
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        answers, detail = request.result(SECONDS)
+    except TimeoutError:
+        answers, detail = False, "no answer in time"
     return Answer(probe, answers, detail, round(time.monotonic() - began, 2))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -19,13 +20,20 @@ from envbuild.core.errors import InputError
 from envbuild.core.json_text import json_value
 from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.host_config import PythonIndexes
+from envbuild.net.limits import LIMITS
 from envbuild.net.site import mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
 from envbuild.net.urls import join, local_path, redact
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+ATTRIBUTES = ("href", "data-requires-python", "data-yanked")
+PIECE = 64 << 10  # characters of a page that are read at a time
+MAX_TAG = 512 << 10  # characters of a tag, a comment or a script in a page
+MAX_LINKS = 500_000  # of a page; the largest projects have some ten thousand files
+PARSE_SECONDS = 60  # of a processor for a page
 SUFFIXES = (".whl", ".tar.gz", ".zip", ".tar.bz2")
-SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+SHA256 = re.compile(rf"sha256=({DIGEST.pattern})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +91,30 @@ class PackageIndex:
         except NotFoundError:
             return []
         except UnreachableError as error:
-            what = "the package index" if self.origin == "python:" else f"the package index {self.origin}"
-            line = mirror_line(self.origin, "ADDRESS, …")
-            raise InputError(
-                f"{what} does not answer for '{name}': {error}",
-                hint=f"configure other indexes in site.yaml:  {mirrors_setting(line)}",
-                where=redact(page),
-                mirror_lines=(line,),
-            ) from None
-        if "json" in answer.kind:
-            return self._check_places(parse_json(answer.content, answer.url), answer.url)
-        return self._check_places(parse_html(answer.content.decode("utf-8", "replace"), answer.url), answer.url)
+            raise self._error(page, f"does not answer for '{name}': {error}") from None
+        try:
+            if "json" in answer.kind:
+                return self._check_places(parse_json(answer.content, answer.url), answer.url)
+            return self._check_places(parse_html(answer.content.decode("utf-8", "replace"), answer.url), answer.url)
+        except ValueError as error:
+            raise self._error(page, f"has a malformed answer for '{name}': {error}") from None
+
+    def _error(self, page: str, fault: str) -> InputError:
+        """Return the error of an index whose page cannot be used."""
+        what = "the package index" if self.origin == "python:" else f"the package index {self.origin}"
+        line = mirror_line(self.origin, "ADDRESS, …")
+        return InputError(
+            f"{what} {fault}",
+            hint=f"configure other indexes in site.yaml:  {mirrors_setting(line)}",
+            where=redact(page),
+            mirror_lines=(line,),
+        )
 
     def _check_places(self, files: Iterable[IndexFile], page: str) -> list[IndexFile]:
         """Return `files`, which `page` lists. Raise InputError if a page of another machine names files of this one.
 
         The same if a page over https names a file over http without its digest: any machine on the way could change it.
+        Raises ValueError for a malformed address.
         """
         found = list(files)
         if local_path(page) is not None:
@@ -129,7 +145,7 @@ class PackageIndex:
                     answer = self.transport.read(place)
                     listed = parse_html(answer.content.decode("utf-8", "replace"), answer.url)
                     self.cache[key] = self._check_places(listed, answer.url)
-                except (NotFoundError, UnreachableError):
+                except (NotFoundError, UnreachableError, ValueError):
                     self.cache[key] = []  # as pip does: find-links are an addition
         return self.cache[key]
 
@@ -159,23 +175,38 @@ def _list_folder(folder: str) -> Iterator[IndexFile]:
 
 
 def parse_json(content: bytes, page: str) -> Iterator[IndexFile]:
-    """Yield the files of a PEP 691 answer."""
-    for file in json_value(content).get("files", ()):
-        if file["filename"].endswith(SUFFIXES):
-            yield IndexFile(
-                file["filename"],
-                urljoin(page, file["url"]),
-                file.get("hashes", {}).get("sha256", ""),
-                file.get("requires-python") or "",
-                bool(file.get("yanked")),
-                file.get("size") or 0,
-            )
+    """Yield the files of a PEP 691 answer. Raises ValueError for one that is malformed.
+
+    A digest or a size that is none is not known, as on a page without them.
+    """
+    answer = json_value(content)
+    files = answer.get("files", []) if isinstance(answer, dict) else None
+    if not isinstance(files, list):
+        raise ValueError("it has no list of files")
+    for file in files:
+        if not isinstance(file, dict):
+            raise ValueError("a file is not an object")
+        name, url, hashes, requires = (file.get(key) for key in ("filename", "url", "hashes", "requires-python"))
+        if not isinstance(name, str) or not isinstance(url, str):
+            raise ValueError("a file has no name or no address")
+        if not name.endswith(SUFFIXES):
+            continue
+        sha256, size = hashes.get("sha256") if isinstance(hashes, dict) else "", file.get("size")
+        yield IndexFile(
+            name,
+            urljoin(page, url),
+            sha256 if isinstance(sha256, str) and DIGEST.fullmatch(sha256) else "",
+            requires if isinstance(requires, str) else "",
+            bool(file.get("yanked")),
+            size if type(size) is int and 0 <= size <= LIMITS.file else 0,
+        )
 
 
 def parse_html(text: str, page: str) -> Iterator[IndexFile]:
-    """Yield the files of a PEP 503 page or of any page with links to files."""
+    """Yield the files of a PEP 503 page or of any page with links to files. Raises ValueError for a malformed address,
+    and for a page that takes too long or has too much."""
     parser = _Anchors()
-    parser.feed(text)
+    parser.read(text)
     base = urljoin(page, parser.base) if parser.base else page
     for attributes in parser.anchors:
         url, _, fragment = (attributes["href"] or "").partition("#")
@@ -194,8 +225,23 @@ class _Anchors(HTMLParser):
         self.anchors: list[dict[str, str | None]] = []
         self.base = ""
 
+    def read(self, text: str) -> None:
+        """Read a page. Raises ValueError."""
+        end = time.thread_time() + PARSE_SECONDS
+        for start in range(0, len(text), PIECE):
+            try:
+                self.feed(text[start : start + PIECE])
+            except AssertionError:  # of html.parser, for a declaration that is not one
+                raise ValueError("it is not HTML") from None
+            if len(self.rawdata) > MAX_TAG:
+                raise ValueError(f"it has a tag of more than {MAX_TAG >> 10} KiB")
+            if len(self.anchors) > MAX_LINKS:
+                raise ValueError(f"it has more than {MAX_LINKS} links")
+            if time.thread_time() > end:
+                raise ValueError(f"it takes more than {PARSE_SECONDS} s to read")
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        attributes = dict(attrs)
+        attributes = {name: value for name, value in attrs if name in ATTRIBUTES}
         if tag == "a" and attributes.get("href"):
             self.anchors.append(attributes)
         elif tag == "base":

@@ -32,13 +32,21 @@ class LimitedSession(requests.Session):
         self.headers["User-Agent"] = f"envbuild/{__version__}"
         self.headers["Accept-Encoding"] = "identity"  # a .tar.gz must arrive as its own bytes
         for scheme in ("http://", "https://"):
-            self.mount(scheme, LimitedAdapter(pool_maxsize=4))
+            self.mount(scheme, LimitedAdapter(limits.grace, pool_maxsize=4))
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
         """Send one request of a chain of redirects; the certificate of each host is checked as the site requires it for
         that host."""
         options["verify"] = self.check(request.url or "")
         return super().send(request, **options)
+
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
+        """Remove the login from a request that goes to another host. One of ~/.netrc is added only where the session
+        has no login of its own: a registry chooses where it redirects to."""
+        if self.auth is None:
+            super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
+        elif self.should_strip_auth(response.request.url, prepared_request.url):  # type: ignore[no-untyped-call]
+            prepared_request.headers.pop("Authorization", None)
 
     def get_redirect_target(self, response: requests.Response) -> str | None:
         """Return the address that an answer redirects to; None for any other answer.

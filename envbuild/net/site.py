@@ -28,6 +28,7 @@ from envbuild.net.urls import join
 
 if TYPE_CHECKING:
     from envbuild.net.host_config import PythonIndexes
+    from envbuild.net.unit_caches import UnitCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,9 @@ class Site:
     `keyrings`: prefix of origins → file of OpenPGP keys; `debian_keyring` is the older name of the one for
     ``debian:``. `apt`: options for apt-get while locking (`envbuild.net.apt_options`). `trust`: folders whose projects
     are trusted, of any owner; only in the user's own file. `registry`: where `publish` puts images
-    without --to. Nothing reads the `RESERVED` ones yet.
+    without --to. `compiler_cache`: whether units that compile use the machine's ccache.
+    `caches`: of finished units, in the order of the requests. Nothing reads the `RESERVED`
+    ones yet.
     """
 
     store: Path
@@ -59,6 +62,8 @@ class Site:
     where: str = ""  # the file it was read from
     keyrings: Mapping[str, Path] = field(default_factory=dict)
     trust: tuple[Path, ...] = ()
+    compiler_cache: bool = True
+    caches: tuple[UnitCache, ...] = ()
 
     def supply(self, origin: str, arch: str = "") -> Supply:
         """Return where `origin` is taken from, and why. `arch`: the architecture whose packages are needed."""

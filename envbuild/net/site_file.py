@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envbuild.core.engines import ENGINES
 from envbuild.core.errors import SpecError
@@ -18,10 +19,13 @@ from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
 from envbuild.net.site import Site, store_folder, user_file
 from envbuild.net.urls import has_raw_login, redact
 
+if TYPE_CHECKING:
+    from envbuild.net.unit_caches import UnitCache
+
 RESERVED = ("images", "partition", "mounts")  # for launch: accepted, and nothing reads them yet
 KEYS = (
     "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
-    "keyrings", "apt", "trust", "registry", *RESERVED,
+    "keyrings", "apt", "trust", "registry", "compiler_cache", "caches", *RESERVED,
 )  # fmt: skip
 PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
 PREFIX_ADVICE = (
@@ -68,8 +72,12 @@ def read_site(path: Path) -> Site:
         partition=text("partition"),
         mounts=reader.texts(entries["mounts"], "mounts") if "mounts" in entries else (),
         use_host=reader.value(entries["upstream"], bool, "upstream") is not False if "upstream" in entries else True,
+        compiler_cache=reader.value(entries["compiler_cache"], bool, "compiler_cache") is not False
+        if "compiler_cache" in entries
+        else True,
         where=str(path),
         keyrings=_read_keyrings(reader, entries, folder),
+        caches=_read_caches(reader, entries, folder),
         trust=_read_trust(reader, entries["trust"], path, folder) if "trust" in entries else (),
     )
     reader.finish()
@@ -108,6 +116,14 @@ def _read_keyrings(reader: Reader, entries: Mapping[str, Node], folder: Callable
             reader.wrong(node.where, f"'{key.value}': there is no {file}")
         keyrings[full] = Path(file)
     return keyrings
+
+
+def _read_caches(reader: Reader, entries: Mapping[str, Node], folder: Callable[[str], str]) -> tuple[UnitCache, ...]:
+    if "caches" not in entries:
+        return ()
+    from envbuild.net.cache_settings import read_caches  # few sites have one
+
+    return read_caches(reader, entries["caches"], folder)
 
 
 def _read_trust(reader: Reader, node: Node, path: Path, folder: Callable[[str], str]) -> tuple[Path, ...]:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from envbuild.core import signals
 from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.net.body import read_body
-from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError, describe_error
+from envbuild.net.failures import NotFoundError, RefusedError, TooLongError, UnreachableError, describe_error
 from envbuild.net.header_number import header_number
 from envbuild.net.limits import LIMITS, DownloadLimits, HostFailures
 from envbuild.net.miss import MissKind
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TRIES = 3
 BUSY = (408, 425, 429)  # answers of a server that may do better later
-DEFAULT_DELAY, MAX_DELAY = 0.5, 60.0  # seconds before a retry without Retry-After; the limit with it
+DEFAULT_DELAY = 0.5  # seconds before a retry without Retry-After
 Answer = TypeVar("Answer")
 
 
@@ -51,6 +51,7 @@ class Transport:
     limits: DownloadLimits = LIMITS
     failures: HostFailures = field(default_factory=HostFailures)
     unchecked: set[str] = field(default_factory=set)
+    tries: int = TRIES
 
     def session(self) -> requests.Session:
         """Return this thread's session."""
@@ -73,17 +74,17 @@ class Transport:
             self.unchecked.add(parts.hostname)
         return False
 
-    def read(self, place: str, accept: str = "*/*", limit: int = 0) -> Page:
-        """Return a small file; `limit`: the bytes that it may have (0: those of a page).
+    def read(self, place: str, accept: str = "*/*", limit: int | None = None) -> Page:
+        """Return a small file; `limit`: the bytes that it may have (None: those of a page).
 
         Raises NotFoundError, UnreachableError, RefusedError.
         """
-        path, limit = local_path(place), limit or self.limits.page
+        path, limit = local_path(place), self.limits.page if limit is None else limit
         if path is not None:
             with self.open(path) as file:
                 content = file.read(limit + 1)
             if len(content) > limit:
-                raise RefusedError(f"it has more than {limit} bytes")
+                raise TooLongError(f"it has more than {limit} bytes")
             return Page(place, content)
 
         def request() -> Page:
@@ -93,7 +94,7 @@ class Transport:
 
         self.check_host(place)
         try:
-            return retry(request)
+            return retry(request, tries=self.tries)
         except RefusedError:
             raise
         except UnreachableError:
@@ -101,9 +102,10 @@ class Transport:
             raise
 
     def check_host(self, place: str) -> None:
-        """Raise RefusedError for an address of a host that failed too many requests in a row."""
-        if (failed := self.failures.count(place)) >= self.limits.failures:
-            raise RefusedError(f"given up, because {failed} requests to this host failed", kind=MissKind.UNREACHABLE)
+        """Raise RefusedError for an address of a host that a download did not reach, or that failed too many requests
+        in a row."""
+        if reason := self.failures.reason(place, self.limits.failures):
+            raise RefusedError(f"given up, because {reason}", kind=MissKind.UNREACHABLE)
 
     @contextmanager
     def get(self, url: str, headers: dict[str, str] | None = None, method: str = "GET") -> Iterator[requests.Response]:
@@ -132,7 +134,7 @@ class Transport:
         except requests.exceptions.TooManyRedirects:
             raise RefusedError(f"it redirects more than {self.limits.redirects} times") from None
         except OSError as error:  # RequestException is one
-            raise UnreachableError(describe_error(error)) from None
+            raise UnreachableError(describe_error(error), connected=is_connected(error)) from None
         except (ValueError, HTTPError):  # of `http.client` and urllib3, for hosts such as ``a..b``
             raise RefusedError("it is, or redirects to, a malformed address") from None
         with answer:
@@ -143,7 +145,11 @@ class Transport:
                 raise NotFoundError(f"HTTP {status}")
             if status in BUSY or status >= 500:
                 kind = MissKind.RATE_LIMITED if status == 429 else MissKind.UNREACHABLE
-                raise UnreachableError(f"HTTP {status}", retry_delay(answer.headers.get("Retry-After", "")), kind=kind)
+                raise UnreachableError(
+                    f"HTTP {status}",
+                    retry_delay(answer.headers.get("Retry-After", ""), self.limits.retry_after),
+                    kind=kind,
+                )
             if status >= 400 and status != 416:
                 raise RefusedError(f"HTTP {status}", kind=MissKind.UNAUTHORIZED if status == 401 else MissKind.REFUSED)
             yield answer
@@ -171,15 +177,28 @@ class Transport:
             raise RefusedError(os.strerror(error.errno or errno.EIO)) from None
 
 
-def retry(request: Callable[[], Answer], pause: float = 0) -> Answer:
-    """Return the result of `request`, called up to three times: `pause` seconds before the second, twice that before
-    the third.
+def is_connected(error: OSError) -> bool:
+    """Return whether the host had accepted a connection before a request failed."""
+    import requests
+    from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+
+    if not isinstance(error, requests.exceptions.ConnectionError) or not error.args:
+        return True
+    return not isinstance(getattr(error.args[0], "reason", None), (NewConnectionError, ConnectTimeoutError))
+
+
+def retry(request: Callable[[], Answer], pause: float = 0, tries: int = TRIES) -> Answer:
+    """Return the result of `request`, called up to `tries` times: `pause` seconds before the second, twice that before
+    the third; longer after an answer that the server is busy.
 
     Raises NotFoundError and RefusedError at once, UnreachableError in the end; OSError, which
     reading a body raises, counts as such."""
     last: UnreachableError | None = None
-    for attempt in range(TRIES):
-        signals.pause(max(pause * attempt, last.wait if last else 0))
+    for attempt in range(tries):
+        wait = last.wait if last else 0.0
+        if wait <= DEFAULT_DELAY:  # it requested none
+            wait *= 2 ** (attempt - 1)
+        signals.pause(max(pause * attempt, wait))
         try:
             return request()
         except RefusedError:
@@ -191,7 +210,7 @@ def retry(request: Callable[[], Answer], pause: float = 0) -> Answer:
     raise last or UnreachableError("no answer")
 
 
-def retry_delay(header: str) -> float:
+def retry_delay(header: str, most: float = LIMITS.retry_after) -> float:
     """Return the seconds to wait that ``Retry-After`` specifies (RFC 9110, 10.2.3; a date there is ignored)."""
     seconds = header_number(header)
-    return DEFAULT_DELAY if seconds is None else min(float(seconds), MAX_DELAY)
+    return DEFAULT_DELAY if seconds is None else min(float(seconds), most)

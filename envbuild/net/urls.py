@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
+LOGIN = re.compile(r"//[^/@\s]*@")
+QUERY = re.compile(r"(\w://[^\s?`'\"<>]*)\?[^\s`'\"<>)]*")
 PARTS = re.compile(r"([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 
 
@@ -31,6 +33,11 @@ def redact(place: str) -> str:
         rest = rest.rpartition("@")[2]
     host, path, _ = _split(rest)
     return f"{scheme}://{host.rpartition('@')[2]}{path}"
+
+
+def redact_text(text: str) -> str:
+    """Return a text of a program or server without the logins and queries of the addresses in it."""
+    return QUERY.sub(r"\1", LOGIN.sub("//", text))
 
 
 def has_raw_login(place: str) -> bool:

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from envbuild.core.json_text import check_count
+
 MAX_DOCUMENT = 16 << 20  # bytes of a manifest or configuration; real ones have some ten thousand
 MAX_VALUES = 100_000  # of a list; an index with an entry for every image of a large site has thousands
 LENGTH = 60  # characters of a wrong value in a message
@@ -82,6 +84,10 @@ def parse_json(content: bytes) -> Part:
     """Return a document. Raises InvalidDocumentError."""
     if len(content) > MAX_DOCUMENT:
         raise InvalidDocumentError(f"it has more than {MAX_DOCUMENT >> 20} MiB")
+    try:
+        check_count(content)
+    except ValueError as error:
+        raise InvalidDocumentError(str(error)) from None
     try:
         return Part(json.loads(content))
     except json.JSONDecodeError as error:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from envbuild.core.errors import PublishError, SpecError
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.net.registry.media_types import DOCKER, OCI, REF_NAME, MediaTypes
 from envbuild.oci.config import ImageConfig, canonical_json, config_json
+from envbuild.oci.layers.compressed import read_compressed, record_compressed
 from envbuild.oci.layers.layer import write_layer_tar
 from envbuild.oci.output_folder import open_output_folder
 from envbuild.oci.tar.compress import HashingWriter, open_compressor
@@ -62,13 +63,17 @@ def write_layout(
     compression: str = "gzip",
     docker: bool = False,
     jobs: int = 0,
+    present: Callable[[str, int], bool] | None = None,
 ) -> Layout:
     """Write the image of `layers` (bottom first) as a layout into the folder `out`; an older layout there is replaced.
 
     `epoch`: creation time in seconds. `name`: the image's name or tag in index.json. `compression`: gzip, zstd or none.
     `docker`: Docker's media types instead of OCI's, for pushing; skopeo's ``oci:`` reads only OCI's. `jobs`: threads
-    (0: all cores). Raises SpecError for a compression that does not exist, EngineError for a damaged layer,
-    PublishError when `out` is something else or cannot be written.
+    (0: all cores). `present`: whether the target of the layout has a blob (``sha256:…``, bytes): a layer that was
+    compressed before, and that it has, is then not in the layout.
+
+    Raises SpecError for a compression that does not exist, EngineError for a damaged layer, PublishError when `out` is
+    something else or cannot be written.
     """
     types = DOCKER if docker else OCI
     if compression not in types.layers:
@@ -80,7 +85,7 @@ def write_layout(
     try:
         with open_output_folder(out) as folder:
             (folder.handle / "blobs" / "sha256").mkdir(parents=True)
-            writer = _Writer(folder.handle, store, types, compression, jobs or len(os.sched_getaffinity(0)))
+            writer = _Writer(folder.handle, store, types, compression, jobs or len(os.sched_getaffinity(0)), present)
             layout = writer.write(layers, config, epoch, name)
             folder.publish()
     except OSError as error:
@@ -105,6 +110,7 @@ class _Writer:
     types: MediaTypes
     compression: str
     jobs: int
+    present: Callable[[str, int], bool] | None = None
 
     def write(
         self, layers: Sequence[LayerRecord], config: ImageConfig, epoch: int, name: str
@@ -137,13 +143,17 @@ class _Writer:
         return manifest.digest, configuration.digest, written
 
     def layer(self, number: int, record: LayerRecord, threads: int) -> Descriptor:
-        """Compress one layer into a blob."""
+        """Compress one layer into a blob, unless the target has it."""
+        known = read_compressed(self.store, record, self.compression) if self.present else None
+        if known and self.present and self.present(*known):
+            return Descriptor(self.types.layers[self.compression], *known)
         temporary = self.root / f"layer-{number}"
         with temporary.open("wb") as file:
             measured = HashingWriter(file)
             with open_compressor(measured, self.compression, threads) as stream:
                 write_layer_tar(self.store, record, stream)
         temporary.rename(self.root / "blobs" / "sha256" / measured.sha256)
+        record_compressed(self.store, record, self.compression, f"sha256:{measured.sha256}", measured.size)
         return Descriptor(self.types.layers[self.compression], f"sha256:{measured.sha256}", measured.size)
 
     def blob(self, media_type: str, content: bytes) -> Descriptor:

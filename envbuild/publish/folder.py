@@ -7,10 +7,13 @@ opened once, and neither they nor files in them are followed as links. Format: O
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +23,32 @@ from envbuild.core.regular_file import TooLargeError, read_bounded
 from envbuild.core.store.lock_holder import wait_for_lock
 from envbuild.core.store.store import write_atomic
 from envbuild.net.registry.media_types import REF_NAME
+from envbuild.net.registry.push import FilePart
 from envbuild.oci.config import canonical_json
-from envbuild.oci.layout import check_output
-from envbuild.publish.layout_index import names, read_index
+from envbuild.publish.layout_artifacts import list_artifacts, without_artifacts
+from envbuild.publish.layout_index import names, new_index, read_index
 from envbuild.publish.layout_parts import LayoutParts
+from envbuild.publish.pack_blobs import FileSlice
+from envbuild.publish.squashfs_artifact import Artifact
 
-INDEX = "application/vnd.oci.image.index.v1+json"
 WAIT = 1800.0  # seconds for another publisher: copying a large image to a slow file system takes some minutes
+# What `write_atomic` calls a file until it is complete.
+UNFINISHED = re.compile(r"\.([0-9a-f]{64}|index\.json|oci-layout)\.[0-9a-f]{8}")
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def publish_to_folder(
-    parts: LayoutParts, folder: Path, tag: str, arch: str, *, move: bool, report: Callable[[str], object]
+    parts: LayoutParts,
+    folder: Path,
+    tag: str,
+    arch: str,
+    *,
+    move: bool,
+    report: Callable[[str], object],
+    artifacts: Sequence[Artifact] = (),
 ) -> tuple[int, int]:
-    """Add an image under `tag` to the layout `folder`, which is made if needed. Return (blobs, bytes) that were copied.
+    """Add an image under `tag`, and its artifacts, to the layout `folder`, which is made if needed. Return (blobs,
+    bytes) that were copied.
 
     `report` is called with a sentence when another publisher lets it wait.
 
@@ -41,15 +56,16 @@ def publish_to_folder(
     with another digest (unless it may `move`).
     """
     try:
-        check_output(folder)
+        check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with _open_layout(folder, report) as (here, blobs):
+        with open_layout(folder, report) as (here, blobs):
             index = read_index(here, folder)
             _check_tag(index, folder, tag, parts.digest, arch, move)
-            copied = [_copy(parts.path(part), blobs / part.digest, part.digest) for part in parts.blobs]
-            copied.append(_write(parts.manifest, blobs / parts.digest.removeprefix("sha256:")))
-            marker = canonical_json({"imageLayoutVersion": "1.0.0"})
-            write_atomic(here / "oci-layout", lambda file: file.write(marker))
+            wanted = [*parts.slices(), *(blob for item in artifacts for blob in item.blobs)]
+            copied = [copy_blob(blob, blobs) for blob in {blob.digest: blob for blob in wanted}.values()]
+            manifests = {parts.digest: parts.manifest} | {item.digest: item.manifest for item in artifacts}
+            for digest, content in manifests.items():
+                copied.append(write_blob(content, blobs / digest.removeprefix("sha256:")))
             entry = {
                 "mediaType": parts.kind,
                 "digest": parts.digest,
@@ -58,18 +74,27 @@ def publish_to_folder(
                 "platform": {"architecture": arch, "os": "linux"},
             }
             others = [item for item in index if not names(item, tag, arch)]
-            value = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*others, entry]}
-            write_atomic(here / "index.json", lambda file: file.write(canonical_json(value)))
+            replaced = {item["digest"] for item in index if names(item, tag, arch)} - {
+                item["digest"] for item in others
+            }
+            lists = list_artifacts(parts.digest, artifacts, index, blobs, folder)
+            for digest, content in lists.contents.items():  # they are of the folder, not of the image: not counted
+                write_blob(content, blobs / digest)
+            others = without_artifacts(others, {*replaced, parts.digest} if artifacts else replaced, artifacts)
+            entries = [*others, entry, *lists.entries]
+            listed = new_index(entries, folder)
+            write_atomic(here / "index.json", lambda file: file.write(listed))
     except OSError as error:
+        hint = "choose a writable folder on a disk with free space:  --to oci:DIR"
         raise PublishError(
             f"{folder} cannot be written: {error.strerror or error}",
-            hint="choose a writable folder on a disk with free space:  --to oci:DIR",
+            hint=f"chmod -t {folder}" if is_sticky(folder, error) else hint,
         ) from None
     return sum(1 for size in copied if size), sum(copied)
 
 
 @contextlib.contextmanager
-def _open_layout(folder: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Path]]:
+def open_layout(folder: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Path]]:
     """Yield paths of the open folder and of its blobs (proc_pid_fd(5)), which no rename leads elsewhere. One publisher
     at a time is let in; a file system without locks excludes none. Raises OSError for a link in the place of a folder;
     PublishError.
@@ -77,18 +102,63 @@ def _open_layout(folder: Path, report: Callable[[str], object]) -> Iterator[tupl
     with contextlib.ExitStack() as stack:
         fd = os.open(folder, OPEN & ~os.O_NOFOLLOW)  # the folder itself may be a link: its user named it
         stack.callback(os.close, fd)
-        _wait_for_others(fd, folder, report)
-        here = fd
+        alone = _wait_for_others(fd, folder, report)
+        here = Path(f"/proc/self/fd/{fd}")
+        check_folder(folder, here)
+        # First: what a publisher that was killed has left is a layout, too.
+        marker = canonical_json({"imageLayoutVersion": "1.0.0"})
+        write_blob(marker, here / "oci-layout")
         for name in ("blobs", "sha256"):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(name, dir_fd=fd)
-            fd = os.open(name, OPEN, dir_fd=fd)
+            fd = open_subfolder(name, fd)
             stack.callback(os.close, fd)
-        yield Path(f"/proc/self/fd/{here}"), Path(f"/proc/self/fd/{fd}")
+        blobs = Path(f"/proc/self/fd/{fd}")
+        if alone:
+            remove_unfinished(here, blobs)
+        yield here, blobs
 
 
-def _wait_for_others(fd: int, folder: Path, report: Callable[[str], object]) -> None:
-    """Take the lock of the open folder; any user who may read the folder can hold it.
+def open_subfolder(name: str, folder: int) -> int:
+    """Open a folder in the open `folder`; make it, with the mode of that, if there is none. Raises OSError."""
+    try:
+        os.mkdir(name, dir_fd=folder)
+    except FileExistsError:
+        return os.open(name, OPEN, dir_fd=folder)
+    made = os.open(name, OPEN, dir_fd=folder)
+    os.fchmod(made, stat.S_IMODE(os.fstat(folder).st_mode))
+    return made
+
+
+def is_sticky(folder: Path, error: OSError) -> bool:
+    """Return whether `folder` has the sticky bit, with which users cannot replace each other's index.json."""
+    try:
+        return error.errno == errno.EPERM and bool(folder.stat().st_mode & stat.S_ISVTX)
+    except OSError:
+        return False
+
+
+def check_folder(folder: Path, here: Path | None = None) -> None:
+    """Raise PublishError if `folder` (open: `here`) exists and is neither empty nor a layout, nor what a publisher that
+    was killed leaves; OSError."""
+    try:
+        names = [path.name for path in (here or folder).iterdir()]
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        names = [""]
+    if "oci-layout" not in names and not all(name == "blobs" or UNFINISHED.fullmatch(name) for name in names):
+        new = folder / "images" if folder.is_dir() else folder.with_name(f"{folder.name}.oci")
+        raise PublishError(f"{folder} exists and is not an OCI layout", hint=f"name a new folder: --to oci:{new}")
+
+
+def remove_unfinished(*folders: Path) -> None:
+    """Remove the files that publishers which were killed have left in open folders."""
+    for path in [path for folder in folders for path in folder.iterdir() if UNFINISHED.fullmatch(path.name)]:
+        with contextlib.suppress(OSError):  # of another user, in a folder with the sticky bit
+            path.unlink()
+
+
+def _wait_for_others(fd: int, folder: Path, report: Callable[[str], object]) -> bool:
+    """Take the lock of the open folder; any user who may read the folder can hold it. Return whether there are locks.
 
     Raises PublishError after `WAIT`.
     """
@@ -101,7 +171,8 @@ def _wait_for_others(fd: int, folder: Path, report: Callable[[str], object]) -> 
             f"{folder} cannot be written: {error}", hint="end that process, or publish into another folder"
         ) from None
     except OSError:  # a file system without locks
-        return
+        return False
+    return True
 
 
 def _check_tag(index: list[dict[str, Any]], folder: Path, tag: str, digest: str, arch: str, move: bool) -> None:
@@ -113,17 +184,28 @@ def _check_tag(index: list[dict[str, Any]], folder: Path, tag: str, digest: str,
         )
 
 
-def _copy(source: Path, target: Path, digest: str) -> int:
-    """Copy a blob (hex), unless the layout has it. Return the bytes that were written."""
+def blob_in_folder(folder: Path, digest: str, size: int) -> bool:
+    """Return whether a layout has a blob (hex), whole."""
+    path = folder / "blobs/sha256" / digest
+    with contextlib.suppress(OSError):  # missing, or not a regular file
+        return path.lstat().st_size == size and file_digest(path, follow=False) == digest
+    return False
+
+
+def copy_blob(blob: FileSlice, blobs: Path) -> int:
+    """Copy a blob, unless the layout has it. Return the bytes that were written."""
+    target = blobs / blob.digest
     with contextlib.suppress(OSError):  # missing, or not a regular file: it is replaced
-        if file_digest(target, follow=False) == digest:
+        if file_digest(target, follow=False) == blob.digest:
             return 0
-    with source.open("rb") as file:
-        write_atomic(target, lambda out: shutil.copyfileobj(file, out, 1 << 20))
-    return source.stat().st_size
+    with blob.path.open("rb") as file:
+        part = FilePart(file, blob.start, blob.start + blob.size)
+        write_atomic(target, lambda out: shutil.copyfileobj(part, out, 1 << 20))
+    return blob.size
 
 
-def _write(content: bytes, target: Path) -> int:
+def write_blob(content: bytes, target: Path) -> int:
+    """Write a file, unless it has this content. Return the bytes that were written."""
     with contextlib.suppress(OSError, TooLargeError):
         if read_bounded(target, len(content), follow=False) == content:
             return 0

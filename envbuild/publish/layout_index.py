@@ -5,13 +5,15 @@ Format: OCI image spec 1.1, image-index.md and descriptor.md.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import PublishError
+from envbuild.core.json_text import check_writable
 from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
-from envbuild.net.registry.media_types import REF_NAME
+from envbuild.net.registry.media_types import INDEX, REF_NAME
+from envbuild.oci.config import canonical_json
 from envbuild.oci.document import MAX_DOCUMENT, Part, parse_json
 from envbuild.oci.manifest import DIGEST
 
@@ -22,17 +24,37 @@ def read_index(here: Path, folder: Path) -> list[dict[str, Any]]:
     Raises PublishError for a malformed index; OSError.
     """
     try:
-        document = parse_json(read_bounded(here / "index.json", MAX_DOCUMENT, follow=False))
-        listed = [_entry(item) for item in document.part("manifests").parts(needed=True)]
-        # a lone surrogate, NaN and infinity have no form in JSON and UTF-8
-        json.dumps(document.value, allow_nan=False, ensure_ascii=False).encode()
+        return parse_index(read_bounded(here / "index.json", MAX_DOCUMENT, follow=False))
     except FileNotFoundError:
         return []
     except (NotRegularError, TooLargeError, ValueError, RecursionError):
         raise PublishError(
             "the index of the layout is malformed", hint="publish into another folder", where=str(folder / "index.json")
         ) from None
+
+
+def parse_index(content: bytes) -> list[dict[str, Any]]:
+    """Return the entries of an index that can be written again. Raises ValueError, RecursionError."""
+    if len(content) > MAX_DOCUMENT:
+        raise ValueError(f"it has more than {MAX_DOCUMENT} bytes")
+    document = parse_json(content)
+    listed = [_entry(item) for item in document.part("manifests").parts(needed=True)]
+    check_writable(document.value)
     return listed
+
+
+def new_index(entries: Sequence[Mapping[str, Any]], folder: Path) -> bytes:
+    """Return the bytes of an index, which its readers accept. Raises PublishError for one that is too large."""
+    content = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(entries)})
+    try:
+        parse_index(content)
+    except ValueError as error:
+        raise PublishError(
+            f"an index of {len(entries)} entries would be unreadable: {error}",
+            hint="publish into another folder",
+            where=str(folder),
+        ) from None
+    return content
 
 
 def _entry(item: Part) -> dict[str, Any]:
@@ -47,7 +69,13 @@ def _entry(item: Part) -> dict[str, Any]:
     return value
 
 
+def ref_name(item: dict[str, Any]) -> str | None:
+    """Return the name of an entry; None if it has none."""
+    name: str | None = (item.get("annotations") or {}).get(REF_NAME)
+    return name
+
+
 def names(item: dict[str, Any], tag: str, arch: str) -> bool:
     """Return whether an entry is the image `tag` for this architecture; one without a platform is for each."""
     platform = item.get("platform") or {}
-    return (item.get("annotations") or {}).get(REF_NAME) == tag and platform.get("architecture", arch) == arch
+    return ref_name(item) == tag and bool(platform.get("architecture", arch) == arch)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from envbuild.core.byte_progress import count_bytes
 from envbuild.core.console import Reporter
 from envbuild.core.errors import InputError, PublishError
 from envbuild.core.text import amount
 from envbuild.net.failures import RefusedError, UnreachableError
 from envbuild.net.registry.client import RegistryAddress, Repository
-from envbuild.net.registry.push import Push
+from envbuild.net.registry.media_types import OCI
+from envbuild.net.registry.push import PARALLEL, Push
 from envbuild.net.registry.reference import Reference
+from envbuild.net.registry.referrers import list_referrers
 from envbuild.net.registry.upload import FIRST_PAUSE, RegistryRefusal, send
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
-from envbuild.oci.manifest import BlobDescriptor
 from envbuild.publish.layout_parts import LayoutParts
-
-PARALLEL = 4  # blobs that are sent at a time
+from envbuild.publish.pack_blobs import FileSlice
+from envbuild.publish.referrers import has_entry, push_artifact
+from envbuild.publish.squashfs_artifact import Artifact
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +85,28 @@ def check_free(push: Push, reference: Reference, digest: str, move: bool) -> boo
 
 
 def publish_to_registry(
-    parts: LayoutParts, reference: Reference, push: Push, reporter: Reporter, *, move: bool
+    parts: LayoutParts,
+    reference: Reference,
+    push: Push,
+    reporter: Reporter,
+    *,
+    move: bool,
+    artifacts: Sequence[Artifact] = (),
 ) -> Published:
-    """Push an image and its tag. Raises PublishError with the cause; then no tag has changed."""
+    """Push an image, its artifacts and its tag. Raises PublishError with the cause; then no tag has changed."""
     there = check_free(push, reference, parts.digest, move)
-    if not there:
-        total, done, guard = sum(part.size for part in parts.blobs), 0, threading.Lock()
-
-        def add(size: int) -> None:
-            nonlocal done
-            with guard:
-                done += size
-                reporter.advance("publish", done, total)
-
-        push.sent = add
-        reporter.start("publish", f"publishing {reference.name}: {len(parts.blobs)} blobs, {amount(total)}")
+    wanted = list_new_blobs([] if there else parts.slices(), artifacts, push, reference)
+    all_blobs = count_digests(parts, artifacts)
+    new: list[FileSlice] = []
+    if not there or wanted:
+        total = sum(part.size for part in wanted)
+        push.sent = count_bytes(reporter, "publish", total)
+        reporter.start("publish", f"publishing {reference.name}: {len(wanted)} blobs, {amount(total)}")
         try:
-            new = _push_blobs(parts, push)
+            new = _push_blobs(wanted, push)
             push.manifest(parts.manifest, parts.kind, parts.digest)
+            for item in artifacts:
+                push_artifact(push, item.manifest, item.digest, item.subject, item.descriptor, OCI.manifest)
             push.manifest(parts.manifest, parts.kind, reference.tag)
             # No registry here honours a condition, so two publishers of one tag are noticed afterwards.
             if (found := push.manifest_digest(reference.tag)) != parts.digest:
@@ -111,22 +119,56 @@ def publish_to_registry(
             raise refused_error(reference, error) from None
         finally:
             reporter.finish("publish")
-    sent = [] if there else new
     return Published(
         f"{reference.name}:{reference.tag}",
         parts.digest,
-        len(parts.blobs) - len(sent),
-        len(sent),
-        sum(part.size for part in sent),
+        all_blobs - len(new),
+        len(new),
+        sum(part.size for part in new),
     )
 
 
-def _push_blobs(parts: LayoutParts, push: Push) -> list[BlobDescriptor]:
+def count_digests(parts: LayoutParts, artifacts: Sequence[Artifact]) -> int:
+    """Return the number of different blobs of an image and its artifacts."""
+    return len({part.digest for part in parts.blobs} | {blob.digest for item in artifacts for blob in item.blobs})
+
+
+def list_new_blobs(
+    blobs: Sequence[FileSlice], artifacts: Sequence[Artifact], push: Push, reference: Reference
+) -> list[FileSlice]:
+    """Return `blobs`, and those of the artifacts that the repository does not list, each once. Raises PublishError."""
+    found = {blob.digest: blob for blob in blobs}
+    try:
+        for item in artifacts:
+            if push.manifest_digest(item.digest) != item.digest or not is_listed(push, item):
+                found.update((blob.digest, blob) for blob in item.blobs)
+    except UnreachableError as error:
+        raise refused_error(reference, error) from None
+    return list(found.values())
+
+
+def is_listed(push: Push, item: Artifact) -> bool:
+    """Return whether the registry lists an artifact among those of its image."""
+    found = list_referrers(push.at, push.transport, item.subject, item.kind)
+    return has_entry([entry for entry in found if isinstance(entry, dict)], item.digest)
+
+
+def _push_blobs(blobs: Sequence[FileSlice], push: Push) -> list[FileSlice]:
     """Push the blobs that the repository lacks, the largest first. Return them."""
-    wanted = sorted(parts.blobs, key=lambda part: -part.size)
+    wanted = sorted(blobs, key=lambda blob: -blob.size)
+    failed = threading.Event()  # then no other blob begins
+
+    def push_one(blob: FileSlice) -> bool:
+        try:
+            with push.lanes.lane():
+                return not failed.is_set() and push.blob(blob.path, blob.digest, blob.start, blob.size)
+        except BaseException:
+            failed.set()
+            raise
+
     with ThreadPoolExecutor(PARALLEL) as pool:
-        sent = list(pool.map(lambda part: push.blob(parts.path(part), part.digest), wanted))
-    return [part for part, new in zip(wanted, sent, strict=True) if new]
+        sent = list(pool.map(push_one, wanted))
+    return [blob for blob, new in zip(wanted, sent, strict=True) if new]
 
 
 def refused_error(reference: Reference, error: UnreachableError) -> PublishError:

@@ -30,20 +30,20 @@ from typing import TYPE_CHECKING
 from envbuild.core.distributions import DISTRIBUTIONS, PLACE
 from envbuild.core.errors import SpecError
 from envbuild.core.toposort import sort_topologically
-from envbuild.core.yaml_nodes import Node, Scalar, Table
-from envbuild.core.yaml_reader import Reader, did_you_mean, short
+from envbuild.core.yaml_reader import Reader, short
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.spec.enroot_rules import TUNABLE, env_value_fault, name_fault
 from envbuild.spec.project import Project, is_valid_name
 from envbuild.spec.recipe import Recipe, RecipeEnv
-from envbuild.spec.recipe_loader import load_recipe, read_options
+from envbuild.spec.recipe_loader import load_recipe
+from envbuild.spec.recipe_options import read_options
 from envbuild.spec.spec_base import SpecBase, read_base
+from envbuild.spec.spec_draft import SpecDraft, read_draft
 
 if TYPE_CHECKING:
     from envbuild.spec.target import Target
 
 MOST_BASES = 20  # images of the project below each other; each is unpacked into the next
-KEYS = ("schema", "description", "extends", "target", "base", "python", "distribution", "layers", "env", "waivers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +81,6 @@ def fill_versions(spec: ImageSpec, versions: Mapping[str, str]) -> ImageSpec:
     return replace(spec, recipes=recipes)
 
 
-@dataclass
-class _Draft:
-    """Nodes of a spec, merged over those of the specs that it extends: key → (place of the key, value)."""
-
-    top: dict[str, tuple[str, Node]]
-    layers: dict[str, tuple[str, Node]]
-    env: dict[str, tuple[str, Node]]
-    waivers: dict[str, Waiver]
-    where: str
-    text: str
-
-
 def load_image_spec(name: str, project: Project, above: tuple[str, ...] = ()) -> ImageSpec:
     """Return the spec called `name` (or the file of that path), checked against the recipes and targets of `project`.
 
@@ -100,7 +88,7 @@ def load_image_spec(name: str, project: Project, above: tuple[str, ...] = ()) ->
     that it extends, or if it is based on itself."""
     path = project.find_image(name)
     reader = Reader()
-    draft = _draft(path, project, reader, ())
+    draft = read_draft(path, project, reader, ())
     if not is_valid_name(path.stem):
         reader.wrong(
             draft.where,
@@ -143,56 +131,7 @@ def _base_of(project: Project, chain: tuple[str, ...], name: str) -> SpecBase:
     return SpecBase(spec.base, spec.python, spec.distribution)
 
 
-def _draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, ...]) -> _Draft:
-    """Return the nodes of one file, merged over those of the file that it extends."""
-    project.check_file(path)
-    top = reader.load(path)
-    reader.schema(top, "spec")
-    nodes = reader.table(top, KEYS, "spec", "a spec")
-    chain = (*chain, path.resolve())
-    draft = _Draft({}, {}, {}, {}, top.where, "")
-    if "extends" in nodes and (other := reader.text(nodes["extends"], "extends")) is not None:
-        draft = _parent(other, path, nodes["extends"].where, project, reader, chain)
-        draft.where = top.where
-        draft.text += "---\n"
-    draft.text += top.text if top.text.endswith("\n") else f"{top.text}\n"
-    for key, (place, node) in top.entries.items():
-        if key in KEYS and key not in ("schema", "extends", "layers", "env", "waivers"):
-            draft.top[key] = (place.where, node)
-    for kind, merged in (("layers", draft.layers), ("env", draft.env)):
-        for key, (place, node) in reader.entries(nodes[kind], kind).items() if kind in nodes else ():
-            if "extends" in nodes and isinstance(node, Scalar) and node.kind == "null":
-                if key not in merged:
-                    hint = did_you_mean(key, merged, "it has")
-                    reader.wrong(
-                        place.where,
-                        f"'{short(key)}' is not in the spec that this one extends, so it cannot be removed",
-                        hint,
-                    )
-                merged.pop(key, None)
-            else:
-                merged[key] = (place.where, node)
-    for waiver in _waivers(reader, nodes["waivers"]) if "waivers" in nodes else ():
-        draft.waivers[waiver.fact] = waiver
-    return draft
-
-
-def _parent(other: str, path: Path, where: str, project: Project, reader: Reader, chain: tuple[Path, ...]) -> _Draft:
-    beside = path.parent / f"{other}.yaml"
-    try:
-        found = beside if is_valid_name(other) and beside.is_file() else project.find_image(other)
-    except SpecError as error:
-        raise SpecError(f"'extends': {error.message}", error.hint, where) from None
-    if not found.is_file():
-        raise SpecError(f"'extends': no such file: {short(other)}", where=where)
-    if found.resolve() in chain:
-        names = [item.stem for item in (*chain[chain.index(found.resolve()) :], found)]
-        hint = "remove one 'extends'" if len(names) > 2 else "name another spec, or rename this file"
-        raise SpecError(f"'extends' forms a cycle: {' → '.join(names)}", hint, where)
-    return _draft(found, project, reader, chain)
-
-
-def _target(reader: Reader, draft: _Draft, project: Project) -> str:
+def _target(reader: Reader, draft: SpecDraft, project: Project) -> str:
     if "target" not in draft.top:
         reader.wrong(
             draft.where, "the spec has no target", f"write target: NAME, one of: {', '.join(project.targets())}"
@@ -209,7 +148,7 @@ def _target(reader: Reader, draft: _Draft, project: Project) -> str:
     return name
 
 
-def _recipes(reader: Reader, draft: _Draft, project: Project) -> dict[str, Recipe]:
+def _recipes(reader: Reader, draft: SpecDraft, project: Project) -> dict[str, Recipe]:
     recipes: dict[str, Recipe] = {}
     for name, (place, node) in draft.layers.items():
         try:
@@ -225,7 +164,7 @@ def _recipes(reader: Reader, draft: _Draft, project: Project) -> dict[str, Recip
     return recipes
 
 
-def _check_layers(reader: Reader, draft: _Draft, recipes: Mapping[str, Recipe]) -> None:
+def _check_layers(reader: Reader, draft: SpecDraft, recipes: Mapping[str, Recipe]) -> None:
     """Report missing layers, shared prefixes and dependency cycles."""
     for name, recipe in recipes.items():
         for needed in recipe.requires:
@@ -252,7 +191,7 @@ def _check_layers(reader: Reader, draft: _Draft, recipes: Mapping[str, Recipe]) 
         )
 
 
-def _env(reader: Reader, draft: _Draft) -> dict[str, str]:
+def _env(reader: Reader, draft: SpecDraft) -> dict[str, str]:
     env: dict[str, str] = {}
     for name, (place, node) in draft.env.items():
         value = reader.text(node, name, env_value_fault)
@@ -264,18 +203,3 @@ def _env(reader: Reader, draft: _Draft) -> dict[str, str]:
         elif value is not None:
             env[name] = value
     return env
-
-
-def _waivers(reader: Reader, node: Node) -> list[Waiver]:
-    waivers = []
-    for item in reader.items(node, "waivers"):
-        fields = reader.table(item, ("fact", "reason"), "waivers", "a waiver")
-        read = {key: reader.text(fields[key], key, folded=True) for key in fields}
-        missing = [key for key in ("fact", "reason") if key not in read or read[key] == ""]
-        if isinstance(item, Table) and missing:
-            hint = "write - {fact: ID, reason: who tested it, where and when}"
-            reader.wrong(item.where, f"a waiver needs a {' and a '.join(missing)}", hint)
-        fact, reason = read.get("fact"), read.get("reason")
-        if fact and reason:
-            waivers.append(Waiver(fact, reason, item.where))
-    return waivers

@@ -14,7 +14,7 @@ from typing import get_args
 from envbuild.core.errors import Finding
 from envbuild.spec.library_names import debian_libraries, python_name, required_wheel, wheel_libraries
 from envbuild.spec.recipe import Recipe, RecipeEnv, Runtime
-from envbuild.spec.recipe_loader import call_recipe
+from envbuild.spec.recipe_calls import call_recipe
 
 SEARCH_ORDER = "and the search order decides which copy a program loads"
 LISTS = ("debian-packages", "python-packages")  # the layers that only list packages

@@ -15,7 +15,7 @@ from envbuild.matrix.facts.values import normalize_value
 from envbuild.matrix.solve.request import Ask, is_known_value, parse_ask
 from envbuild.spec.image_spec import ImageSpec
 from envbuild.spec.recipe import RecipeEnv, Runtime
-from envbuild.spec.recipe_loader import call_recipe, recipe_file
+from envbuild.spec.recipe_calls import call_recipe, recipe_file
 from envbuild.spec.target import Target
 
 # The release of NVIDIA's image in the version of its own torch: 2.9.0a0+….nv25.10.
@@ -74,6 +74,7 @@ def _target_lines(spec: ImageSpec, target: Target) -> list[Line]:
     """Return what the hardware of the target requests."""
     line = key_place(spec, "target")
     hardware = {"arch": target.arch, "gpu": target.gpu, "sm": target.sm, "driver": target.driver}
+    hardware["fabric"] = target.fabric if target.fabric != "none" else ""
     return [(component, text, line, f"target {target.name}") for component, text in hardware.items() if text]
 
 

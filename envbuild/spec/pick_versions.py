@@ -6,7 +6,7 @@ disputes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from envbuild.core.distributions import is_image
@@ -34,14 +34,19 @@ def pick_versions(
 ) -> tuple[ImageSpec, Answer]:
     """Return the spec with a version in every recipe whose component is in the matrix, and the answer with them.
     `locked`: component → the version picked when the image was locked; it is picked again while it is consistent."""
-    asks = image_request(spec, target, matrix)
+    answer = answer_with_picks(spec, image_request(spec, target, matrix), matrix, locked)
+    raise_for_verdict(with_spec_hints(answer, spec, target, matrix), spec)
+    return fill_versions(spec, answer.chosen), answer
+
+
+def answer_with_picks(spec: ImageSpec, asks: Sequence[Ask], matrix: FactTable, locked: Mapping[str, str]) -> Answer:
+    """Return the answer about `asks`, with the picks of an older lock (component → version) if they fit."""
     left_out = components_without_version(spec)
     previous = locked_asks({name: value for name, value in locked.items() if name in left_out}, matrix)
     answer = check(matrix, (*asks, *previous), image_waivers(spec), satisfied_conditions(spec)) if previous else None
     if answer is None or answer.verdict in ("conflict", "unknown"):
         answer = check(matrix, asks, image_waivers(spec), satisfied_conditions(spec))
-    raise_for_verdict(answer, spec)
-    return fill_versions(spec, answer.chosen), answer
+    return answer
 
 
 def satisfied_conditions(spec: ImageSpec) -> frozenset[str]:
@@ -78,8 +83,17 @@ def check_locked_versions(spec: ImageSpec, target: Target, matrix: FactTable, ve
         image_waivers(spec),
         satisfied_conditions(spec),
     )
-    raise_for_verdict(answer, spec)
+    raise_for_verdict(with_spec_hints(answer, spec, target, matrix), spec)
     return answer
+
+
+def with_spec_hints(answer: Answer, spec: ImageSpec, target: Target, matrix: FactTable) -> Answer:
+    """Return an answer about an image with lines of its spec as hints."""
+    if not answer.exit_code:
+        return answer
+    from envbuild.spec.spec_hints import with_spec_lines  # with the modules that search changes
+
+    return with_spec_lines(answer, spec, target, matrix, image_waivers(spec))
 
 
 def raise_for_verdict(answer: Answer, spec: ImageSpec) -> None:

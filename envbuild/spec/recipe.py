@@ -92,12 +92,48 @@ class PipSource:
 
 
 @dataclass(frozen=True, slots=True)
+class GitProject:
+    """A Python project in a repository, which a spec names (``acme @ git+https://HOST/REPOSITORY@v1``).
+
+    `ref` is a commit (40 hex digits), or a tag, whose commit the lock records. `subfolder` is where the project is in
+    the repository. Its version, its requirements and those of its build are read from its files when it is locked.
+    """
+
+    name: str
+    origin: str
+    ref: str
+    subfolder: str = ""
+
+    @property
+    def commit(self) -> str:
+        """The commit, if the spec names one."""
+        return self.ref if re.fullmatch(r"[0-9a-f]{40}", self.ref) else ""
+
+    @property
+    def tag(self) -> str:
+        return "" if self.commit else self.ref
+
+    @property
+    def tag_version(self) -> str:
+        """The version that the tag states (``v1.2`` → ``1.2``), or ""."""
+        return (
+            found[1] if (found := re.fullmatch(r"v?(\d+(?:\.\d+)*(?:(?:a|b|rc|\.post|\.dev)\d+)*)", self.tag)) else ""
+        )
+
+    @property
+    def file(self) -> str:
+        """The tarball's name below /run/envbuild/archives."""
+        return f"{self.name}-{self.commit[:12] or self.tag.replace('/', '-')}.tar"
+
+
+@dataclass(frozen=True, slots=True)
 class AptRepository:
     """A vendor's archive of Debian packages.
 
     `origin` names it without a host (``apt:nvidia-cuda/ubuntu2204``); a site maps it to an address. `suite` and
     `components` are apt's words (sources.list(5)); a flat repository has the suite ``./`` and no components. `key` is
     the fingerprint (40 hex digits) of the OpenPGP key that signs it, `key_file` where the repository offers that key.
+    A component of the distribution's own archive (``debian:trixie/non-free``) is signed with its keys: `key` is empty.
     """
 
     origin: str
@@ -123,8 +159,10 @@ class Sources:
     A build unit gets Debian packages, Python requirements of the build (PEP 508), sdists from the package index
     (``mpi4py==4.1.1``, compiled here: their own wheels are refused), archives, and commits. `gives` are the packages
     whose wheels the unit builds from archives and commits (``apex==0.1``), so that the venv does not take them from an
-    index. `repositories` and `indexes` are available to the whole image. `devel` are Python requirements of
-    `Recipe.devel`, locked in versions that are compatible with the image.
+    index. `projects` are commits, too, whose name, version and requirements the lock reads from their files.
+    `repositories` and `indexes` are available to the whole image. `devel` are Python requirements of
+    `Recipe.devel`, locked in versions that are compatible with the image. `replaces` are packages that those of
+    `debian` depend on and the unit does not need, as in `Runtime`: the driver's libraries.
     """
 
     debian: tuple[str, ...] = ()
@@ -136,13 +174,15 @@ class Sources:
     repositories: tuple[AptRepository, ...] = ()
     indexes: tuple[PythonIndex, ...] = ()
     devel: tuple[str, ...] = ()
+    projects: tuple[GitProject, ...] = ()
+    replaces: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """Needs of the finished image: Debian packages, Python requirements (`core`: those of the large venv unit with
     torch, `toolkit`: those of the unit below it, CUDA's own wheels), environment, folders of the loader
-    (ld.so.conf.d), files (path → content).
+    (ld.so.conf.d), files (path → content), `wheels` of the project (paths relative to the folder of the spec).
 
     `replaces`: Debian package → version of the component that replaces it, in the image and for packages that
     depend on it: dpkg gets an empty package of that name. Only for a library with the same SONAME. If the
@@ -156,6 +196,7 @@ class Runtime:
     libraries: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     replaces: Mapping[str, str] = field(default_factory=dict)
+    wheels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +294,8 @@ class Recipe:
     arch_specific: ClassVar[bool] = False  # build() depends on the target's GPU architecture
     on_toolkit: ClassVar[bool] = False  # build() needs the venv unit of the CUDA wheels below it
     on_venv: ClassVar[bool] = False  # build() needs that and the venv unit with torch below it
+    # major version of the gcc that units on top of this one compile with; "": that of the distribution
+    host_compiler: ClassVar[str] = ""
     memory_gb: ClassVar[float] = 0.5  # peak memory of one compile job
     cpu_minutes: ClassVar[float] = 0.0  # of a whole build, measured on one machine; 0: not measured
 
@@ -308,7 +351,7 @@ class Recipe:
         """Return the build-only part: primitives of a unit below that of `build`, at the same prefix, not in the image.
 
         The Python packages of ``Sources.devel`` are in the folder ``python`` of the prefix when it starts, and are
-        removed from it afterwards.
+        removed from it afterwards. Without any, the unit has the Debian packages of the build.
         """
         return []
 
@@ -322,6 +365,11 @@ class Recipe:
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         return []
+
+    def remarks(self) -> tuple[str, ...]:
+        """Return what `show` states about this layer, in the image as well: what no version and no package name
+        declares."""
+        return ()
 
 
 def unknown_words(words: Iterable[str], known: Collection[str], what: str, *, other: str = "") -> dict[str, Refusal]:

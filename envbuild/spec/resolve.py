@@ -20,11 +20,13 @@ from envbuild.core.yaml_reader import short
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.net.origin_kinds import SOURCE_KINDS
 from envbuild.spec import target as targets
+from envbuild.spec.compatible_layers import check_compatible
+from envbuild.spec.host_compiler import host_compiler, with_host_compiler
 from envbuild.spec.image_spec import ImageSpec
-from envbuild.spec.library_conflicts import SEARCH_ORDER, find_second_copies
+from envbuild.spec.local_wheels import LocalWheel, read_local_wheels
 from envbuild.spec.project import Project
-from envbuild.spec.recipe import Archive, Git, Recipe, RecipeEnv, Refusal, Runtime, Sources
-from envbuild.spec.recipe_loader import call_recipe, recipe_file
+from envbuild.spec.recipe import Archive, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.spec.recipe_calls import call_recipe, recipe_file
 from envbuild.spec.target import Target
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ class Resolution:
     `order` are the recipes, each after those it depends on. `runtime` are the needs of the finished image, merged from
     all recipes; in its `env` the recipes' variables override the target's, and the spec's override both. `runtimes` and
     `sources` are each recipe's own. `chosen`: component → the version that was picked for a recipe without one;
-    `answer` is the answer of the version matrix (None: not queried)."""
+    `answer` is the answer of the version matrix (None: not queried). `wheels`: those of the project that the image
+    gets."""
 
     spec: ImageSpec
     target: Target
@@ -50,6 +53,7 @@ class Resolution:
     waivers: tuple[Waiver, ...] = ()
     chosen: Mapping[str, str] = field(default_factory=dict)
     answer: Answer | None = None
+    wheels: tuple[LocalWheel, ...] = ()
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -61,6 +65,10 @@ class Resolution:
         """Return the names of the recipes that have a build unit, in order."""
         return tuple(recipe.name for recipe in self.recipes if recipe.builds)
 
+    def remarks(self) -> list[str]:
+        """Return the remarks of the recipes about themselves, each with the name of its layer."""
+        return [f"{recipe.name}: {text}" for recipe in self.recipes for text in call_recipe(recipe, "remarks", tuple)]
+
 
 def resolve(spec: ImageSpec, target: Target) -> Resolution:
     """Return the recipes of `spec` in order, with the inputs and needs of each on `target`.
@@ -70,17 +78,24 @@ def resolve(spec: ImageSpec, target: Target) -> Resolution:
     if cycle:  # `load_image_spec` reports it with its place; this is for specs made in memory
         raise SpecError(f"dependency cycle between layers: {', '.join(cycle)}", where=spec.name)
     env = spec.recipe_env(target)
-    _check_compatible(spec, target, env)
+    check_compatible(spec, target, env)
     runtimes: dict[str, Runtime] = {}
     sources: dict[str, Sources] = {}
     for name in order:
         recipe = spec.recipes[name]
         runtimes[name] = call_recipe(recipe, "runtime", Runtime, env)
-        sources[name] = call_recipe(recipe, "sources", Sources, env)
+        given = call_recipe(recipe, "sources", Sources, env)
+        sources[name] = with_host_compiler(given, host_compiler(name, spec.recipes))
     _check_origins(spec, sources)
     _check_commits(spec, sources)
     runtime = _merge(spec, target, runtimes)
-    return Resolution(spec, target, order, env, runtimes, sources, runtime, spec.waivers)
+    wheels = tuple(
+        wheel
+        for name, item in runtimes.items()
+        if item.wheels
+        for wheel in read_local_wheels(spec.path.parent, item.wheels, name, spec.where.get(name, ""))
+    )
+    return Resolution(spec, target, order, env, runtimes, sources, runtime, spec.waivers, wheels=wheels)
 
 
 def resolve_with_matrix(spec: ImageSpec, project: Project, picks: Mapping[str, str]) -> Resolution:
@@ -154,41 +169,6 @@ def _check_commits(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
         raise SpecError.of(findings)
 
 
-def _check_compatible(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
-    """Raise ConflictError for recipes that are incompatible with this image: with its hardware, its base, or the other
-    recipes."""
-    findings: list[Finding] = []
-    owners: dict[str, str] = {}
-    for name, recipe in spec.recipes.items():
-        where = spec.where.get(name, "")
-        if recipe.arch_specific and not target.sm:
-            because = "because it compiles for a GPU architecture and this target has no GPU"
-            hint = f"take a target with a GPU, or remove '{name}'"
-            findings.append(
-                Finding(f"layer '{name}' cannot be built for target '{target.name}', {because}", where, hint)
-            )
-        refusals: tuple[Refusal, ...] = call_recipe(recipe, "refusals", tuple, env)
-        for refusal in refusals:
-            hint = refusal.hint or f"change its options, or remove '{name}'"
-            message = f"layer '{name}' is incompatible with this image, because {refusal.because}"
-            findings.append(Finding(message, where, hint))
-        for library in call_recipe(recipe, "provides", tuple, env):
-            other = owners.setdefault(str(library), name)
-            if other != name:
-                because = f"both contain {library}, {SEARCH_ORDER}"
-                findings.append(
-                    Finding(f"layers '{other}' and '{name}' are incompatible: {because}", where, "keep one of them")
-                )
-    findings += find_second_copies(env, spec.where)
-    if findings:
-        raise ConflictError.of(findings)
-
-
-def check_compatible(spec: ImageSpec, target: Target) -> None:
-    """Raise ConflictError for recipes that are incompatible with this image."""
-    _check_compatible(spec, target, spec.recipe_env(target))
-
-
 def _merge(spec: ImageSpec, target: Target, runtimes: Mapping[str, Runtime]) -> Runtime:
     """Return all runtimes as one. PATH is joined in the order of the recipes; every other variable and file must have
     one value."""
@@ -226,6 +206,7 @@ def _merge(spec: ImageSpec, target: Target, runtimes: Mapping[str, Runtime]) -> 
         toolkit=_union(runtime.toolkit for runtime in runtimes.values()),
         env=dict(sorted(env.items())),
         libraries=_union(runtime.libraries for runtime in runtimes.values()),
+        wheels=_union(runtime.wheels for runtime in runtimes.values()),
         files=dict(sorted(files.items())),
         replaces={name: version for runtime in runtimes.values() for name, version in runtime.replaces.items()},
     )

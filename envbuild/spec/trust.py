@@ -12,6 +12,7 @@ itself.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -105,24 +106,34 @@ def _refuse(intrusions: Iterable[Intrusion], folder: Path, what: str, because: s
     """Raise SpecError for those paths that the caller does not trust: `folder` is what the caller named."""
     if not (found := list(dict.fromkeys(intrusions))):
         return
+    if found := drop_trusted(found, folder):
+        raise SpecError.of(_findings(found, Path(os.path.realpath(folder)), what, because))
+
+
+def drop_trusted(found: Iterable[Intrusion], folder: Path) -> list[Intrusion]:
+    """Return those paths that the caller does not trust: `folder` is what the caller named. Raises SpecError."""
     trusted = [Path(os.path.realpath(granted)) for granted in trusted_folders()]
     here = Path(os.path.realpath(folder))
-    found = [
+    return [
         item
         for item in found
         if not any((here if here.is_relative_to(item.path) else item.path).is_relative_to(other) for other in trusted)
     ]
-    if found:
-        raise SpecError.of(_findings(found, here, what, because))
 
 
 def _findings(found: list[Intrusion], root: Path, what: str, because: str) -> Iterator[Finding]:
     from envbuild.net.site import user_file
 
-    *first, last = found
+    plain = [item for item in found if item.path.is_dir() or item.path.is_file()]
+    for item in found:
+        if item not in plain:  # the target of a link, such as /dev/null: neither its mode nor its folder is the fault
+            yield Finding(f"{what} is not a regular file", str(item.path), "replace the link to it with a regular file")
+    if not plain:
+        return
+    *first, last = plain
     for item in first:
         yield Finding(_message(item, what), str(item.path), _mode_hint(item))
-    outside = next((item.path for item in found if not item.path.is_relative_to(root)), root)
+    outside = next((item.path for item in plain if not item.path.is_relative_to(root)), root)
     folder = root if root.is_relative_to(outside) else outside if outside.is_dir() else outside.parent
     trust = (
         f"{because}; if you trust it:  envbuild --trust {folder} COMMAND …, or  export "
@@ -136,4 +147,5 @@ def _message(item: Intrusion, what: str) -> str:
 
 
 def _mode_hint(item: Intrusion) -> str:
-    return f"chmod go-w {item.path}" if item.own else ""
+    shared = item.path.stat().st_mode & stat.S_ISVTX  # /tmp: all users need it
+    return f"chmod go-w {item.path}" if item.own and not shared else ""

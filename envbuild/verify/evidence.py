@@ -22,7 +22,9 @@ class Evidence:
     `lock` and `artifact` are digests (``sha256:<hex>``), `layers` diff ids, bottom first. `messages` are those of the
     build and export that the user should know. `results` are in the order in which they were found. `box`: what
     protected this machine from the image's programs while they ran (`seccomp`, `keyring`, `cgroup`: in force or not).
-    `checked`: with what all bytes of the file were compared.
+    `checked`: with what all bytes of the file were compared. `inspected_by`: the program that read the content: one of
+    the image itself, so a malicious image can forge the results of the audit. `sources`: unit of the image → the
+    entry of a cache that it is from; the others were built in the store.
     """
 
     image: str
@@ -33,6 +35,8 @@ class Evidence:
     results: tuple[AuditResult, ...] = field(default=())
     box: Mapping[str, bool] = field(default_factory=dict)
     checked: tuple[str, ...] = ()
+    inspected_by: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def file_name(self) -> str:
@@ -87,6 +91,8 @@ def summary_lines(evidence: Evidence) -> list[str]:
     for tier, state in evidence.tiers().items():
         if state not in ("passed", "failed"):
             lines.append(f"{tier} ({TIERS[tier]}): {state}")
+    if evidence.inspected_by and not evidence.checked:  # a file that was not built here
+        lines.append(f"read by {evidence.inspected_by}: a malicious file can forge these results")
     return lines
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from envbuild.lock.debian.dummy_packages import DummyPackage
 from envbuild.lock.model import Lock, UnitLock
 from envbuild.lock.unit_names import build_unit, built_recipe
-from envbuild.spec.recipe_loader import call_recipe
+from envbuild.spec.recipe_calls import call_recipe
 from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.run_inspector import OwnContent
 
@@ -33,8 +33,9 @@ def expected_contents(resolution: Resolution, lock: Lock) -> Expectations:
 
 def compiled_distributions(resolution: Resolution) -> tuple[str, ...]:
     """Return the names of the distributions that are compiled from archives and commits."""
-    texts = [text for sources in resolution.sources.values() for text in sources.gives]
-    return tuple(dict.fromkeys(text.partition("==")[0] for text in texts))
+    texts = [text.partition("==")[0] for sources in resolution.sources.values() for text in sources.gives]
+    texts += [project.name for sources in resolution.sources.values() for project in sources.projects]
+    return tuple(dict.fromkeys(texts))
 
 
 def own_content(resolution: Resolution, lock: Lock) -> OwnContent:

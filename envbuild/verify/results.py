@@ -9,9 +9,10 @@ from typing import Any
 
 from envbuild.core.text import human_list, printable
 from envbuild.spec.recipe import VENV
+from envbuild.verify.folder_set import FolderSet
 
 OPT = "/opt/"
-QUOTED = 4096  # characters of the output in a message
+QUOTED = 4096  # characters of the output, or of a text of a report, in a message
 
 
 class Status(StrEnum):
@@ -42,7 +43,7 @@ def judge(name: str, faults: Iterable[str], compared: str, hint: str = "") -> Au
 
     Names of an image's files and packages are in both: each text is one line, with what is not shown as escapes.
     """
-    found, compared = sorted(faults), printable(compared)
+    found, compared = sorted(faults), printable(shorten(compared))
     if found:
         return AuditResult(name, Status.FAIL, f"{join_items(found)} ({compared})", hint=hint)
     return AuditResult(name, Status.PASS, compared)
@@ -51,7 +52,12 @@ def judge(name: str, faults: Iterable[str], compared: str, hint: str = "") -> Au
 def join_items(items: Iterable[str], limit: int = 12) -> str:
     """Return findings of a check on one line, printable: the first ones, and how many more there are."""
     found = list(items)
-    return human_list(map(printable, found[:limit]), limit, total=len(found), separator="; ")
+    return human_list((printable(shorten(item)) for item in found[:limit]), limit, total=len(found), separator="; ")
+
+
+def shorten(text: str) -> str:
+    """Return a text of a report with at most `QUOTED` characters."""
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}…"
 
 
 def quote_output(output: str, lines: int) -> str:
@@ -73,8 +79,8 @@ def product_folder(path: str) -> str:
 def own_path_test(report: Mapping[str, Any]) -> Callable[[str], bool]:
     """Return a function that returns whether a path is in the venv or a prefix: in a base image, the files that
     envbuild installed and can fix."""
-    folders = tuple(f"{folder}/" for folder in (VENV, *report["prefixes"]))
-    return lambda path: path.startswith(folders)
+    folders = FolderSet((VENV, *report["prefixes"]))
+    return lambda path: bool(folders.find(path))
 
 
 def split_faults(report: Mapping[str, Any], faults: Mapping[str, str], complete: bool) -> tuple[list[str], str]:

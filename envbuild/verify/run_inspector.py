@@ -113,7 +113,8 @@ def inspect_image(
         "prefixes": None if own.prefixes is None else list(own.prefixes),
         "compiled": {"folders": list(own.folders), "dists": list(own.dists)},
     }
-    code, output = runner([python, "-I", "-B", "-c", inspector_program(options)])
+    # -S: `site` would run .pth files and sitecustomize of the image before the inspector.
+    code, output = runner([python, "-I", "-S", "-B", "-c", inspector_program(options)])
     for line in reversed(output.splitlines()):
         if line.startswith(MARK) and code == 0:
             return parse_report(line.removeprefix(MARK))

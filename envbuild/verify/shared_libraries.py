@@ -8,6 +8,7 @@ from posixpath import basename
 from typing import Any
 
 from envbuild.verify.declared_contents import Expectations
+from envbuild.verify.folder_set import FolderSet
 from envbuild.verify.results import AuditResult, is_in_product, join_items, judge, product_folder, split_faults
 
 Report = Mapping[str, Any]
@@ -25,7 +26,8 @@ def library_results(report: Report, expected: Expectations) -> Iterator[AuditRes
     elves: Elves = report["elves"]
     missing = missing_libraries(elves, expected.driver_libraries)
     optional, bundled = find_excused(report, missing)
-    faults = {path: f"{path} needs {', '.join(missing[path])}" for path in missing if path not in optional | bundled}
+    excused = optional | bundled
+    faults = {path: f"{path} needs {', '.join(missing[path])}" for path in missing if path not in excused}
     programs = {path: elf["no_interpreter"] for path, elf in elves.items() if "no_interpreter" in elf}
     faults |= {path: f"{path} needs the interpreter {interpreter}" for path, interpreter in programs.items()}
     counted, note = split_faults(report, faults, expected.complete)
@@ -63,14 +65,11 @@ def missing_libraries(elves: Elves, driver: Sequence[str]) -> dict[str, list[str
 
 def find_excused(report: Report, missing: Mapping[str, Sequence[str]]) -> tuple[set[str], set[str]]:
     """Return (plugins of optional features, files whose product has the libraries itself) of those that lack some."""
-    sites = tuple(sorted({f"{dist['site']}/" for dist in report["python"]}))
+    sites = FolderSet({dist["site"] for dist in report["python"]})
     used = reachable_files(report) if missing else set()
-    optional = {path for path in missing if sites and path.startswith(sites) and path not in used}
-    bundled = {
-        path
-        for path in missing
-        if is_in_product(path) and set(missing[path]) <= _names_below(product_folder(path), report["elves"])
-    }
+    optional = {path for path in missing if sites.find(path) and path not in used}
+    names = _names_in_products(report["elves"]) if missing else {}
+    bundled = {path for path in missing if is_in_product(path) and set(missing[path]) <= names[product_folder(path)]}
     return optional, bundled
 
 
@@ -91,10 +90,13 @@ def compared_libraries(
     return text
 
 
-def _names_below(folder: str, elves: Elves) -> set[str]:
-    """Return the names by which the libraries below a folder can be needed."""
-    below = {path: elf for path, elf in elves.items() if path.startswith(folder)}
-    return {basename(path) for path in below} | {elf["soname"] for elf in below.values() if elf.get("soname")}
+def _names_in_products(elves: Elves) -> dict[str, set[str]]:
+    """Return folder of a product → the names by which the libraries below it can be needed."""
+    names: dict[str, set[str]] = {}
+    for path, elf in elves.items():
+        if is_in_product(path):
+            names.setdefault(product_folder(path), set()).update((basename(path), elf.get("soname") or basename(path)))
+    return names
 
 
 def reachable_files(report: Report) -> set[str]:
@@ -102,15 +104,15 @@ def reachable_files(report: Report) -> set[str]:
     not."""
     elves: Elves = report["elves"]
     modules = {(dist["site"], module) for dist in report["python"] for module in dist["modules"]}
-    sites = sorted({dist["site"] for dist in report["python"]})
+    sites = FolderSet({dist["site"] for dist in report["python"]})
 
     def root(path: str) -> bool:
-        site = next((site for site in sites if path.startswith(f"{site}/")), None)
-        if site is None:
+        site = sites.find(path)
+        if not site:
             return True
-        name = path.removeprefix(f"{site}/").replace("/", ".")
+        name = path.removeprefix(site).replace("/", ".")
         stem = name.split(".cpython-")[0].removesuffix(".so").removesuffix(".abi3")
-        return (site, stem) in modules
+        return (site.removesuffix("/"), stem) in modules
 
     found = {path for path in elves if root(path)}
     waiting = sorted(found)

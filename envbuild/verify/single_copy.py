@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from posixpath import basename
 from typing import Any
 
+from envbuild.core.text import human_list
 from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import AuditResult, is_in_product, judge, product_folder
 
@@ -19,6 +20,7 @@ TOOLKITS = ("/opt/cuda/", "/usr/local/cuda")
 TORCH = re.compile(r"lib(torch|c10)[^/]*\.so[^/]*")
 RENAMED = re.compile(r"-[0-9a-f]{8}(?=\.so)")  # auditwheel's name for a library that it put into a wheel
 
+NAMED = 12  # files of a list
 COUNT_HINT = "two versions in one process hang or crash: leave out the package that contains the second one"
 SHADOW_HINT = "its folder in runtime(libraries=…) comes first on the loader's path; nothing may have another RPATH"
 
@@ -40,7 +42,7 @@ class Copies:
     @property
     def others(self) -> list[str]:
         """The counted files beside those."""
-        return [path for path in self.counted if path not in self.own]
+        return [path for path in self.counted if not is_in_product(path)]
 
     def shadows(self) -> bool:
         """Return whether the image's own may exist beside the distribution's."""
@@ -70,12 +72,12 @@ def single_results(report: Report, expected: Expectations) -> Iterator[AuditResu
         title = f"at most {most} {library}"
         if complete and copies.shadows():
             faults = shadow_faults(copies, users)
-            compared += "" if faults else f"; shadowed: {', '.join(copies.others)}"
+            compared += "" if faults else f"; shadowed: {list_files(copies.others)}"
             yield judge(title, faults, compared, SHADOW_HINT)
             continue
         if len(copies.counted) < len(copies.files):
-            compared += f"; not counted: {', '.join(sorted(set(copies.files) - set(copies.counted)))}"
-        counted = f"{len(copies.counted)} are there: {', '.join(copies.counted)}"
+            compared += f"; not counted: {list_files(sorted(set(copies.files) - set(copies.counted)))}"
+        counted = f"{len(copies.counted)} are there: {list_files(copies.counted)}"
         yield judge(title, [] if len(copies.counted) <= most else [counted], compared, COUNT_HINT)
 
 
@@ -92,28 +94,35 @@ def counted_copies(report: Report, library: str, users: Mapping[str, Sequence[st
     """Return the files of a library, and which of them count."""
     library_report = report["singles"][library]
     files: list[str] = library_report["files"]
-    taken = sorted({path for path in library_report["first"].values() if path})
+    taken = {path for path in library_report["first"].values() if path}
+    duplicates = toolkit_duplicates(files, report)
     counted = [
         path
         for path in files
         if path in taken or _is_used_elsewhere(path, users) or (complete and not is_in_product(path))
-        if not _is_toolkit_duplicate(path, files, report)
+        if path not in duplicates
     ]
-    return Copies(library, files, taken, counted)
+    return Copies(library, files, sorted(taken), counted)
 
 
 def compared_copies(copies: Copies, used: Mapping[str, int], users: Mapping[str, Sequence[str]]) -> str:
     """Return what was compared: how many files, which one the loader's path has, who uses which, what torch uses."""
-    uses = ", ".join(f"{path} by {count}" for path, count in sorted(used.items())) or "none"
-    text = f"files: {len(copies.files)}; on the loader's path: {', '.join(copies.taken) or 'none'}; used: {uses}"
+    uses = list_files([f"{path} by {count}" for path, count in sorted(used.items())]) or "none"
+    text = f"files: {len(copies.files)}; on the loader's path: {list_files(copies.taken) or 'none'}; used: {uses}"
     torch = sorted(path for path in copies.files if any(map(_is_torch, users.get(path, ()))))
-    return f"{text}; torch uses {', '.join(torch)}" if torch else text
+    return f"{text}; torch uses {list_files(torch)}" if torch else text
+
+
+def list_files(paths: Sequence[str]) -> str:
+    """Return the first of many files as text."""
+    return human_list(paths, NAMED)
 
 
 def shadow_faults(copies: Copies, users: Mapping[str, Sequence[str]]) -> list[str]:
     """Return where the distribution's library is taken, which the image's own should hide."""
-    own = " or ".join(copies.own)
-    faults = [f"the loader takes {path}, not {own}" for path in copies.taken if path not in copies.own]
+    products = set(copies.own)
+    own = list_files(copies.own)
+    faults = [f"the loader takes {path}, not {own}" for path in copies.taken if path not in products]
     return faults + [f"{user} gets {path}, not {own}" for path in copies.others for user in users.get(path, ())]
 
 
@@ -128,11 +137,12 @@ def _is_used_elsewhere(path: str, users: Mapping[str, Sequence[str]]) -> bool:
     return any(map(is_in_product, users.get(path, ())))
 
 
-def _is_toolkit_duplicate(path: str, files: Sequence[str], report: Report) -> bool:
-    """Return whether it is a toolkit's CUDA runtime and another file has the same SONAME."""
+def toolkit_duplicates(files: Sequence[str], report: Report) -> set[str]:
+    """Return the CUDA runtimes of a toolkit of which another file has the same SONAME."""
 
     def name(file: str) -> str:
         return RENAMED.sub("", report["elves"].get(file, {}).get("soname", "") or basename(file))
 
-    others = [file for file in files if not file.startswith(TOOLKITS)]
-    return basename(path).startswith("libcudart") and path not in others and name(path) in map(name, others)
+    others = {name(file) for file in files if not file.startswith(TOOLKITS)}
+    runtimes = [file for file in files if file.startswith(TOOLKITS) and basename(file).startswith("libcudart")]
+    return {file for file in runtimes if name(file) in others}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import DamagedPackError, EnvbuildError
-from envbuild.core.regular_file import NotRegularError
+from envbuild.core.regular_file import NotRegularError, mode_at
 from envbuild.core.store.gc import list_folder, records, remove_entry
 from envbuild.core.store.json_files import read_sealed
 from envbuild.core.store.records import file_names
@@ -41,7 +42,7 @@ class StoreCheck:
     """The result: entries that were compared by kind, bytes of the files among them that were read, what is damaged,
     and files without a digest to compare with.
 
-    `removed`: the damaged entries were removed.
+    `removed`: the damaged entries were removed, but for `remaining`.
     """
 
     compared: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
@@ -49,6 +50,7 @@ class StoreCheck:
     damaged: list[Damage] = field(default_factory=list)
     unknown: list[Path] = field(default_factory=list)
     removed: bool = False
+    remaining: list[Damage] = field(default_factory=list)
 
 
 Entry = tuple[Path, Callable[[], str]]  # and a function that reads it and returns what is wrong, or ""
@@ -63,7 +65,7 @@ def check_store(store: Store, reporter: Reporter, *, repair: bool) -> StoreCheck
     found = StoreCheck()
     for kind, list_entries in ENTRIES.items():
         entries = list(list_entries(store, found))
-        sizes = [path.lstat().st_size if path.is_file() else 0 for path, _ in entries]
+        sizes = [path.lstat().st_size if is_plain(path) else 0 for path, _ in entries]
         before, total = found.size, sum(sizes)
         reporter.start(TASK, f"{kind}: {len(entries)} to check")
         for (path, look), size in zip(entries, sizes, strict=True):
@@ -76,18 +78,21 @@ def check_store(store: Store, reporter: Reporter, *, repair: bool) -> StoreCheck
                 found.damaged.append(Damage(kind, path, reason))
         reporter.finish(TASK)
     if repair:
-        for damage in found.damaged:
-            remove_damaged(damage, store)
+        found.remaining = [damage for damage in found.damaged if not remove_damaged(damage, store)]
         found.removed = True
     return found
 
 
-def remove_damaged(damage: Damage, store: Store) -> None:
-    """Remove a damaged entry."""
-    if damage.kind == "layers":
-        damage.path.rename(store.tmp / f"damaged-{damage.path.name}-{os.urandom(4).hex()}")
-    else:
-        remove_entry(damage.path, store)
+def remove_damaged(damage: Damage, store: Store) -> bool:
+    """Remove a damaged entry. Return False if this user cannot: it is another one's folder, for example."""
+    try:
+        if damage.kind == "layers":
+            damage.path.rename(store.tmp / f"damaged-{damage.path.name}-{os.urandom(4).hex()}")
+        else:
+            remove_entry(damage.path, store)
+    except OSError:
+        return False
+    return True
 
 
 def packs(store: Store, found: StoreCheck) -> Iterator[Entry]:
@@ -204,7 +209,7 @@ def artifacts(store: Store, found: StoreCheck) -> Iterator[Entry]:
 
 
 def is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink() and not path.name.startswith(".")
+    return not path.is_symlink() and stat.S_ISREG(mode_at(path)) and not path.name.startswith(".")
 
 
 def read_json_value(path: Path) -> Any:
@@ -231,10 +236,13 @@ def describe(found: StoreCheck, store: Store) -> str:
     lines = [f"{store.root}: compared {counts}; {amount(found.size)} of files"]
     if found.unknown:
         lines.append(f"not compared, because no sha256 of them is recorded: {counted(len(found.unknown), 'image')}")
-    verb = "removed" if found.removed else "damaged"
-    lines += [f"{verb}: {printable(item.path.relative_to(store.root))}: {item.reason}" for item in found.damaged]
+    for item in found.damaged:
+        verb = "damaged" if not found.removed else "not removed" if item in found.remaining else "removed"
+        lines.append(f"{verb}: {printable(item.path.relative_to(store.root))}: {item.reason}")
     if not found.damaged:
         lines.append("nothing is damaged")
+    elif found.remaining:
+        lines.append("what remains belongs to another user, who removes it: envbuild store check --repair")
     elif found.removed:
         lines.append("the next command that needs them makes or fetches them again")
     else:

@@ -8,10 +8,12 @@ from typing import Any
 
 from envbuild.core.text import human_list
 from envbuild.verify.declared_contents import Expectations
+from envbuild.verify.folder_set import FolderSet
 from envbuild.verify.results import AuditResult, join_items, judge, split_faults
 from envbuild.verify.shared_libraries import reachable_files
 
 NAMED_SYMBOLS = 3  # symbols of one file
+LONGEST = 4096  # characters of a symbol that is written in readable form
 
 
 def link_results(report: Mapping[str, Any], expected: Expectations) -> Iterator[AuditResult]:
@@ -64,12 +66,12 @@ def link_results(report: Mapping[str, Any], expected: Expectations) -> Iterator[
 def _optional(report: Mapping[str, Any]) -> set[str]:
     """Return the files with unresolved symbols that are plugins of optional features."""
     missing = report["link"]["not_found"]
-    sites = tuple({f"{dist['site']}/" for dist in report["python"]})
+    sites = FolderSet({dist["site"] for dist in report["python"]})
     used = reachable_files(report) if missing else set()
     return {
         path
         for path in missing
-        if path.startswith(sites) and path not in used and path not in report["compiled"]
+        if sites.find(path) and path not in used and path not in report["compiled"]
         if not missing[path]["torch"] or report["elves"].get(path, {}).get("dist") == "torch"
     }
 
@@ -94,9 +96,9 @@ def demangle(symbol: str) -> str:
     """Return ``c10::cuda::CUDAStream::stream`` for ``_ZNK3c104cuda10CUDAStream6streamEv``; the symbol itself where this
     is not so easy."""
     start = START.match(symbol)
-    if not start:
+    if not start or len(symbol) > LONGEST:
         return symbol
-    at, parts = start.end(), []
+    at, parts, made = start.end(), [], False
     while match := PART.match(symbol, at):
         at = match.end()
         if match["standard"]:
@@ -109,9 +111,12 @@ def demangle(symbol: str) -> str:
             at = end
         elif match["tag"]:
             at += int(match["tag"])
+        elif made:
+            return symbol  # of a constructor again: each would repeat the name
         elif parts:
+            made = True
             parts.append(("~" if match["maker"][0] == "D" else "") + parts[-1])
         if not start["nested"] and match["length"]:
             break
-    whole = symbol[at : at + 1] == "E" if start["nested"] else bool(parts)
-    return "::".join(parts) if whole and parts else symbol
+    ended = symbol[at : at + 1] == "E" if start["nested"] else bool(parts)
+    return "::".join(parts) if ended and parts else symbol

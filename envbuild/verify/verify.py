@@ -3,7 +3,7 @@ evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,12 @@ from envbuild.core.digest import file_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
 from envbuild.core.store.records import forget_damaged
+from envbuild.core.store.store import Store
 from envbuild.export.built_image import BuiltImage, image_record_path, load_built_image
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import Lock, lock_digest
 from envbuild.spec.recipe import Check, RecipeEnv
-from envbuild.spec.recipe_loader import call_recipe
+from envbuild.spec.recipe_calls import call_recipe
 from envbuild.spec.resolve import Resolution
 from envbuild.verify.audit import audit
 from envbuild.verify.contents.metadata import read_image_texts
@@ -28,15 +29,16 @@ from envbuild.verify.extension_modules import import_results
 from envbuild.verify.file_bytes import file_bytes_result
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
-from envbuild.verify.run_inspector import inspect_image
+from envbuild.verify.run_inspector import PYTHON, inspect_image
 
 # The file of a project's image is read when it is written: compared with its packs, and its sha256 is recorded. Every
 # verify compares that sha256.
 CHECKED = ("sha256", "checksums of the packs")
+INSPECTED_BY = f"the image's own {PYTHON}"
 
 if TYPE_CHECKING:
     from envbuild.build.engines.base import BuildResult
-    from envbuild.export.project_image import Artifact
+    from envbuild.export.project_image import SquashfsFile
     from envbuild.spec.workspace import Workspace
 
 
@@ -56,7 +58,7 @@ def verify_image(name: str, workspace: Workspace) -> Result:
 
 
 def verify(
-    artifact: Artifact, plan: Plan, built: BuildResult, resolution: Resolution, lock: Lock, workspace: Workspace
+    artifact: SquashfsFile, plan: Plan, built: BuildResult, resolution: Resolution, lock: Lock, workspace: Workspace
 ) -> Path:
     """Run the audit and run tiers on the squashfs file and write the evidence beside it; return its path.
 
@@ -120,7 +122,28 @@ def collect_evidence(
     results += run_checks(checks, run, shell=by_hand)
     workspace.reporter.finish("verify")
     digest = f"sha256:{sha256}"
-    return Evidence(lock.image, lock_digest(lock), layers, digest, tuple(messages), tuple(results), run.box, CHECKED)
+    return Evidence(
+        lock.image,
+        lock_digest(lock),
+        layers,
+        digest,
+        tuple(messages),
+        tuple(results),
+        run.box,
+        CHECKED,
+        INSPECTED_BY,
+        unit_sources(plan, layers, workspace.store),
+    )
+
+
+def unit_sources(plan: Plan, layers: Collection[str], store: Store) -> dict[str, str]:
+    """Return unit → the entry of a cache that it is from, of those in the image with `layers` (diff ids)."""
+    found = {unit: store.unit(key) for unit, key in plan.keys().items()}
+    return {
+        unit: record.source
+        for unit, record in found.items()
+        if record and record.source and record.layer and record.layer.diff_id in layers
+    }
 
 
 def verify_file(path: Path, workspace: Workspace) -> Evidence:
@@ -141,7 +164,8 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
     run = ImageRunner(path, {}, workspace)
     results = audit(inspect_image(run, locked_own_content(lock)), locked_contents(lock))
     workspace.reporter.finish("verify")
-    return Evidence(lock.image, lock_digest(lock), (), f"sha256:{sha256}", (), tuple(results), run.box)
+    digest = f"sha256:{sha256}"
+    return Evidence(lock.image, lock_digest(lock), (), digest, (), tuple(results), run.box, inspected_by=INSPECTED_BY)
 
 
 @dataclass

@@ -29,7 +29,7 @@ from envbuild.make import build_and_write
 from envbuild.net.download import Transfer
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
-from tests.support import foreign_images
+from tests.support import foreign_images, published
 from tests.support.engine_fixtures import open_working_store, scratch
 from tests.support.fetching import deb, run, site
 from tests.support.local_registry import Layout, file, system, tar
@@ -125,6 +125,20 @@ def test_exports_on_a_full_store(small: Path, tmp_path: Path) -> None:
         lambda: foreign_images.made(source, foreign_images.workspace(root), out).artifact.sha256,
         lambda: (shutil.rmtree(root, ignore_errors=True), Store.open(root)),
         lambda: (check_store(root), not out.exists() or out.unlink()),
+        small,
+    )
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_pulls_on_a_full_store(small: Path, tmp_path: Path, inside: bool) -> None:
+    """The file is written in the store, or elsewhere."""
+    parts, artifacts, _ = published.built(tmp_path / "a", foreign_images.layers())
+    published.publish_folder(parts, artifacts, tmp_path / "shared", "1")
+    root, out = small / "store", None if inside else tmp_path / "image.sqsh"
+    fail_at_any_moment(
+        lambda: str(published.pull(f"oci:{tmp_path}/shared:1", root, out)["sha256"]),
+        lambda: (shutil.rmtree(root, ignore_errors=True), Store.open(root)),
+        lambda: (check_store(root), not (out and out.exists()) or out.unlink()),
         small,
     )
 

@@ -18,6 +18,7 @@ import pytest
 from envbuild.build.engines import deb
 from envbuild.build.engines.embedded.run_command import run_in_root
 from envbuild.build.engines.safe_extract import extract_tar
+from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.link_walk import LINKS
 from envbuild.core.rooted_tree import RootedTree
@@ -120,7 +121,7 @@ def test_layers_of_buildah_and_archives_follow_nothing_out(
         with (tmp_path / "layer.tar").open("rb") as file, pytest.raises(EnvbuildError, match="not a folder in it"):
             apply_tar(file, tmp_path / "tree", [])
         with tarfile.open(tmp_path / "layer.tar") as tar, pytest.raises(tarfile.TarError):
-            extract_tar(tar, tmp_path / "source")
+            extract_tar(tar, tmp_path / "source", UnpackedFiles(1))
 
 
 @pytest.mark.unit

@@ -183,3 +183,9 @@ def test_a_damaged_package_is_refused(tmp_path: Path, suffix: str) -> None:
     (tmp_path / "x.deb").write_bytes(b"!<arch>\n" + head + content)
     with pytest.raises(InputError):
         deb.read_control(tmp_path / "x.deb")
+
+
+def test_a_hard_link_to_a_folder(tmp_path: Path, root: Path) -> None:
+    path = package(tmp_path, [(entry("./usr", DIR), b""), (entry("./bin", HARD, link="./usr"), b"")])
+    with pytest.raises(InputError, match="is a hard link to a folder"):
+        deb.unpack_packages([path], root)

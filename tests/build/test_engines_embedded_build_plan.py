@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
+from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.embedded.build_plan import find_missing_units
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord, write_json
 from tests.support.small_plan import small_plan
@@ -26,7 +27,7 @@ def stored(store: Store, *names: str) -> dict[str, str]:
 
 def test_units_of_the_image_and_what_they_need_are_missing_at_first(store: Store) -> None:
     plan, records = small_plan(), {}
-    missing = find_missing_units(plan, plan.keys(), store, False, records)
+    missing = find_missing_units(plan, plan.keys(), store, BuildOptions(), records)
     assert [unit.name for unit in missing] == [unit.name for unit in plan.units] and records == {}
 
 
@@ -34,11 +35,11 @@ def test_what_only_stored_units_need_is_not_built(store: Store) -> None:
     plan, records = small_plan(), {}
     image = [unit.name for unit in plan.units if unit.in_image]
     keys = stored(store, *image)
-    assert find_missing_units(plan, keys, store, False, records) == []
+    assert find_missing_units(plan, keys, store, BuildOptions(), records) == []
     assert sorted(records) == sorted(image)
     (store.root / "units" / f"{keys['ucx']}.json").unlink()
     records = {}
-    missing = [unit.name for unit in find_missing_units(plan, keys, store, False, records)]
+    missing = [unit.name for unit in find_missing_units(plan, keys, store, BuildOptions(), records)]
     assert missing == ["root-build-ucx", "ucx"] and "ucx" not in records and "base" in records
-    everything = find_missing_units(plan, keys, store, True, {})
+    everything = find_missing_units(plan, keys, store, BuildOptions(rebuild=True), {})
     assert [unit.name for unit in everything] == [unit.name for unit in plan.units]

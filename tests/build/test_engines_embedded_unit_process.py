@@ -40,7 +40,7 @@ def job(store: Store, **changes: Any) -> dict[str, Any]:
         "store": str(store.root), "work": str(store.root / "tmp/work"), "inputs": [], "checked": [], "seed": [],
         "layers": [], "steps": ["true"], "env": {"A": "b"}, "lowers": ["/lower"], "lower_layers": [],
         "product": Product.WHEEL,
-        "keep_failed": False, "epoch": 1, "keep": [], "unit": "x", "packs": [],
+        "keep_failed": False, "epoch": 1, "keep": [], "unit": "x", "packs": [], "cache": None,
     }  # fmt: skip
     return {**value, **changes}
 

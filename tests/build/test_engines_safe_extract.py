@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from envbuild.build.engines.safe_extract import extract_tar
+from envbuild.core.bombs import UnpackedFiles
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.link_walk import LINKS
+from tests.support.examples import examples
 from tests.support.link_chains import LENGTHS, STYLES, TOO_MANY, canary, chain, unchanged
 
 pytestmark = pytest.mark.unit
@@ -56,7 +59,7 @@ def test_modes_owners_and_links(tmp_path: Path) -> None:
         ("top/open/link", LINK, 0o777, "../644"),
         ("/rooted", FILE, 0o644, ""),
     ]
-    extract_tar(archive(*entries), tmp_path / "out")
+    extract_tar(archive(*entries), tmp_path / "out", UnpackedFiles(1))
     found = {}
     for path in sorted((tmp_path / "out").rglob("*")):
         status = path.lstat()
@@ -102,7 +105,7 @@ def test_modes_owners_and_links(tmp_path: Path) -> None:
 )
 def test_nothing_leaves_the_folder(entries: list[Entry], tmp_path: Path) -> None:
     with pytest.raises(tarfile.TarError):
-        extract_tar(archive(*entries), tmp_path / "out")
+        extract_tar(archive(*entries), tmp_path / "out", UnpackedFiles(1))
     assert not (tmp_path / "out-of-it").exists()
 
 
@@ -123,12 +126,16 @@ def test_links_that_are_longer_than_a_path(tmp_path: Path) -> None:
         ("escape/new", DIR, 0o755, ""),
     ):
         with unchanged(outside), pytest.raises(tarfile.TarError):
-            extract_tar(archive(*entries, evil), tmp_path / f"out-{evil[0].replace('/', '-')}")
+            extract_tar(archive(*entries, evil), tmp_path / f"out-{evil[0].replace('/', '-')}", UnpackedFiles(1))
 
 
 @pytest.mark.slow_unit
 @given(length=LENGTHS, style=st.sampled_from(STYLES))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(length=LINKS, style="across")
+@example(length=LINKS + 1, style="across")
+@example(length=LINKS, style="relative")
+@example(length=LINKS + 1, style="relative")
 def test_chains_of_links(tmp_path: Path, length: int, style: str) -> None:
     """Absolute links are refused, as those that lead out; what is behind more links than the kernel follows, too."""
     if not (tmp_path / "outside").exists():
@@ -141,13 +148,13 @@ def test_chains_of_links(tmp_path: Path, length: int, style: str) -> None:
     with tempfile.TemporaryDirectory() as folder, unchanged(tmp_path / "outside"):
         for number, evil in enumerate((("z0/pwned", FILE, 0o644, ""), ("stolen", HARD, 0o644, "z0/secret"))):
             with pytest.raises(tarfile.TarError):
-                extract_tar(archive(*links, evil), Path(folder, str(number)))
+                extract_tar(archive(*links, evil), Path(folder, str(number)), UnpackedFiles(1))
         entries = [("real", DIR, 0o755, ""), *inside, ("z0/file", FILE, 0o644, "")]
         if length > LINKS:
             with pytest.raises(tarfile.TarError, match=TOO_MANY):
-                extract_tar(archive(*entries), Path(folder, "inside"))
+                extract_tar(archive(*entries), Path(folder, "inside"), UnpackedFiles(1))
         else:
-            extract_tar(archive(*entries), Path(folder, "inside"))
+            extract_tar(archive(*entries), Path(folder, "inside"), UnpackedFiles(1))
             assert Path(folder, "inside/real/file").read_text() == "z0/file"
 
 
@@ -155,9 +162,9 @@ def test_a_link_is_judged_when_all_are_there(tmp_path: Path) -> None:
     """One that leads nowhere yet leads out when its parts are made later."""
     later = [("x/y/link", LINK, 0o777, "z/.."), ("x/y/z", LINK, 0o777, "../..")]
     with pytest.raises(tarfile.TarError, match="'x/y/link' is a link that leads out of its folder"):
-        extract_tar(archive(*later), tmp_path / "out")
+        extract_tar(archive(*later), tmp_path / "out", UnpackedFiles(1))
     fine = [("x/link", LINK, 0o777, "z/../../x"), ("x/z", DIR, 0o755, ""), ("loop", LINK, 0o777, "loop")]
-    extract_tar(archive(*fine), tmp_path / "fine")
+    extract_tar(archive(*fine), tmp_path / "fine", UnpackedFiles(1))
     assert (tmp_path / "fine/x/link").resolve() == (tmp_path / "fine/x").resolve()
 
 
@@ -173,11 +180,11 @@ def test_links_to_later_files_and_names_used_twice(tmp_path: Path) -> None:
         ("soft", LINK, 0o777, "late"),
         ("soft", LINK, 0o777, "early"),
     ]
-    extract_tar(archive(*entries), tmp_path / "out")
+    extract_tar(archive(*entries), tmp_path / "out", UnpackedFiles(1))
     assert (tmp_path / "out/early").read_text() == "late" and (tmp_path / "out/early").stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "out/real/in").read_text() == "way/in" and str((tmp_path / "out/soft").readlink()) == "early"
     with pytest.raises(tarfile.TarError, match="'a' is a link to 'nothing', which is not a file in it"):
-        extract_tar(archive(("a", HARD, 0o644, "nothing")), tmp_path / "missing")
+        extract_tar(archive(("a", HARD, 0o644, "nothing")), tmp_path / "missing", UnpackedFiles(1))
 
 
 def test_holes_are_preserved(tmp_path: Path) -> None:
@@ -190,8 +197,30 @@ def test_holes_are_preserved(tmp_path: Path) -> None:
         file.truncate(80 << 20)
     subprocess.run(["tar", "-C", tmp_path, "--sparse", "-cf", tmp_path / "x.tar", "sparse"], check=True)
     with tarfile.open(tmp_path / "x.tar") as tar:
-        extract_tar(tar, tmp_path / "out")
+        extract_tar(tar, tmp_path / "out", UnpackedFiles(1))
     found = (tmp_path / "out/sparse").stat()
     assert found.st_size == 80 << 20 and found.st_blocks * 512 < 8 << 20
     with (tmp_path / "out/sparse").open("rb") as file:
         assert file.read(5) == b"begin" and file.seek(64 << 20) and file.read(4) == b"end\0"
+
+
+def test_folders_that_only_paths_name_count_as_content(tmp_path: Path) -> None:
+    deep = "/".join("a" * 2000)
+    members = [(f"{number}/{deep}", FILE, 0o644, "") for number in range(300)]
+    with pytest.raises(ValueError, match="unpack to more than"):
+        extract_tar(archive(*members), tmp_path / "out", UnpackedFiles(1))
+    discard_folder(tmp_path / "out")  # too deep for shutil.rmtree
+    files = UnpackedFiles(1)
+    for path in ("a/b/c", "a/b/d", "a/x", "a/y/z/w", "a/y/z", "top"):
+        files.add(0, path)
+    assert files.total == 4096 * (6 + 2 + 2 + 0)
+
+
+@pytest.mark.slow_unit
+def test_links_to_a_later_file_take_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    members = tarfile.TarFile.getmembers
+    monkeypatch.setattr(tarfile.TarFile, "getmembers", lambda tar: calls.append(1) or members(tar))
+    entries = [(f"d/{number}", HARD, 0o644, "d/last") for number in range(50)]
+    extract_tar(archive(*entries, ("d/last", FILE, 0o644, "")), tmp_path / "out", UnpackedFiles(1))
+    assert len(list((tmp_path / "out/d").iterdir())) == 51 and len(calls) == 1

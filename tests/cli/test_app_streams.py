@@ -164,3 +164,21 @@ def test_words_are_checked_without_what_reads_images() -> None:
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["lst"], ["--version", "list"]])
 def test_a_command_line_without_a_command_has_all_of_them(arguments: list[str]) -> None:
     assert list(named_commands(arguments)) == list(COMMANDS)
+
+
+@pytest.mark.slow_unit
+def test_a_file_of_another_kind_in_the_store_and_a_long_name_are_named(tmp_path: Path) -> None:
+    """They were called faults of envbuild."""
+    run = [sys.executable, "-m", "envbuild"]
+    store = tmp_path / "store"
+    environment = {**os.environ, "ENVBUILD_STORE": str(store)}
+    subprocess.run([*run, "store", "gc"], cwd=ROOT, env=environment, check=True, capture_output=True)
+    (store / "locks").mkdir(exist_ok=True)
+    (store / "locks/tmp").unlink(missing_ok=True)
+    (store / "locks/tmp").symlink_to("nowhere")
+    long = ["export", "oci:absent", "--to", "squashfs", "-o", "x" * 300]
+    for words, text in ((["store", "gc"], "another kind of file has that name"), (long, "use a shorter name")):
+        done = subprocess.run([*run, *words], cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+        assert done.returncode == 5 and text in done.stderr and "fault of envbuild" not in done.stderr, done.stderr
+        assert max(map(len, done.stderr.splitlines())) < 500
+        (store / "locks/tmp").unlink(missing_ok=True)

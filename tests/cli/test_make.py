@@ -28,12 +28,15 @@ class Steps:
             engine="embedded", layers=(SimpleNamespace(diff_id="sha256:1"),), built=("base",), reused=("venv",)
         )
         self.workspace: Any = SimpleNamespace(
-            project=None, site=SimpleNamespace(engine="buildah"), store=store, reporter=SilentReporter()
+            project=None,
+            site=SimpleNamespace(engine="buildah", compiler_cache=False, caches=()),
+            store=store,
+            reporter=SilentReporter(),
         )
         lock = SimpleNamespace(image="app")
         resolution = SimpleNamespace(target=None)
         artifact = SimpleNamespace(path="/app.sqsh", sha256="ab", messages=("note",))
-        request = SimpleNamespace(source_places=lambda: {})
+        request = SimpleNamespace(source_places=lambda: {}, folder="")
         step = self.step
         for name, value in {
             "envbuild.make.load_image_spec": step("load", None),
@@ -46,7 +49,8 @@ class Steps:
             "envbuild.lock.update.ensure_lock": step("lock", lock),
             "envbuild.lock.update.current_lock": step("", lock),
             "envbuild.build.engines.select.choose_engine": self.choose,
-            "envbuild.lock.fetch.fetch": step("fetch", None),
+            "envbuild.lock.fetch.fetch": step("fetch again", None),
+            "envbuild.build.cache.unit_supply.fetch": step("fetch", None),
             "envbuild.lock.request.lock_request": step("", request),
             "envbuild.lock.model.lock_digest": step("", "sha256:2"),
             "envbuild.build.plan.planner.make_plan": step("plan", SimpleNamespace(image="app", units=("base", "venv"))),
@@ -70,7 +74,8 @@ class Steps:
 
     def choose(self, name: str, *_: Any) -> Any:
         self.engines.append(name)
-        return SimpleNamespace(name=name, build=self.step("build", self.built))
+        missing = self.step("", ("base", "venv"))
+        return SimpleNamespace(name=name, caches=False, missing=missing, build=self.step("build", self.built))
 
     def rebuild(self, plan: Any, layers: Any, engine: Any, *_: Any) -> None:
         self.calls.append(f"again with {engine.name}")
@@ -85,7 +90,7 @@ def steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> Steps:
 def test_the_steps_in_their_order(steps: Steps) -> None:
     made = make("app", steps.workspace, Options())
     assert steps.calls == [
-        "load", "resolve", "lock", "fetch", "plan", "build", "export", "verify", "link", "record",
+        "load", "resolve", "lock", "plan", "fetch", "build", "export", "verify", "link", "record",
     ]  # fmt: skip
     assert (made.image, made.artifact, made.sha256, made.lock) == ("app", "/app.sqsh", "ab", "sha256:2")
     assert (made.engine, made.layers, made.messages) == ("embedded", ("sha256:1",), ("note",))
@@ -93,10 +98,19 @@ def test_the_steps_in_their_order(steps: Steps) -> None:
 
 
 def test_an_image_that_is_up_to_date_needs_no_step(steps: Steps) -> None:
-    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh")
+    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", caches=())
     assert make("app", steps.workspace, Options(engine="embedded", verify=False)) is steps.record
     assert steps.calls == ["load", "link"] and steps.engines == []
     assert steps.options == {"engine": "embedded", "verified": False}
+
+
+def test_an_image_with_units_of_a_cache_that_is_not_used_is_made_again(steps: Steps) -> None:
+    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", caches=("ghcr.io/team/cache",))
+    steps.workspace.site.caches = (SimpleNamespace(at="ghcr.io/team/cache"),)
+    assert make("app", steps.workspace, Options()) is steps.record
+    assert make("app", steps.workspace, Options(caches=())) is not steps.record
+    steps.workspace.site.caches = ()
+    assert make("app", steps.workspace, Options()) is not steps.record
 
 
 def test_an_image_without_verification_is_linked_without_evidence(steps: Steps) -> None:

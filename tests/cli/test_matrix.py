@@ -132,7 +132,7 @@ def test_check_all_prints_a_line_and_the_conflicts_of_each_image(tmp_path: Path)
     at = lines.index("conflict     bad")
     assert lines[at + 1].startswith("  images/bad.yaml:4:27: Because ")
     assert "[torch.nccl]" in lines[at + 1]
-    assert lines[at + 2].startswith("  hint: nccl=2.30.7")
+    assert lines[at + 2].startswith('  hint: write nccl: "2.30.7" in images/bad.yaml:4:27')
     assert images[-1].endswith("facts of one: envbuild check NAME")
 
 
@@ -155,13 +155,25 @@ def test_make_refuses_a_conflict_before_anything_is_fetched(tmp_path: Path) -> N
         done,
         3,
         "h100-nccl.yaml:",
-        "Because no build of torch==2.15 fits (torch==2.15's wheel pins nccl",
+        "Because no build of torch==2.15 of channel index fits (torch==2.15's wheel pins nccl",
         "[torch.nccl]",
-        "hint: nccl=2.30.7",
+        'hint: write nccl: "2.30.7" in images/h100-nccl.yaml:9:3',
     )
     assert not [
         path for path in store.rglob("*") if path.is_file() and path.parent.name != "locks" and path.name != MARK
     ]
+
+
+@pytest.mark.slow_unit
+def test_versions_of_an_older_lock_do_not_contradict_the_spec(tmp_path: Path) -> None:
+    """`lock` drops them; `check` answered that nccl of the lock conflicts."""
+    shutil.copytree(ROOT / "images", tmp_path / "images")
+    spec = tmp_path / "images" / "h100-nccl.yaml"
+    text = spec.read_text().replace('torch: "2.15"', 'torch: {version: "2.9.1", provider: vendor, channel: cu130}')
+    spec.write_text(text.replace('cuda: "13.2"', 'cuda: "13.0"'))
+    assert "nccl: 2.30.7" in spec.with_suffix(".lock").read_text()
+    done = envbuild("check", "h100-nccl", cwd=tmp_path)
+    assert done.returncode == 0 and "nccl             2.27.7       picked" in done.stdout
 
 
 @pytest.mark.slow_unit
@@ -198,7 +210,7 @@ facts:
 @pytest.mark.slow_unit
 def test_a_cache_that_cannot_be_written_or_is_damaged_changes_nothing(tmp_path: Path) -> None:
     first = envbuild("check", "gpu=H100", "torch=2.8.0", XDG_CACHE_HOME=str(tmp_path / "cache"))
-    (entry,) = (tmp_path / "cache").rglob("*.json")
+    (entry,) = (tmp_path / "cache").rglob("*.table")
     entry.write_bytes(entry.read_bytes()[:1000])
     (tmp_path / "file").write_text("")
     for folder in ("cache", "file"):

@@ -15,6 +15,7 @@ from envbuild.core.store.store import Store
 from envbuild.net import host_config
 from envbuild.net.host_config import PythonIndexes
 from envbuild.net.site import Site
+from envbuild.net.unit_caches import UnitCache
 from envbuild.spec.project import Project
 from envbuild.spec.workspace import Workspace
 from tests.support.home_files import homes
@@ -122,3 +123,10 @@ def test_without_names_all_images_and_all_homes(project: Project, tmp_path: Path
 def test_an_unknown_image(project: Project, tmp_path: Path) -> None:
     with pytest.raises(SpecError):
         list_origins(["nothing"], space(project, tmp_path), probe=False)
+
+
+def test_caches_of_units_are_listed(project: Project, tmp_path: Path) -> None:
+    caches = (UnitCache("ghcr.io/team/cache", None, True),)
+    result, _ = list_origins(["far"], space(project, tmp_path, caches=caches), probe=False)
+    assert result.data["caches"] == [{"at": "ghcr.io/team/cache", "write": True}]
+    assert result.text.startswith("cache of units: ghcr.io/team/cache (also written)\n")

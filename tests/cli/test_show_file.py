@@ -59,6 +59,12 @@ def test_show_every_line(tmp_path):
     assert read_image_texts(path, "lock.yaml", "sbom.cdx.json").keys() == {"lock.yaml"}
 
 
+def test_show_of_a_file_repeats_what_its_recipes_remark(tmp_path):
+    document = b'{"image": "x", "remarks": ["script: /opt/words is made\\n by commands", 3]}'
+    text = show_file(image(tmp_path / "a.sqsh", [file(b"etc/envbuild/resolution.json", document)])).text
+    assert "\n  note      script: /opt/words is made\\n by commands\n" in text
+
+
 def test_show_of_an_image_without_records(tmp_path):
     lines = show_file(image(tmp_path / "a.sqsh", [file(b"x", b"1")])).text.splitlines()
     assert lines[1:3] == [

@@ -30,6 +30,7 @@ WRITE = {
     "compile": [IMAGE],
     "export": [IMAGE, "--to", "squashfs"],
     "publish": [IMAGE, "--to", "registry.example/team/images:demo"],
+    "pull": ["registry.example/team/images:demo"],
     "verify": [IMAGE],
     "run": [IMAGE, "--", "true"],
     "store check": [],

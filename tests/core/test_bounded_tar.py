@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +17,10 @@ from envbuild.core.bounded_tar import MAX_CHAIN, MAX_EXTENDED, BoundedTarFile
 from envbuild.core.errors import InputError
 from envbuild.oci.sources.archive import index_archive
 from envbuild.oci.sources.archive_stream import index_compressed_archive
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
+LIMITED, SPARSE = ["pax", "name", "global", "chain"], ["sparse-1.0", "sparse-0.1", "sparse-0.0"]
 
 
 def extended(kind: bytes, content: bytes) -> bytes:
@@ -26,8 +29,15 @@ def extended(kind: bytes, content: bytes) -> bytes:
     return head.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
 
 
-def member(name: str) -> bytes:
+def member(name: str, size: int = 0) -> bytes:
     found = tarfile.TarInfo(name)
+    found.size = size
+    return found.tobuf(tarfile.GNU_FORMAT)
+
+
+def hard_link(name: str, target: str) -> bytes:
+    found = tarfile.TarInfo(name)
+    found.type, found.linkname = tarfile.LNKTYPE, target
     return found.tobuf(tarfile.GNU_FORMAT)
 
 
@@ -42,10 +52,14 @@ def archives() -> list[bytes]:
     long = extended(b"x", record("comment", "a" * MAX_EXTENDED))
     name = extended(b"L", b"n" * (MAX_EXTENDED + 1))
     every = extended(b"g", b"".join(record(f"key{number}", "v") for number in range(200)))
-    sparse = record("GNU.sparse.major", "1") + record("GNU.sparse.minor", "0")
+    sparse = [
+        record("GNU.sparse.major", "1") + record("GNU.sparse.minor", "0"),
+        record("GNU.sparse.size", str(1 << 62)) + record("GNU.sparse.numblocks", "1") + record("GNU.sparse.map", "0,1"),
+        record("GNU.sparse.size", str(1 << 62)) + record("GNU.sparse.offset", "0") + record("GNU.sparse.numbytes", "1"),
+    ]
     chain = extended(b"x", record("comment", "a")) * (MAX_CHAIN + 1)
     return [head + member("file") + bytes(1024) for head in (long, name, every + member("first"), chain)] + [
-        extended(b"x", sparse) + member("file") + bytes(1024)
+        extended(b"x", maps) + member("control") + bytes(1024) for maps in sparse
     ]
 
 
@@ -64,7 +78,7 @@ def read_deb(path: Path) -> None:
     deb.read_control(write(path.with_suffix(".deb"), ar))
 
 
-@pytest.mark.parametrize("content", archives(), ids=["pax", "name", "global", "chain", "sparse"])
+@pytest.mark.parametrize("content", archives(), ids=[*LIMITED, *SPARSE])
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_an_archive_of_an_image_has_limits(tmp_path: Path, content: bytes, packed: bool) -> None:
     path = write(tmp_path / "x", pack(content) if packed else content)
@@ -72,12 +86,74 @@ def test_an_archive_of_an_image_has_limits(tmp_path: Path, content: bytes, packe
         (index_compressed_archive if packed else index_archive)(path)
 
 
-@pytest.mark.parametrize("content", archives()[:4], ids=["pax", "name", "global", "chain"])
+@pytest.mark.parametrize("content", archives()[:4], ids=LIMITED)
 @pytest.mark.parametrize("reader", [read_deb, lambda path: unpack_archive(path, "x", path.parent / "out")])
 def test_other_archives_have_limits(tmp_path: Path, content: bytes, reader: Callable[[Path], None]) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(InputError):
         reader(write(tmp_path / "x.tar", content))
+
+
+@pytest.mark.parametrize("content", archives()[4:], ids=SPARSE)
+def test_no_file_of_a_package_is_sparse(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(InputError, match="is a sparse file"):
+        read_deb(write(tmp_path / "x.tar", content))
+
+
+@pytest.mark.parametrize("content", archives()[5:], ids=SPARSE[1:])
+def test_a_source_of_some_bytes_with_an_endless_sparse_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match=r"unpack to more than 1\.\d+ GB"), ends_within(20):
+        unpack_archive(write(tmp_path / "x.tar", content), "x.tar", tmp_path / "out")
+
+
+def test_a_source_that_unpacks_to_far_more_than_its_size_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envbuild.core.bombs.SUSPECT", 1 << 20)
+    large = member("top/large", 2 << 20) + bytes((2 << 20) + 1024)
+    copied = [hard_link(f"top/{number}", "top/large") for number in range(3)]
+    copies = b"".join(copied) + member("top/large", 600_000) + bytes(600_064 + 1024)  # a link to a later file
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("top/large", bytes(4 << 20))
+    for number, content in enumerate([pack(large), pack(copies), zipped.getvalue()]):
+        target = tmp_path / str(number)
+        target.mkdir()
+        with pytest.raises(InputError, match="unpack to more than"):
+            unpack_archive(write(tmp_path / "x", content), "x", target)
+        assert sum(path.stat().st_size for path in target.rglob("*")) < 3 << 20
+    fine = tmp_path / "fine"
+    fine.mkdir()
+    unpack_archive(write(tmp_path / "x", pack(member("top/a", 500_000) + bytes(500_224 + 1024))), "x", fine)
+
+
+def test_archives_of_very_many_empty_members_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """400,000 folders are 30 kB of gzip."""
+    monkeypatch.setattr("envbuild.core.bombs.SUSPECT", 1 << 20)
+    folder = tarfile.TarInfo("top/d")
+    folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+    content = pack(folder.tobuf(tarfile.GNU_FORMAT) * 20_000 + bytes(1024))
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="unpack to more than"):
+        unpack_archive(write(tmp_path / "x", content), "x", tmp_path / "out")
+    for name in (b"control.tar.gz", b"data.tar.gz"):
+        ar = b"!<arch>\n" + b"%-16s%-12d%-6d%-6d%-8o%-10d`\n" % (name, 0, 0, 0, 0o644, len(content)) + content
+        (tmp_path / "root").mkdir(exist_ok=True)
+        read = (
+            deb.read_control if name.startswith(b"c") else lambda path: deb.unpack_packages([path], tmp_path / "root")
+        )
+        with pytest.raises(InputError, match=r"has more than 64 MiB|unpack to more than"):
+            read(write(tmp_path / "x.deb", ar))
+
+
+def test_a_package_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    content = pack(member("large", 2 << 30))
+    ar = b"!<arch>\n" + b"%-16s%-12d%-6d%-6d%-8o%-10d`\n" % (b"data.tar.gz", 0, 0, 0, 0o644, len(content)) + content
+    with pytest.raises(InputError, match="unpack to more than"):
+        deb.unpack_packages([write(tmp_path / "x.deb", ar)], tmp_path / "root")
+    assert not list((tmp_path / "root").iterdir())
 
 
 def test_headers_below_the_limits_are_read() -> None:

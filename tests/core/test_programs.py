@@ -43,7 +43,8 @@ OTHERS = {
     "core/programs.py": "programs of the user, which may stay",
     "core/userns/process.py": "envbuild's own functions; the kernel ends them with their parent",
     "core/userns/starter.py": "it is the process of a step",
-    "core/userns/namespaces.py": "processes of a namespace, which end with its parent; newuidmap, from outside of it",
+    "core/userns/id_maps.py": "newuidmap, from outside of the namespace",
+    "core/userns/namespaces.py": "processes of a namespace, which end with its parent",
     "build/engines/embedded/sandbox.py": "in the process namespace of a unit, which ends with it",
     "build/engines/embedded/mount_squashfs.py": "in the process namespace of a unit, which ends with it",
     "inspector/report.py": "in the process namespace of an image, which ends with it; it has no other module",
@@ -75,6 +76,19 @@ def test_a_program_that_is_missing_or_cannot_be_started(tmp_path: Path) -> None:
     (tmp_path / "odd").write_text("\x7fELF")
     (tmp_path / "odd").chmod(0o755)
     assert run_program([tmp_path / "odd"]).returncode == 126
+
+
+def test_the_memory_of_a_program_is_limited() -> None:
+    code = "print(len(bytearray(64 << 20)))"
+    assert run_program([sys.executable, "-c", code]).stdout == b"67108864\n"
+    limited = run_program([sys.executable, "-c", code], memory=48 << 20)
+    assert limited.returncode == 1 and b"MemoryError" in limited.stderr
+
+
+def test_the_files_of_a_program_are_limited(tmp_path: Path) -> None:
+    limited = run_program(["dd", "if=/dev/zero", f"of={tmp_path}/f", "bs=1M", "count=8"], largest=2 << 20)
+    assert limited.returncode == 1 and b"File too large" in limited.stderr
+    assert (tmp_path / "f").stat().st_size == 2 << 20
 
 
 def test_pipes() -> None:

@@ -15,7 +15,8 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.store import gc as collecting
 from envbuild.core.store.gc import collect, stem
-from envbuild.core.store.store import OWN_FOLDERS, LayerRecord, Store, UnitRecord, write_json
+from envbuild.core.store.store import LayerRecord, Store, UnitRecord, write_json
+from envbuild.core.store.store_folders import OWN_FOLDERS
 from envbuild.core.store.usage import usage
 
 pytestmark = pytest.mark.unit

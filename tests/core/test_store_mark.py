@@ -8,7 +8,8 @@ import pytest
 
 from envbuild.core.errors import EngineError
 from envbuild.core.store.mark import MARK
-from envbuild.core.store.store import FOLDERS, Store
+from envbuild.core.store.store import Store
+from envbuild.core.store.store_folders import FOLDERS
 
 pytestmark = pytest.mark.unit
 

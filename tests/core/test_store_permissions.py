@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.store import permissions
-from envbuild.core.store.store import CLOSED, Store
+from envbuild.core.store.store import Store
+from envbuild.core.store.store_folders import CLOSED
 
 pytestmark = pytest.mark.unit
 

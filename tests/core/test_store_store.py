@@ -16,18 +16,17 @@ import pytest
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store.json_files import write_private
 from envbuild.core.store.store import (
-    CLOSED,
-    FOLDERS,
     LayerRecord,
     SharedLayer,
     Store,
     UnitRecord,
-    is_locked,
     read_json,
     stamp,
     write_atomic,
     write_json,
 )
+from envbuild.core.store.store_folders import CLOSED, FOLDERS
+from envbuild.core.store.work_folders import is_locked
 
 pytestmark = pytest.mark.unit
 
@@ -111,9 +110,10 @@ def test_the_record_of_a_unit_has_its_box(store: Store) -> None:
         assert (found.box if found else None) == expected
 
 
-UNIT = {"key": "a" * 64, "unit": "x", "layer": None, "wheels": [], "seconds": 1.0}
+UNIT = {"key": "a" * 64, "unit": "x", "layer": None, "wheels": [], "seconds": 1.0, "source": "", "caches": []}
 LAYER = {"diff_id": f"sha256:{'1' * 64}", "size": 1, "files": 1, "unit": "x"}
-VALUES: list[object] = [None, [], {}, 3, 1.5, "text", True, [[]], {"key": 1}, {"made": 3}, {"made": {}, "stat": []}]
+VALUES: list[object] = [None, [], {}, 3, 1.5, 10**400, "text", True, [[]], {"key": 1}, {"made": 3}]
+VALUES.append({"made": {}, "stat": []})
 ODD_UNITS = [{**UNIT, key: value} for key in UNIT for value in VALUES]
 ODD_LAYERS = [{**LAYER, key: value} for key in LAYER for value in (*VALUES, "../../etc")]
 
@@ -133,7 +133,8 @@ def found_fields(value: object) -> dict[str, object]:
     """Return the fields of the only odd values that are a record."""
     assert isinstance(value, dict)
     assert not value["layer"] and value["wheels"] in ([], {}, "") and isinstance(value["unit"], str)
-    return {"unit": value["unit"], "seconds": float(value["seconds"])}
+    found = {"unit": value["unit"], "seconds": float(value["seconds"]), "source": value["source"]}
+    return {**found, "caches": value["caches"]}
 
 
 @pytest.mark.parametrize("content", [b"", b"[", b"\xff\xfe", b"[" * 100_000, b'{"a": 1'])

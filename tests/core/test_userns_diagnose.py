@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from envbuild.core.userns import diagnose, namespaces
+from envbuild.core.userns import diagnose, id_maps
 from envbuild.core.userns.diagnose import LOCAL_DISK, UNMASK, fix_for
 
 pytestmark = pytest.mark.unit
@@ -70,7 +70,7 @@ def test_the_ids_of_a_hint_are_free(
     for file, text in zip(files, (subuid, subgid), strict=True):
         if text:
             file.write_text(text)
-    monkeypatch.setattr(namespaces, "SUBORDINATE", tuple(map(str, files)))
+    monkeypatch.setattr(id_maps, "SUBORDINATE", tuple(map(str, files)))
     monkeypatch.setattr(diagnose.pwd, "getpwall", lambda: [SimpleNamespace(pw_uid=number) for number in accounts])
     monkeypatch.setattr(diagnose.grp, "getgrall", list)
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
@@ -84,30 +84,30 @@ def test_settings_that_this_kernel_does_not_have(tmp_path: Path) -> None:
 
 
 def test_the_largest_range_of_ids_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(namespaces.shutil, "which", lambda _: None)
+    monkeypatch.setattr(id_maps.shutil, "which", lambda _: None)
     file = tmp_path / "subuid"
-    assert namespaces.subordinate(str(file), 1000, "ann") == (0, 0)
+    assert id_maps.subordinate(str(file), 1000, "ann") == (0, 0)
     file.write_text("ann:100:10\nbob:5:99999\n1000:2000:30\nann:300:20\nann:x:99\nann:1:y\nann:1\nann:1:2:3\n")
-    assert namespaces.subordinate(str(file), 1000, "ann") == (2000, 30)
-    assert namespaces.subordinate(str(file), 7, "bob") == (5, 99999)
-    assert namespaces.subordinate(str(file), 8, "eve") == (0, 0)
+    assert id_maps.subordinate(str(file), 1000, "ann") == (2000, 30)
+    assert id_maps.subordinate(str(file), 7, "bob") == (5, 99999)
+    assert id_maps.subordinate(str(file), 8, "eve") == (0, 0)
 
 
 def test_a_directory_service_may_have_the_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "getsubids"
     program.write_text('#!/bin/sh\necho "0: $* 100 200" | sed "s/-g //"\n[ "$1" != -g ] || echo "1: $2 300 400"\n')
     program.chmod(0o755)
-    monkeypatch.setattr(namespaces.shutil, "which", lambda _: str(program))
+    monkeypatch.setattr(id_maps.shutil, "which", lambda _: str(program))
     (tmp_path / "subuid").write_text("bob:5:6\n")
-    assert namespaces.subordinate(str(tmp_path / "subuid"), 1000, "ann") == (100, 200)
-    assert namespaces.subordinate(str(tmp_path / "subgid"), 1000, "ann") == (300, 400)
-    assert namespaces.subordinate(str(tmp_path / "subuid"), 1000, "") == (100, 200)
-    assert namespaces.subordinate(str(tmp_path / "subuid"), 7, "bob") == (5, 6)
+    assert id_maps.subordinate(str(tmp_path / "subuid"), 1000, "ann") == (100, 200)
+    assert id_maps.subordinate(str(tmp_path / "subgid"), 1000, "ann") == (300, 400)
+    assert id_maps.subordinate(str(tmp_path / "subuid"), 1000, "") == (100, 200)
+    assert id_maps.subordinate(str(tmp_path / "subuid"), 7, "bob") == (5, 6)
 
 
 def test_how_units_would_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert namespaces.describe().startswith("root")
+    assert id_maps.describe().startswith("root")
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    monkeypatch.setattr(namespaces, "subordinate", lambda path, uid, name: (uid, len(name)))
-    assert namespaces.describe() == "subordinate ids 54321:0"
+    monkeypatch.setattr(id_maps, "subordinate", lambda path, uid, name: (uid, len(name)))
+    assert id_maps.describe() == "subordinate ids 54321:0"

@@ -122,7 +122,7 @@ def test_hidden_locks_of_another_user_count_as_in_use(scratch: Path, other_user:
     folder.mkdir(mode=0o700)
     (folder / "alive").touch()
     program = (
-        "import sys; from pathlib import Path; from envbuild.core.store.store import is_locked; "
+        "import sys; from pathlib import Path; from envbuild.core.store.work_folders import is_locked; "
         "print(is_locked(Path(sys.argv[1])))"
     )
     output = subprocess.run(

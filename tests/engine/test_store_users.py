@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from envbuild.build.cache.cache_folder import find_intruder
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store.gc import collect
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
+from envbuild.spec.trust import VARIABLE
 from tests.support import group_store
 from tests.support.group_store import CAPABLE, SETUID, build_image
 from tests.support.programs import import_path
@@ -144,6 +146,52 @@ def test_a_group_reuses_what_a_member_built_and_gets_the_same_image(
     assert group.build(group.one, shared, "above")["built"] == []
     shutil.chown(input_file, group.one)  # as if the other member had downloaded it
     assert group.build(group.two, shared, "above", "rebuild")["sha256"] == want["sha256"]
+
+
+def test_root_and_users_take_units_of_each_other_from_a_cache(
+    group: Group, root_build: tuple[Path, dict[str, Any]], scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Units with setuid programs, capabilities, other owners, and folders that only lead to a file."""
+    store, want = root_build
+    theirs, mine = scratch / "cache-of-a-user", scratch / "cache-of-root"
+    for path, user in ((theirs, group.one), (scratch / "store-one", group.one), (scratch / "store-two", group.two)):
+        path.mkdir()
+        shutil.chown(path, user)
+    sent = group.build(group.one, scratch / "store-one", f"cache={theirs}")
+    assert set(sent["built"]) == ALL and "5 units" in sent["lines"][-1]
+    try:
+        assert find_intruder(theirs) == (
+            f"{theirs} belongs to {group.one} (mode 0755)",
+            f"if you trust it, in your site.yaml:  trust: [{theirs}]",
+        )
+        monkeypatch.setenv(VARIABLE, str(theirs))
+        made = build_image(scratch / "store-root", scratch / "r.sqsh", above=True, cache=str(theirs))
+        assert (made["built"], made["layers"], made["sha256"]) == (("above",), want["layers"], want["sha256"])
+        again = build_image(store, scratch / "again.sqsh", above=True, cache=str(mine))
+        assert again["built"] == () and "6 units" in again["lines"][-1]
+        first = group.build(group.two, scratch / "store-two", f"cache={mine}")
+        assert (first["built"], first["sha256"]) == ([], sent["sha256"])
+        taken = group.build(group.two, scratch / "store-two", "above", f"cache={mine}")
+        assert (taken["built"], taken["sha256"]) == ([], want["sha256"])
+        assert not list((scratch / "store-two").glob("layers/*"))  # a finished unit needs no tree
+        (mine / "units").rename(mine / "other")
+        (scratch / "store-three").mkdir()
+        shutil.chown(scratch / "store-three", group.two)
+        (mine / "units").mkdir()
+        for path in (mine / "other").iterdir():
+            if "above" not in unit_name(path):
+                path.rename(mine / "units" / path.name)
+        third = group.build(group.two, scratch / "store-three", "above", f"cache={mine}")
+        assert (third["built"], third["sha256"]) == (["above"], want["sha256"])
+    finally:
+        for name in ("store-root", "store-one", "store-two", "store-three", theirs.name, mine.name):
+            remove_tree(scratch / name)
+
+
+def unit_name(manifest: Path) -> str:
+    """Return the name of a unit in a cache that is a folder."""
+    digest = json.loads(manifest.read_bytes())["config"]["digest"].removeprefix("sha256:")
+    return str(json.loads((manifest.parents[1] / "blobs/sha256" / digest).read_bytes())["unit"])
 
 
 @pytest.mark.skipif(shutil.which("buildah") is None, reason="buildah is not installed")

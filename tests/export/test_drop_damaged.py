@@ -14,7 +14,7 @@ from envbuild.core.errors import DamagedLayerError, DamagedPackError
 from envbuild.core.store.store import LayerRecord
 from envbuild.export.drop_damaged import write_again_if_damaged
 from envbuild.export.foreign_image import ConvertedImage
-from envbuild.export.project_image import Artifact, write_artifact
+from envbuild.export.project_image import SquashfsFile, write_artifact
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.checksums import check_pack
 from envbuild.squashfs.pack.file import read_pack
@@ -98,7 +98,7 @@ def fill(tree: Path) -> None:
     (tree / "small").write_text("small\n")
 
 
-def write(at: Workspace, layers: Sequence[LayerRecord]) -> Artifact:
+def write(at: Workspace, layers: Sequence[LayerRecord]) -> SquashfsFile:
     built = BuildResult("embedded", tuple(layers), (), ())
     return write_artifact(small_plan(), built, lock(), at.store, at.reporter)
 

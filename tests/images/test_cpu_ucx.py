@@ -181,7 +181,7 @@ def test_a_package_that_the_archive_no_longer_has_is_named(cli: Cli, made: dict[
     gone["sha256"] = "ab" * 32
     text = path.read_text().replace(_block(path.read_text(), file)["sha256"], gone["sha256"])
     path.write_text(text.replace(gone["path"], gone["path"].replace("openmpi-bin_", "openmpi-bin_0.1-")))
-    other = Cli(tmp_path, tmp_path / "store")
+    other = Cli(tmp_path, with_inputs(cli.store, tmp_path / "store"))  # all others are there
     done = other.run("make", IMAGE, check=False)
     assert done.returncode == 10
     assert "openmpi-bin" in done.stderr

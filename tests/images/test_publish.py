@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.core.digest import file_digest
 from tests.support.image_project import Cli
 from tests.support.local_registry import serve, skopeo
 
@@ -43,6 +44,28 @@ def test_a_second_publish_sends_nothing_and_others_read_it(cli: Cli, tmp_path: P
         assert refused.returncode == 8 and "--move" in refused.stderr
         done = cli.run("export", f"docker://{name}", "--to", "squashfs", "-o", str(tmp_path / "app.sqsh"))
         assert done.returncode == 0 and (tmp_path / "app.sqsh").is_file()
+
+
+def test_another_store_pulls_the_same_file_and_then_only_what_changed(cli: Cli, tmp_path: Path) -> None:
+    """A publishes, B pulls; A adds one package, publishes; B pulls its pack and the tables."""
+    other = Cli(tmp_path, tmp_path / "b")
+    with serve(tmp_path / "registry") as registry:
+        name = f"localhost:{registry.port}/team/app"
+        made, sent = cli.json("make", "app"), cli.json("publish", "app", "--to", f"{name}:1")
+        assert sent["sha256"] == made["sha256"]
+        got = other.json("pull", f"{name}:1")
+        assert file_digest(Path(got["path"])) == got["sha256"] == made["sha256"]
+        (cli.project / "images/more.yaml").write_text(SPEC.replace('"click==8.1.7"', '"click==8.1.7", "idna==3.10"'))
+        cli.json("lock", "more")
+        more, sent = cli.json("make", "more"), cli.json("publish", "more", "--to", f"{name}:2")
+        assert sent["sent_bytes"] < 5_000_000 < got["fetched_bytes"]
+        two = other.json("pull", f"{name}:2", "-o", str(tmp_path / "more.sqsh"))
+        assert two["fetched_bytes"] < 3_000_000
+        assert file_digest(tmp_path / "more.sqsh") == two["sha256"] == more["sha256"]
+        started = cli.run(
+            "run", str(tmp_path / "more.sqsh"), "--", "python3", "-c", "import idna; print(idna.__version__)"
+        )
+        assert started.stdout.strip() == "3.10"
 
 
 def test_a_folder_has_the_same_digest(cli: Cli, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.inspector import elf
+from envbuild.inspector import dynamic_loader, elf
 from envbuild.inspector.dynamic_loader import Loader, read_cache
 from tests.support.binaries import make_cache, make_elf
 
@@ -129,3 +129,15 @@ def test_a_truncated_cache_is_refused(length: int) -> None:
     data = make_cache([("liba.so.1", "/usr/lib/liba.so.1", False)] * 3)
     with pytest.raises(ValueError):
         read_cache(data[: min(length, len(data) - 1)])
+
+
+def test_more_folders_within_each_other_than_linux_follows() -> None:
+    assert loader({}, {"/l": "a/" * 20_000}).canonical("/l/x") == ""
+
+
+def test_a_cache_that_names_one_string_many_times_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_cache([("libx.so", "/usr/lib/libx.so", False)] * 3)
+    assert len(read_cache(data)) == 3
+    monkeypatch.setattr(dynamic_loader, "MAX_STRINGS", 60)
+    with pytest.raises(ValueError, match="more than 60 bytes"):
+        read_cache(data)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.inspector import elf
+from envbuild.inspector import elf, elf_symbols
 from envbuild.inspector.elf_symbols import SECTIONS, Symbols, gnu_hash
 from envbuild.verify.symbols import demangle
 from tests.support.binaries import make_elf
@@ -70,6 +70,28 @@ def test_noise_is_damaged_or_read_but_never_another_error(noise: bytes, at: int,
         found = symbols(bytes(data))
         found.wanted()
         found.has(b"ccc")
+
+
+def test_tables_that_name_one_string_many_times_are_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of 16 MB could name gigabytes: needed libraries, symbols, versions."""
+    with pytest.raises(ValueError, match="strings in the dynamic section"):
+        elf.parse(make_elf(needed=["l" * 40_000] * 40))
+    with pytest.raises(ValueError, match="of more than 65536 bytes"):
+        elf.parse(make_elf(soname="s" * 70_000))
+    data = make_elf(wants=["a" * 1000, "b" * 1000])
+    assert len(symbols(data).wanted()) == 2
+    monkeypatch.setattr(elf_symbols, "MAX_WANTED", 1500)
+    with pytest.raises(ValueError, match="bytes of symbols"):
+        symbols(data).wanted()
+    monkeypatch.setattr(elf_symbols, "LONGEST", 500)
+    with pytest.raises(ValueError, match="of more than 500 bytes"):
+        symbols(data).wanted()
+
+
+def test_a_dynamic_section_without_an_end_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elf, "MAX_ENTRIES", 5)
+    with pytest.raises(ValueError, match="more than 5 entries"):
+        elf.parse(make_elf(needed=["liba.so"] * 6))
 
 
 def opened(path: Path) -> Symbols:
@@ -142,3 +164,10 @@ def test_names_are_demangled(symbol: str, text: str) -> None:
 @given(st.text("_ZNKSt0123456789EIBCDabc", max_size=30))
 def test_any_name_is_readable_or_itself(symbol: str) -> None:
     assert demangle(f"_Z{symbol}")
+
+
+def test_a_name_that_repeats_itself_is_not_written_in_readable_form() -> None:
+    """Each `D0` is the destructor of what came before: 2 MB of them would be 1 TB."""
+    assert demangle("_ZN1aD0E") == "a::~a"
+    for name in ("_ZN1aD0D0E", "_ZN1a" + "D0" * 1_000_000, f"_ZN{'1a' * 3000}E"):
+        assert demangle(name) == name

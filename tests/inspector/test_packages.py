@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.inspector import packages, pyc
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -99,6 +100,25 @@ def test_dists_modules_owners_and_missing_files(tmp_path: Path) -> None:
         }
     ]
     assert owners[str(tmp_path / "bin/ds_report")] == "many-things"
+
+
+@pytest.mark.parametrize("content", [b'"' + b"x" * 200_000, b"\xff,\n"], ids=len)
+def test_a_record_that_cannot_be_read_is_missing(content: bytes, tmp_path: Path) -> None:
+    dist(tmp_path, "odd", "1.0", {})
+    (tmp_path / "odd-1.0.dist-info/RECORD").write_bytes(content)
+    (found,), _ = packages.list_dists([str(tmp_path)])
+    assert found["version"] == "1.0" and len(found["missing"]) == 1  # type: ignore[arg-type]
+    assert packages.find_clashes([str(tmp_path)]) == []
+
+
+def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
+    dist(tmp_path, "odd", "1.0", {})
+    for name in ("RECORD", "METADATA"):
+        (tmp_path / "odd-1.0.dist-info" / name).unlink()
+        os.mkfifo(tmp_path / "odd-1.0.dist-info" / name)
+    with ends_within(30):
+        (found,), _ = packages.list_dists([str(tmp_path)])
+    assert (found["name"], found["version"]) == ("odd", "")
 
 
 def test_two_packages_that_write_one_file(tmp_path: Path) -> None:

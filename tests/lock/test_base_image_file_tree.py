@@ -21,6 +21,8 @@ from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.base_image.file_tree import ImageTree, read_image_tree
 from envbuild.oci.layers.apply import apply_layers
+from envbuild.oci.layers.changeset import Changeset
+from envbuild.oci.tar.reader import LayerError
 from tests.support import local_registry as kit
 from tests.support.examples import examples
 from tests.support.local_registry import file, folder, hardlink, special, symlink, tar
@@ -64,7 +66,6 @@ def tree_in_memory(*layers: bytes) -> dict[str, str]:
     """Return the same of the tree in memory."""
     tree = ImageTree()
     for content in layers:
-        tree.written = {b""}
         tree.apply(io.BytesIO(content))
     found = {}
 
@@ -235,6 +236,54 @@ def test_the_lock_and_the_build_see_the_same_tree(
     except InputError:
         in_memory = "refused"
     assert on_disk == in_memory
+
+
+@as_root
+@pytest.mark.parametrize("below", ["d", "d/e/f"])
+def test_each_folder_is_covered_once(tmp_path: Path, below: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer of 34 kB with 4000 opaque whiteouts of one folder, which has 4000 files, hid 16 million names."""
+    hidden = []
+    hide = Changeset.hide
+
+    def counted(tree: Changeset, path: bytes) -> None:
+        hidden.append(path)
+        hide(tree, path)
+
+    monkeypatch.setattr(Changeset, "hide", counted)
+    first = tar(folder("d"), file("d/old"))
+    marks = [file(f"{name}/.wh..wh..opq") for name in ("d", below)] * 100
+    second = tar(*(file(f"{below}/{number}") for number in range(100)), *marks, *[file(f".wh.{below[:1]}")] * 100)
+    seen = listed(applied(tmp_path, first, second))
+    assert len(seen) == 100 + below.count("/") + 1 and seen == tree_in_memory(first, second)
+    assert len(hidden) < 2 * 2 * 110  # of both trees; each whiteout of a name is one
+
+
+@as_root
+@pytest.mark.parametrize("form", ["memory", "disk"])
+def test_paths_through_very_many_folders_end(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that is replaced again and again, each time with a file below 300 folders behind it."""
+    monkeypatch.setattr("envbuild.oci.layers.changeset.MAX_LOOKUPS", 2 << 20)
+    deep = "d/" * 300
+    content = tar(*(entry for n in range(100) for entry in (symlink("l", str(n)), file(f"{deep}{n}"))))
+    with pytest.raises((LayerError, InputError), match="its paths lead through too many folders"):
+        tree_in_memory(content) if form == "memory" else applied(tmp_path, content)
+    fine = tar(*(entry for n in range(10) for entry in (symlink("l", str(n)), file(f"{deep}{n}"))))
+    assert len(tree_in_memory(fine)) == 311
+
+
+@as_root
+def test_a_link_that_another_layer_led_through_may_be_deleted(tmp_path: Path) -> None:
+    layers = [tar(folder("d"), symlink("l", "d"), file("l/x")), tar(file(".wh.l"))]
+    assert listed(applied(tmp_path, *layers)) == tree_in_memory(*layers) == {"d": "dir", "d/x": "file"}
+
+
+@as_root
+def test_the_time_of_a_deleted_folder_is_not_set_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "outside/b").mkdir(parents=True)
+    before = [(tmp_path / path).stat().st_mtime_ns for path in ("outside", "outside/b")]
+    tree = applied(tmp_path, tar(folder("a"), folder("a/b"), file("a/b/x"), symlink("a", str(tmp_path / "outside"))))
+    assert (tree / "a").is_symlink()
+    assert [(tmp_path / path).stat().st_mtime_ns for path in ("outside", "outside/b")] == before
 
 
 def test_layers_that_end_too_early(tmp_path: Path) -> None:

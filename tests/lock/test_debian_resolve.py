@@ -244,7 +244,7 @@ def test_no_signature(site: Site, tmp_path: Path) -> None:
 def test_the_hint_of_an_expired_archive_is_an_option(
     site: Site, tmp_path: Path, key: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envbuild.lock.debian.repositories.host_options", dict)
+    monkeypatch.setattr("envbuild.lock.debian.apt_setup.host_options", dict)
     publish(tmp_path / "debian", "trixie", MAIN, key, released=RELEASED - 10**7, days=1)
     with pytest.raises(InputError, match="expired") as caught:
         resolve(site, base="")

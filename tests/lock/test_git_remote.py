@@ -11,8 +11,10 @@ import pytest
 
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
+from envbuild.lock.git.lock_commit import lock_commit
 from envbuild.lock.git.remote import RemoteRepository
 from envbuild.lock.git.repositories import find_repositories
+from envbuild.net.limits import DownloadLimits
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import Git
@@ -74,6 +76,22 @@ def test_a_server_of_static_files(demo: Repo, tmp_path: Path, server: Served) ->
         git_source(demo)
     )
     assert not desk.reporter.lines
+
+
+def test_a_server_that_sends_too_much(demo: Repo, tmp_path: Path, server: Served) -> None:
+    """In any number of objects; nothing of it remains."""
+    for number in range(3):
+        demo.commit({f"large{number}": os.urandom(1 << 20)})
+    demo.bare(tmp_path / "served/demo/demo.git")
+    desk = Desk(tmp_path / "s", github=server.url)
+    transport = Transport(desk.site.network(), limits=DownloadLimits(file=2 << 20))
+    with pytest.raises(InputError, match="File too large"):
+        lock_commit(desk.site, transport, desk.store, desk.reporter, git_source(demo), {})
+    assert sum(path.stat().st_size for path in (tmp_path / "s/git").rglob("*") if path.is_file()) < 1 << 20
+    (cache,) = (tmp_path / "s/git").iterdir()
+    (cache / "objects/pack/tmp_pack_old").touch()  # of a killed one
+    assert desk.lock(git_source(demo)).size > 3 << 20
+    assert not list(cache.rglob("tmp_*"))
 
 
 @pytest.mark.slow_unit

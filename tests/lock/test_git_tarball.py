@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.build.engines.safe_extract import extract_tar
+from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.errors import InputError
 from tests.support.git_server import Repo, Served
 from tests.support.git_site import MARKS, Desk, git_source
@@ -69,7 +70,7 @@ def test_tarball_with_other_content(demo: Repo, desk: Desk, tmp_path: Path) -> N
 def test_tarball_unpacks(nested: Repo, desk: Desk, tmp_path: Path) -> None:
     found = desk.lock(git_source(nested, "*"))
     with tarfile.open(fileobj=io.BytesIO(desk.store.blob(found.sha256).read_bytes())) as tar:
-        extract_tar(tar, tmp_path / "out")
+        extract_tar(tar, tmp_path / "out", UnpackedFiles(1))
     (top,) = (tmp_path / "out").iterdir()
     assert top.name == found.file.removesuffix(".tar")
     assert (top / "libs/one/one.c").read_bytes() == b"1"

@@ -191,7 +191,7 @@ def test_no_registry_provides_it(tmp_path: Path) -> None:
 def test_a_compressed_archive_that_is_a_bomb_is_refused_before_it_is_in_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envbuild.oci.sources.archive_stream.SUSPECT", 1 << 20)
+    monkeypatch.setattr("envbuild.core.bombs.SUSPECT", 1 << 20)
     path = tmp_path / "bomb.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         entry = tarfile.TarInfo("layer.tar")
@@ -199,5 +199,5 @@ def test_a_compressed_archive_that_is_a_bomb_is_refused_before_it_is_in_the_stor
         archive.addfile(entry, io.BytesIO(b"x" * entry.size))
     with pytest.raises(InputError, match="it is a bomb"):
         index_compressed_archive(path)
-    monkeypatch.setattr("envbuild.oci.sources.archive_stream.SUSPECT", 16 << 20)
+    monkeypatch.setattr("envbuild.core.bombs.SUSPECT", 16 << 20)
     assert list(index_compressed_archive(path).places) == ["layer.tar"]

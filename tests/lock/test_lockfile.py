@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import string
 from dataclasses import replace
 from pathlib import Path
@@ -193,6 +194,17 @@ def test_a_deep_text_is_refused_before_it_is_composed() -> None:
             load_plain(text)
 
 
+@pytest.mark.parametrize("value", ['!!int ""', '!!float ""', '!!int "-"', "!x 1", "! 1", "!!python/object:x.Y {}"])
+def test_a_tag_is_refused(tmp_path: Path, value: str) -> None:
+    """PyYAML's reader of numbers fails with IndexError on an empty text."""
+    path = tmp_path / "demo.lock"
+    path.write_text(dump_lock(SMALL).replace(f"epoch: {SMALL.epoch}", f"epoch: {value}"))
+    assert value in path.read_text()
+    with pytest.raises(LockError, match=r"damaged: it has a tag in line \d+"):
+        read_lock(path)
+    assert read_head(path) == ("", {}, {})
+
+
 def test_no_lock(tmp_path: Path) -> None:
     with pytest.raises(LockError, match="there is no lock") as caught:
         read_lock(tmp_path / "demo.lock")
@@ -215,7 +227,7 @@ def test_each_change_has_one_line() -> None:
     assert describe_changes(SMALL, SMALL) == []
 
 
-@pytest.mark.parametrize("text", ["1\u202e2", "1\u200b", "1\x1b[31m", "1\xad"])
+@pytest.mark.parametrize("text", ["1\u202e2", "1\u200b", "1\x1b[31m", "1\xad", "1\n2", "1\r"])
 def test_a_text_that_reads_as_another_is_not_written_into_a_lock(text: str, tmp_path: Path) -> None:
     entry = replace(SMALL.debian["a_1_all.deb"], version=text)
     with pytest.raises(LockError, match=r"debian.a_1_all.deb.version holds (control|invisible) character U\+"):
@@ -229,6 +241,23 @@ def test_a_lock_with_a_text_that_reads_as_another_is_refused(text: str) -> None:
         parse_lock(dump_lock(SMALL).replace("'1.0'", text), Path("demo.lock"))
     with pytest.raises(LockError, match=r"damaged: tools holds (control|invisible) character U\+"):
         parse_lock(dump_lock(SMALL).replace("uv: '1.0'", f"{text}: x"), Path("demo.lock"))
+
+
+@pytest.mark.parametrize("text", ["'1.0\n\n    x'", "1.0\n\n    x", '"1.0\n\n    x"'])
+def test_a_lock_with_a_text_of_several_lines_is_refused(text: str) -> None:
+    with pytest.raises(LockError, match=r"damaged: tools.uv holds control character U\+000A"):
+        parse_lock(dump_lock(SMALL).replace("'1.0'", text), Path("demo.lock"))
+
+
+@pytest.mark.parametrize("size", [".inf", "-1", "true", "'12'", "1" + "0" * 30, "1.5"])
+def test_a_size_is_a_number_of_bytes(size: str) -> None:
+    base = BaseImage("x", SHA, SHA, ((SHA, 77777, "application/vnd.oci.image.layer.v1.tar"),), "debian:13")
+    text = dump_lock(replace(SMALL, base_image=base))
+    sizes = [text.replace("77777", size), re.sub(r"(?m)^(    size: )\d+$", rf"\g<1>{size}", text)]
+    assert text not in sizes
+    for damaged in sizes:
+        with pytest.raises(LockError, match="size"):
+            parse_lock(damaged, Path("demo.lock"))
 
 
 def test_variables_of_a_base_image_may_have_any_text() -> None:

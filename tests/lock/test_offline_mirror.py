@@ -68,8 +68,7 @@ def test_every_kind_of_input_is_found_again_through_the_folders_own_site(store: 
 def test_the_site_file_has_a_mirror_for_every_kind(store: Store, tmp_path: Path) -> None:
     export_mirror(lock(), store, tmp_path / "bundle", SilentReporter())
     mirrors = read_site(tmp_path / "bundle/site.yaml").mirrors
-    # Repositories of other hosts are only ever submodules, which are in the tarballs.
-    assert {prefix.rstrip(":") for prefix in mirrors} == set(ORIGIN_KINDS) - {"git"} == set(MIRROR_FOLDERS)
+    assert {prefix.rstrip(":") for prefix in mirrors} == set(ORIGIN_KINDS) == set(MIRROR_FOLDERS)
 
 
 def test_a_second_run_writes_nothing(store: Store, tmp_path: Path) -> None:
@@ -143,7 +142,7 @@ def test_copies_on_another_disk(store: Store, tmp_path: Path) -> None:
 def test_keys_added_to_the_site_file_are_preserved(store: Store, tmp_path: Path) -> None:
     export_mirror(lock(), store, tmp_path / "bundle", SilentReporter())
     path = tmp_path / "bundle/site.yaml"
-    path.write_text(path.read_text() + "  git: [sources]\npartition: gpu\n")
+    path.write_text(path.read_text() + "  github:demo/demo: [sources]\npartition: gpu\n")
     export_mirror(lock(deb(store, "hello")), store, tmp_path / "bundle", SilentReporter())
     assert read_site(path).partition == "gpu"
 

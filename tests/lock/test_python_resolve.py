@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +16,15 @@ from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.resolve import PythonResolution, names_package
 from envbuild.lock.python.uv_resolver import Resolver
 from envbuild.lock.request import UnitRequest
+from envbuild.net.limits import LIMITS
 from envbuild.net.site import Site
+from tests.support.http_server import Handler, serving
 from tests.support.lock_server import sdist, serve, sha256, simple_index, wheel
 from tests.support.python_resolver import versions, work_at
 
 pytestmark = pytest.mark.unit
 LINUX = "manylinux_2_28_x86_64"
+PADDING = b"<!-- padding -->" * 65536  # 1 MiB
 
 
 def work(tmp_path: Path, *places: str, previous: dict[str, dict[str, str]] | None = None) -> PythonResolution:
@@ -317,3 +321,24 @@ def test_a_package_that_requires_an_address_is_named(tmp_path: Path) -> None:
     for word in ("widget", "part", "git+https://forge.example/part.git"):
         assert word in caught.value.message
     assert "secret" not in str(caught.value) and "network" not in caught.value.hint
+
+
+@pytest.mark.slow_unit
+def test_an_endless_page_of_an_index_does_not_take_the_memory_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv reads a page as a whole, before envbuild reads it with its own limit."""
+    monkeypatch.setattr("envbuild.lock.python.uv.LIMITS", replace(LIMITS, program_memory=1 << 30))
+
+    class Endless(Handler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            with suppress(OSError):
+                for _ in range(4096):  # 4 GiB
+                    self.wfile.write(PADDING)
+
+    with serving(Endless) as url, pytest.raises(InputError, match="uv needed over 1 GiB of memory: a page is endless"):
+        work(tmp_path, f"{url}/simple").lock({"venv": UnitRequest(python=("evil",))})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,7 +45,7 @@ def service() -> Iterator[Snapshots]:
 
 
 @contextmanager
-def debian(folder: Path, archive: Answers, service: Snapshots) -> Iterator[None]:
+def debian(folder: Path, archive: Answers, service: Snapshots | SimpleNamespace) -> Iterator[None]:
     """Make `archive` the one of this host's apt, and `service` its public snapshot service."""
     snapshot = f"{service.url}/archive/debian/{{time}}"
     entry = {"origin": "debian:", "address": archive.url, "snapshot": snapshot}
@@ -60,8 +63,8 @@ def package(number: int) -> tuple[DebianFile, str, bytes]:
     return deb(content, f"p{number}", path), path, content
 
 
-def run(wanted: Lock, store: Store, **more: object) -> None:
-    fetch(wanted, store, Site(store.root, **more), SilentReporter(), pause=0.001)  # type: ignore[arg-type]
+def run(wanted: Lock, store: Store, *, wait: float = 0.001, **more: object) -> None:
+    fetch(wanted, store, Site(store.root, **more), SilentReporter(), pause=wait)  # type: ignore[arg-type]
 
 
 def test_a_lock_of_an_older_point_release(store: Store, archive: Answers, service: Snapshots, tmp_path: Path) -> None:
@@ -80,6 +83,22 @@ def test_a_lock_of_an_older_point_release(store: Store, archive: Answers, servic
     assert not any("p0_1.0" in path for path in service.requested)  # only those that the archive answered 404 for
     assert service.most == 1
     assert {path.split("/")[3] for path in service.requested} == {"20260314T213100Z", "20260314T150000Z"}
+
+
+def test_a_snapshot_host_that_is_not_reached_is_tried_for_one_file_alone(
+    store: Store, archive: Answers, tmp_path: Path
+) -> None:
+    """Three files at three times each, and one series of attempts with short pauses."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        gone = SimpleNamespace(url=f"http://127.0.0.1:{taken.getsockname()[1]}")
+        with debian(tmp_path / "homes", archive, gone), pytest.raises(InputError) as caught:
+            began = time.monotonic()
+            run(old_lock(*(package(number)[0] for number in range(3))), store, wait=0.5)
+    assert time.monotonic() - began < 0.5 * (1 + 2 + 4) + 3
+    text = str(caught.value)
+    assert text.count("connection refused (4 attempts)") == 1
+    assert text.count("given up, because connection refused") == 8
 
 
 def test_a_snapshot_with_other_content_is_refused(

@@ -112,6 +112,15 @@ def test_the_part_of_an_earlier_run(part: bytes, ranges: bool, requested: list[s
     assert store.blob(DIGEST).read_bytes() == CONTENT and sum(received) == len(CONTENT)
 
 
+@pytest.mark.parametrize(("part", "requested"), [(CONTENT, []), (b"x" * len(CONTENT), [""])])
+def test_a_part_of_the_full_size_is_digested_first(part: bytes, requested: list[str], store: Store) -> None:
+    left(store, part)
+    answers = Answers()
+    with served(answers) as url:
+        assert transfer(store).obtain([url], DIGEST, len(CONTENT)) == (DIGEST, len(CONTENT))
+    assert answers.requested == requested
+
+
 def test_another_range_than_requested_is_not_taken(store: Store) -> None:
     left(store, CONTENT[:100])
     answers = Answers(shift=7)

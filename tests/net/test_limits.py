@@ -120,6 +120,21 @@ def test_a_body_without_an_end_is_read_to_the_size_of_the_lock(store: Store) -> 
     assert server.sent < 64 << 20  # what the buffers between the two hold
 
 
+def test_size_zero_is_a_size(store: Store) -> None:
+    """A registry names the sizes of its blobs: zero must not mean that the size is unknown."""
+    received: list[int] = []
+    with trap() as server:
+        for place in ("file", "endless"):
+            assert misses(store, f"{server.url}/{place}", size=0, received=received) == [MissKind.MISMATCH]
+            with pytest.raises(RefusedError, match="more than 0 bytes"):
+                transport().read(f"{server.url}/{place}", limit=0)
+    (store.root / "file").write_bytes(CONTENT)
+    assert misses(store, str(store.root / "file"), size=0, received=received) == [MissKind.MISMATCH]
+    with pytest.raises(RefusedError, match="more than 0 bytes"):
+        transport().read(str(store.root / "file"), limit=0)
+    assert sum(size for size in received if size > 0) <= 2
+
+
 def test_a_length_beyond_the_size_of_the_lock_is_not_read(store: Store) -> None:
     received: list[int] = []
     with trap() as server:
@@ -194,8 +209,8 @@ def test_an_answer_ends_the_count_of_failures() -> None:
 
 
 def test_a_body_that_is_too_slow_is_left() -> None:
-    slow = DownloadLimits(grace=0.0, slowest=1 << 40)
-    with trap() as server, pytest.raises(UnreachableError, match="bytes per second"):
+    slow = DownloadLimits(grace=0.2, slowest=1 << 40)  # the head has this time, too
+    with trap() as server, pytest.raises(UnreachableError, match=r"bytes per second|in time"):
         transport(slow).read(f"{server.url}/drip")
 
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 from contextlib import suppress
 
 import pytest
+from urllib3.exceptions import MaxRetryError, ProxyError, SSLError
 
-from envbuild.net.failures import RefusedError, UnreachableError
+from envbuild.net.failures import RefusedError, UnreachableError, describe_error
 from envbuild.net.header_number import header_number
+from envbuild.net.limits import DownloadLimits
 from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.registry.auth import Login
 from envbuild.net.registry.client import RegistryAddress, RegistryTransport
 from envbuild.net.registry.push import Push, UploadStateError
 from envbuild.net.registry.upload import send
 from envbuild.net.transport import Transport
+from tests.support.endless_server import sending
 from tests.support.http_server import Handler, serving
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -42,9 +48,17 @@ def test_numbers_of_headers() -> None:
     assert [header_number(text) for text in ("0", "007", "9" * 18)] == [0, 7, 10**18 - 1]
 
 
-@pytest.mark.parametrize("length", WRONG_NUMBERS[:2])
-def test_a_malformed_length(length: str) -> None:
-    with serving(answering(200, {"Content-Length": length})) as url, suppress(UnreachableError):
+@pytest.mark.parametrize("length", [*WRONG_NUMBERS[:5], "", "2, 2", "2\r\nContent-Length: 3"])
+def test_a_malformed_length_is_refused_at_once(length: str) -> None:
+    """The server has sent all and does not close the connection."""
+    answer = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{{}}".encode("latin-1")
+    with sending(b"", 60, answer) as url, ends_within(30), pytest.raises(RefusedError, match="Content-Length"):
+        Transport(NetworkSettings()).read(url)
+
+
+def test_a_length_of_chunks_means_nothing() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+    with sending(b"", 60, answer) as url, ends_within(30):
         assert Transport(NetworkSettings()).read(url).content == b"{}"
 
 
@@ -52,6 +66,43 @@ def test_a_malformed_length(length: str) -> None:
 def test_a_redirect_to_a_malformed_address(address: str) -> None:
     with serving(answering(302, {"Location": address})) as url, pytest.raises(UnreachableError):
         Transport(NetworkSettings()).read(url)
+
+
+@pytest.mark.parametrize("host", ["[2001:db8::1]", "255.255.255.255", f"{'a' * 70}.x", "127.0.0.1:9"])
+def test_an_error_does_not_repeat_the_address_of_a_redirect(host: str) -> None:
+    """It may have a signature that opens a file to everybody who reads the log."""
+    limits = DownloadLimits(connect=1)
+    with serving(answering(302, {"Location": f"http://{host}/SIGNED/b?X-Signature=SIGNED&more=SIGNED#SIGNED"})) as url:
+        with pytest.raises(UnreachableError) as caught:
+            Transport(NetworkSettings(), limits=limits).read(url)
+        assert "SIGNED" not in str(caught.value)
+        with pytest.raises(UnreachableError) as caught:
+            send(RegistryTransport(NetworkSettings(), limits=limits), "GET", url)
+        assert "SIGNED" not in str(caught.value)
+
+
+def tls_error(reason: str, number: int) -> MaxRetryError:
+    """Return a failure of TLS as requests has it: the number is one of OpenSSL's."""
+    error = ssl.SSLError(number, f"[SSL: {reason}] /SIGNED")
+    error.reason = reason
+    return MaxRetryError(None, "/b?SIGNED", SSLError(error))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (MaxRetryError(None, "/b?SIGNED", OSError(113, "x")), "No route to host"),  # type: ignore[arg-type]
+        (OSError(5, "x", "/b?SIGNED"), "Input/output error"),
+        (tls_error("SSLV3_ALERT_HANDSHAKE_FAILURE", 1), "TLS failed: sslv3 alert handshake failure"),
+        (MaxRetryError(None, "/b?SIGNED", ssl.SSLEOFError(8, "/SIGNED")), "the connection broke off"),  # type: ignore[arg-type]
+        (socket.gaierror(-5, "No address associated with hostname"), "its name cannot be resolved"),
+        (MaxRetryError(None, "/SIGNED", Exception("odd /SIGNED?a")), "odd"),  # type: ignore[arg-type]
+        (ProxyError("http://u:SIGNED@x failed", Exception("http://u:SIGNED@x")), "ProxyError"),
+        (Exception(), "Exception"),
+    ],
+)
+def test_the_reason_of_an_error_has_no_address(error: Exception, text: str) -> None:
+    assert describe_error(error) == text
 
 
 @pytest.mark.parametrize("address", WRONG_ADDRESSES[2:])

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from envbuild.net import probe as module
 from envbuild.net.probe import Probe, probe_all
 from envbuild.net.site import Site
+from tests.support.endless_server import sending
 from tests.support.http_server import Handler, serving
 from tests.support.snapshot_server import snapshot_service
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 METHODS: list[tuple[str, str]] = []
@@ -65,6 +70,21 @@ def test_folders_and_hosts_that_do_not_answer(tmp_path: Path) -> None:
     assert [found[probe].answers for probe in (here, absent, closed)] == [True, False, False]
     assert found[closed].detail == "connection refused"
     assert time.monotonic() - began < 5
+
+
+def test_places_that_answer_too_slowly_are_silent_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte of the head now and then, and a service of names that does not answer."""
+    monkeypatch.setattr(module, "SECONDS", 1)
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **o: resolve(*a, **o) if a[0][0] == "1" else time.sleep(60))
+    with ExitStack() as stack:
+        places = [stack.enter_context(sending(b"H", 0.05)) for _ in range(12)]
+        probes = [*map(Probe, places), Probe("https://envbuild.example/")]
+        began = time.monotonic()
+        with ends_within(30):
+            found = probe_all(Site(tmp_path), probes)
+        assert time.monotonic() - began < 5
+    assert {(answer.answers, answer.detail) for answer in found.values()} == {(False, "no answer in time")}
 
 
 def test_a_snapshot_service_gets_one_request_at_a_time(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import InputError
+from envbuild.net import python_index
 from envbuild.net.host_config import PythonIndexes
 from envbuild.net.python_index import IndexFile, PackageIndex, is_file_of, parse_html, split_name
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from tests.support.lock_server import sdist, serve, sha256, simple_index, wheel
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 A, B = "a" * 64, "b" * 64
@@ -73,6 +75,58 @@ def test_json_and_html_of_a_server() -> None:
         assert len(server.asked) == 3  # one answer a project and index
 
 
+JSON = "application/vnd.pypi.simple.v1+json"
+FILE = {"filename": "demo-1.0-py3-none-any.whl", "url": "demo-1.0-py3-none-any.whl", "hashes": {"sha256": A}}
+
+
+def answered(content: bytes, kind: str = JSON) -> list[IndexFile]:
+    with serve() as server:
+        server.files["/simple/demo/"] = content
+        server.kinds["/simple/demo/"] = kind
+        return index(f"{server.url}/simple").files("demo")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"{",
+        b"\xff",
+        b"[" * 200_000,
+        b'{"files": [{"size": ' + b"9" * 5000 + b"}]}",
+        *(json.dumps(value).encode() for value in ([1], 5, "x", {"files": None}, {"files": 5}, {"files": ["x"]})),
+        *(
+            json.dumps({"files": [{**FILE, **change}]}).encode()
+            for change in ({"filename": 5}, {"filename": None}, {"url": 5}, {"url": None}, {"url": "http://[::1"})
+        ),
+    ],
+)
+def test_a_malformed_answer_is_an_error_of_the_index(answer: bytes) -> None:
+    with pytest.raises(InputError, match="the package index has a malformed answer for 'demo'"):
+        answered(answer)
+
+
+@pytest.mark.parametrize("page", [b"<base href='http://[::1'><a href='x-1.whl'>", b"<a href='http://[bad/x-1.whl'>"])
+def test_a_malformed_address_of_a_page_is_an_error_of_the_index(page: bytes) -> None:
+    with pytest.raises(InputError, match="has a malformed answer"):
+        answered(page, "text/html")
+    with serve() as server:
+        server.files["/links"] = page
+        assert index(links=(f"{server.url}/links",)).files("demo") == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"size": size} for size in ("x", True, [1], 1.5, -5, 10**30, None)),
+        *({"hashes": hashes} for hashes in ([1], {"sha256": 5}, {"sha256": "zz"}, None)),
+        {"requires-python": 5},
+    ],
+)
+def test_values_of_another_type_are_not_known(change: dict[str, object]) -> None:
+    (file,) = answered(json.dumps({"files": [{**FILE, **change}]}).encode())
+    assert file.size == 0 and file.requires_python == "" and file.sha256 in ("", A)
+
+
 def test_folders(tmp_path: Path) -> None:
     first = wheel(tmp_path / "files", "demo", "1.0")
     second = wheel(tmp_path / "links", "demo", "1.1")
@@ -128,3 +182,19 @@ def test_a_remote_index_may_not_name_files_of_this_machine(place: str) -> None:
         ):
             with pytest.raises(InputError, match="only an index on this machine"):
                 found.files("demo")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<![<!", "not HTML"),
+        ("<a " + "b" * (1 << 20), "a tag of more than 512 KiB"),
+        ("<" * 3_000_000, "takes more than 1 s"),
+        ('<a href="x.whl"></a>' * 20, "more than 10 links"),
+    ],
+)
+def test_a_page_that_takes_too_much_is_refused(text: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_index, "PARSE_SECONDS", 1)
+    monkeypatch.setattr(python_index, "MAX_LINKS", 10)
+    with ends_within(60), pytest.raises(ValueError, match=why):
+        list(python_index.parse_html(text, "http://x.example/"))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 from docker.auth import INDEX_URL
 
 from envbuild.core.console import SilentReporter
@@ -16,12 +17,15 @@ from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.base_image.lock_base import lock_base
 from envbuild.net.download import Transfer
-from envbuild.net.failures import RefusedError
+from envbuild.net.failures import RefusedError, UnreachableError
 from envbuild.net.limits import DownloadLimits
+from envbuild.net.registry import referrers
 from envbuild.net.registry.auth import Login, parse_challenges
 from envbuild.net.registry.client import RegistryAddress, Repository
 from envbuild.net.registry.docker_config import Credential, find_credential
+from envbuild.net.registry.push import Push
 from envbuild.net.registry.reference import parse_reference
+from envbuild.net.registry.referrers import list_referrers
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from tests.support.http_server import Handler, serving
@@ -111,6 +115,108 @@ def test_a_login_over_plain_http_goes_to_no_other_host(tmp_path: Path, kind: str
     assert elsewhere.seen == []
 
 
+def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a ~/.netrc with a login for localhost."""
+    (tmp_path / "netrc").write_text("machine localhost login alice password secret\n")
+    (tmp_path / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+
+@pytest.mark.parametrize("token", ["", "t"])
+def test_a_token_service_may_not_redirect_to_another_host(
+    token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The registry gets what it answers: a service in the user's network could issue a token of the user."""
+    netrc(tmp_path, monkeypatch)
+    login = Login(Transport(Site(tmp_path).network()), "x.io")
+    service, inner = Fake(), Fake()
+    with service.running() as there, inner.running() as within:
+        inner.answers["/jwt/auth"] = (200, {}, b'{"token": "of another service"}')
+        place = f"http://{within.replace('127.0.0.1', 'localhost')}/jwt/auth"
+        service.answers["/token"] = (302, {"Location": place}, b"")
+        credential = Credential("", "", token=token) if token else None
+        with pytest.raises((RefusedError, UnreachableError)):
+            login.token(there, credential, {"realm": f"http://{there}/token"}, f"http://{there}/v2/y/manifests/1")
+        service.answers["/token"] = (307, {"Location": "/other"}, b"")
+        service.answers["/other"] = (200, {}, b'{"token": "own"}')
+        if not token:
+            values = {"realm": f"http://{there}/token"}
+            assert login.token(there, None, values, f"http://{there}/v2/y/manifests/1") == "own"
+    assert inner.seen == []
+
+
+def test_a_token_service_redirects_a_few_times(tmp_path: Path) -> None:
+    login, service = Login(Transport(Site(tmp_path).network()), "x.io"), Fake()
+    with service.running() as there, pytest.raises(UnreachableError):
+        service.answers["/token"] = (302, {"Location": "/token"}, b"")
+        login.token(there, None, {"realm": f"http://{there}/token"}, f"http://{there}/v2/y/manifests/1")
+    assert len(service.seen) <= 6
+
+
+def test_a_redirect_of_a_registry_gets_no_login_of_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc(tmp_path, monkeypatch)
+    registry, elsewhere = Fake(), Fake()
+    with registry.running() as here, elsewhere.running() as there:
+        place = f"http://{there.replace('127.0.0.1', 'localhost')}/file"
+        registry.answers["/v2/y/manifests/1"] = (302, {"Location": place}, b"")
+        elsewhere.answers["/file"] = (200, {}, b"{}")
+        site = Site(tmp_path / "store", mirrors={"oci:x.io/": (f"http://{here}",)})
+        Repository(parse_reference("x.io/y:1"), site, Transport(site.network())).manifest("1")
+    assert elsewhere.seen == [("/file", "")]
+
+
+def test_a_registry_with_https_may_not_name_a_token_service_without(tmp_path: Path) -> None:
+    login, service = Login(Transport(Site(tmp_path).network()), "x.io"), Fake()
+    with service.running() as there, pytest.raises(RefusedError, match="without https"):
+        service.answers["/token"] = (200, {}, b'{"token": "given"}')
+        login.token("x.io", None, {"realm": f"http://{there}/token"}, "https://x.io/v2/y/manifests/1")
+    assert service.seen == []
+
+
+def test_a_login_for_https_is_not_sent_over_http(tmp_path: Path) -> None:
+    """A registry behind a proxy may name addresses of its own without https: for the next page of a list."""
+    login = Login(Transport(Site(tmp_path).network()), "x.io", frozenset({"https://x.io"}))
+    login.known["https://x.io", ""] = "Basic secret"
+    for address, header in (("https://x.io/v2/", "Basic secret"), ("http://x.io/v2/", None)):
+        request = requests.Request("GET", address).prepare()
+        assert login(request).headers.get("Authorization") == header
+
+
+@pytest.mark.parametrize("link", ["http://x.io/more", "https://y.io/more", "https://x.io:444/more"])
+def test_the_next_page_of_a_list_of_artifacts_is_on_the_same_host(link: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def page(transport: Transport, url: str) -> tuple[bytes, str]:
+        asked.append(url)
+        return b'{"manifests": [{"artifactType": "a"}]}', f'<{link}>; rel="next"'
+
+    monkeypatch.setattr(referrers, "_page", page)
+    transport = Transport(Site(Path("/")).network())
+    assert len(list_referrers(RegistryAddress("https://x.io", "y"), transport, f"sha256:{DIGEST}", "a")) == 1
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("pages", "entries", "size"), [(1, 10_001, 2), (20, 600, 2), (20, 2, 600_000)])
+def test_a_list_of_artifacts_has_a_limit_over_all_its_pages(
+    pages: int, entries: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = json.dumps({"manifests": [{"a": "x" * size}] * entries}).encode()
+    asked: list[str] = []
+
+    def page(transport: Transport, url: str) -> tuple[bytes, str]:
+        asked.append(url)
+        return content, f'<https://x.io/{len(asked)}>; rel="next"'
+
+    monkeypatch.setattr(referrers, "_page", page)
+    monkeypatch.setattr(RegistryAddress, "manifest", lambda *_: b'{"manifests": []}')
+    transport = Transport(Site(Path("/")).network())
+    if pages == 1:
+        with pytest.raises(RefusedError, match="more than 10000 entries"):
+            referrers._entries(content)
+    list_referrers(RegistryAddress("https://x.io", "y"), transport, f"sha256:{DIGEST}", "a")
+    assert len(asked) < 20
+
+
 class Fake:
     """A server that answers by path: (status, headers, body). `seen`: path and Authorization of every request."""
 
@@ -118,6 +224,7 @@ class Fake:
         self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self.seen: list[tuple[str, str]] = []
         self.wants = ""
+        self.challenge = 'Basic realm="x"'
 
     @contextlib.contextmanager
     def running(self) -> Iterator[str]:
@@ -129,12 +236,18 @@ class Fake:
                 fake.seen.append((self.path, login))
                 status, headers, body = fake.answers.get(self.path, (404, {}, b""))
                 if fake.wants and login != fake.wants:
-                    status, headers, body = 401, {"WWW-Authenticate": 'Basic realm="x"'}, b""
+                    status, headers, body = 401, {"WWW-Authenticate": fake.challenge}, b""
                 self.send_response(status)
                 for name, value in {**headers, "Content-Length": str(len(body))}.items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                self.do_GET()
+
+            do_HEAD, do_PUT, do_PATCH, do_DELETE = do_GET, do_POST, do_POST, do_GET
 
         with serving(Answering) as url:
             yield url.removeprefix("http://")
@@ -163,6 +276,27 @@ def test_a_login_is_not_sent_to_another_host(tmp_path: Path, monkeypatch: pytest
         ("/v2/y/manifests/1", login),
         (blob, login),
     ]
+
+
+def test_an_address_for_an_upload_on_another_host_gets_no_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registry names any address; the user's login for another registry would let it overwrite files."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    registry, elsewhere = Fake(), Fake()
+    registry.wants = elsewhere.wants = Credential("u", "p").basic
+    (tmp_path / "blob").write_bytes(b"x")
+    with registry.running() as here, elsewhere.running() as there:
+        auths = {host: {"auth": registry.wants.removeprefix("Basic ")} for host in (here, there)}
+        (tmp_path / "config.json").write_text(json.dumps({"auths": auths}))
+        registry.answers["/v2/y/blobs/uploads/"] = (202, {"Location": f"http://{there}/pypi/x.whl"}, b"")
+        site = Site(tmp_path / "store", mirrors={"oci:x.io/": (f"http://{here}",)})
+        repository = Repository(parse_reference("x.io/y:1"), site, Transport(site.network()))
+        (place,) = repository.places
+        assert isinstance(place, RegistryAddress)
+        with pytest.raises(RefusedError, match="HTTP 401"):
+            Push(place, repository.transport, pause=0).blob(tmp_path / "blob", DIGEST)
+    assert {login for _, login in elsewhere.seen} == {""} and registry.seen[-1][1] == registry.wants
 
 
 def test_the_password_of_an_address_is_sent_and_never_printed(tmp_path: Path) -> None:
@@ -197,6 +331,29 @@ def test_endless_answers_of_a_registry_and_of_its_token_service_are_refused(tmp_
         with pytest.raises(InputError, match="more than 1000 bytes"):
             repository.manifest("1")
     assert len(service.seen) == 1
+
+
+def test_the_query_of_a_token_service_is_extended_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVIDIA's registry names no service, and its realm has a query of its own: a scope that it wants back as it is."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    scope = "scope=repository:y:pull,push"
+    registry = Fake()
+    registry.wants = "Bearer given"
+    content = json.dumps({"schemaVersion": 2, "config": descriptor(), "layers": []}).encode()
+    registry.answers["/v2/y/manifests/1"] = (200, {}, content)
+    service = Fake()
+    service.answers[f"/proxy_auth?account=x&{scope}"] = (200, {}, b'{"token": "given"}')
+    with registry.running() as here, service.running() as there:
+        registry.challenge = f'Bearer realm="http://{there}/proxy_auth?account=x&{scope}"'
+        site = Site(tmp_path / "store", mirrors={"oci:x.io/": (f"http://{here}",)})
+        repository = Repository(parse_reference("x.io/y:1"), site, Transport(site.network()))
+        repository.manifest("1")
+        # a scope of the header is added to the query of the realm
+        registry.challenge += ',scope="repository:y:pull"'
+        service.answers[f"/proxy_auth?account=x&{scope}&scope=repository%3Ay%3Apull"] = (200, {}, b'{"token": "given"}')
+        Repository(parse_reference("x.io/y:1"), site, Transport(site.network())).manifest("1")
+    assert [path for path, _ in service.seen] == list(service.answers)
+    assert {login for _, login in service.seen} == {""}
 
 
 def test_schema_1_from_a_registry(tmp_path: Path) -> None:

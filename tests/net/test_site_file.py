@@ -11,6 +11,7 @@ from envbuild.core.errors import SpecError
 from envbuild.net.origin_kinds import ORIGIN_KINDS
 from envbuild.net.site import Site
 from envbuild.net.site_file import read_site
+from envbuild.net.unit_caches import UnitCache
 
 pytestmark = pytest.mark.unit
 
@@ -157,3 +158,33 @@ def test_mistakes_about_keys(tmp_path: Path) -> None:
         ("4:10", f"'apt:x': there is no {tmp_path / 'none.gpg'}"),
         ("6:3", "'ubuntu:' has a file of keys already"),
     ]
+
+
+def test_caches_of_units(tmp_path: Path) -> None:
+    text = (
+        "schema: 1\ncaches:\n- {at: ghcr.io/team/cache, write: true, unsigned: true}\n- {at: ./near, unsigned: true}\n"
+    )
+    assert read_site(write(tmp_path, text)).caches == (
+        UnitCache("ghcr.io/team/cache", None, True),
+        UnitCache(str(tmp_path / "near"), tmp_path / "near"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{at: ghcr.io/team/cache}", "units of a cache have no signatures yet"),
+        ("{at: ghcr.io/team/cache, unsigned: false}", "units of a cache have no signatures yet"),
+        ("{at: ghcr.io/team/cache, keys: [a.pub]}", "does not check signatures of units yet"),
+        ("{at: ghcr.io/team/cache:1, unsigned: true}", "has a tag"),
+        ("{at: team, unsigned: true}", "neither a repository of a registry nor a folder"),
+        ("{unsigned: true}", "a cache without 'at'"),
+        ("{at: /a, unsigned: true, sign: x}", "unknown key 'sign'"),
+        ("/a", "must be keys with values"),
+        ("{at: /a, unsigned: true}, {at: /a, unsigned: true}", "is listed twice"),
+    ],
+)
+def test_a_cache_is_believed_only_where_the_site_writes_it(tmp_path: Path, entry: str, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read_site(write(tmp_path, f"schema: 1\ncaches: [{entry}]\n"))
+    assert message in str(caught.value)

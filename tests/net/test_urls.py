@@ -8,7 +8,7 @@ import pytest
 
 from envbuild.core.errors import SpecError
 from envbuild.net.site_file import read_site
-from envbuild.net.urls import has_raw_login, redact
+from envbuild.net.urls import has_raw_login, redact, redact_text
 
 pytestmark = pytest.mark.unit
 
@@ -33,6 +33,18 @@ pytestmark = pytest.mark.unit
 def test_the_address_in_a_message_has_no_login(place: str, printed: str) -> None:
     assert redact(place) == printed
     assert has_raw_login(place) == (place.startswith("https://user:hu") and place[15] in "/?#")
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("failed: `https://u:hush@h.example/x?token=hush`: 404", "failed: `https://h.example/x`: 404"),
+        ("(http://h/a?b=hush#c), ftp://u:hush@h/", "(http://h/a), ftp://h/"),
+        ("plain? a//b c@d", "plain? a//b c@d"),
+    ],
+)
+def test_addresses_in_a_text_of_a_program_have_no_login_and_no_query(text: str, printed: str) -> None:
+    assert redact_text(text) == printed
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,37 @@ def content(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
+def test_a_layer_that_the_target_has_is_not_compressed_again(
+    layers: tuple[LayerRecord, ...], tmp_path: Path, store: Store
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def present(digest: str, size: int) -> bool:
+        asked.append((digest, size))
+        return len(asked) > 1
+
+    first = write(layers, tmp_path / "1", store, present=present, jobs=1)
+    assert not asked  # nothing was compressed before
+    second = write(layers, tmp_path / "2", store, present=present, jobs=1)
+    assert (second.manifest_digest, second.layers) == (first.manifest_digest, first.layers)
+    assert asked == [(layer.digest, layer.size) for layer in first.layers]
+    names = [sorted(path.name for path in (place.path / "blobs/sha256").iterdir()) for place in (first, second)]
+    assert set(names[0]) - set(names[1]) == {first.layers[1].digest.removeprefix("sha256:")}
+    other = write(layers, tmp_path / "3", store, compression="zstd", present=present)
+    assert len(asked) == 2 and len(list((other.path / "blobs/sha256").iterdir())) == 4
+
+
+def test_a_record_of_a_compressed_layer_that_is_malformed_is_ignored(
+    layers: tuple[LayerRecord, ...], tmp_path: Path, store: Store
+) -> None:
+    first = write(layers, tmp_path / "1", store)
+    for text in ("", "[]", '{"gzip": 3}', '{"gzip": ["sha256:x", 3]}', '{"gzip": ["sha256:' + "a" * 64 + '", "3"]}'):
+        (store.layer_path(layers[0].diff_id) / "compressed.json").write_text(text)
+        again = write(layers, tmp_path / "2", store, present=lambda digest, size: True)
+        assert again.manifest_digest == first.manifest_digest
+        assert (again.path / "blobs/sha256" / again.layers[0].digest.removeprefix("sha256:")).is_file()
+
+
 UNPACK = {
     "gzip": gzip.decompress,
     "zstd": lambda data: zstandard.ZstdDecompressor().stream_reader(data).read(),

@@ -18,6 +18,7 @@ from typing import IO
 import pytest
 import zstandard
 
+from envbuild.core import bombs
 from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.oci.sources import read_layer as module
 from envbuild.oci.sources.base import SourceLayer
@@ -183,6 +184,26 @@ def test_digests_and_sizes_that_are_unknown_are_not_checked() -> None:
     assert read_layer(SourceLayer(sound.diff_id, "", 0, "x", sound.open), [Recorder()]).members == 19
 
 
+def test_a_blob_of_no_bytes_ends_there() -> None:
+    """A layer with the digest of empty content may have size 0; what is sent for it may have no end."""
+
+    class Endless:
+        count = 0
+
+        def read(self, size: int) -> bytes:
+            self.count += size
+            assert self.count < 64 << 20
+            return bytes(size)
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[IO[bytes]]:
+        yield Endless()  # type: ignore[misc]
+
+    empty = f"sha256:{hashlib.sha256().hexdigest()}"
+    with pytest.raises(InputError, match="larger than the 0 bytes"):
+        read_layer(SourceLayer(empty, empty, 0, "x", opened), [Recorder()])
+
+
 def test_digests_of_other_kinds() -> None:
     digest = "sha512:" + hashlib.sha512(TAR).hexdigest()
     assert read_layer(source(TAR, TAR, digest=digest), [Recorder()]).members == 19
@@ -224,8 +245,8 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A blob that would unpack to many times what it has; one of honest size passes."""
     from isal import isal_zlib
 
-    assert module.SUSPECT == 1 << 30
-    monkeypatch.setattr(module, "SUSPECT", 64 * MIB)
+    assert bombs.SUSPECT == 1 << 30
+    monkeypatch.setattr(bombs, "SUSPECT", 64 * MIB)
     monkeypatch.setattr(module, "EMPTY", 0)
     for compressor in (isal_zlib.compressobj(1, wbits=31), zstandard.ZstdCompressor().compressobj()):
         blob = zeros_tar(80 * MIB, compressor)
@@ -247,7 +268,7 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow_unit
 def test_a_bomb_in_a_part_of_a_layer_is_refused_when_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     """However large the rest is: a blob of 5 GB might otherwise unpack to 1 TB first."""
-    monkeypatch.setattr(module, "SUSPECT", 16 * MIB)
+    monkeypatch.setattr(bombs, "SUSPECT", 16 * MIB)
     monkeypatch.setattr(module, "EMPTY", 0)
     rest, zeros, compress = os.urandom(14 * MIB), 96 * MIB, zstandard.ZstdCompressor().compress
     blob = compress(kit.header(b"zeros", size=kit.octal(zeros)) + bytes(zeros))
@@ -262,7 +283,7 @@ def test_a_bomb_in_a_part_of_a_layer_is_refused_when_it_is_reached(monkeypatch: 
 def test_a_large_file_of_zeros_is_no_bomb_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk image, or a database that was allocated in advance, at the begin of a layer."""
     assert module.EMPTY == 4 << 30
-    monkeypatch.setattr(module, "SUSPECT", 16 * MIB)
+    monkeypatch.setattr(bombs, "SUSPECT", 16 * MIB)
     monkeypatch.setattr(module, "EMPTY", 64 * MIB)
     blob = zeros_tar(48 * MIB, zstandard.ZstdCompressor().compressobj())
     assert len(blob) * 200 < 16 * MIB
@@ -276,7 +297,7 @@ def test_a_large_file_of_zeros_is_no_bomb_up_to_a_limit(monkeypatch: pytest.Monk
 
 
 def test_zeros_that_no_file_announces_are_a_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SUSPECT", 2 * MIB)
+    monkeypatch.setattr(bombs, "SUSPECT", 2 * MIB)
     blob = zstandard.ZstdCompressor().compress(kit.file(b"small", b"text") + kit.END + bytes(16 * MIB))
     with pytest.raises(InputError, match="it is a bomb"):
         read_layer(source(blob, b""), [Count()])

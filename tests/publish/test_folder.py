@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from envbuild.core.store import lock_holder
 from envbuild.publish import folder as publish_folder
 from envbuild.publish.folder import publish_to_folder
 from envbuild.publish.layout_parts import LayoutParts
+from tests.support.as_user import open_folder, run_as
 from tests.support.local_registry import Layout, file, skopeo, tar
 
 pytestmark = pytest.mark.clients
@@ -69,9 +71,44 @@ def test_a_damaged_blob_is_written_again(tmp_path: Path) -> None:
 def test_a_folder_of_something_else_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home/notes").write_text("mine")
-    with pytest.raises(PublishError):
+    with pytest.raises(PublishError) as caught:
         publish(parts(tmp_path / "1", b"one"), tmp_path / "home", "app", "amd64", move=False)
+    assert caught.value.hint.endswith(f"--to oci:{tmp_path}/home/images")
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["notes"]
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_an_interrupted_publish_is_repeated(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed while it writes each of its files; unfinished ones are removed, and nothing else is."""
+    one, out, left = parts(tmp_path / "1", b"one", b"two"), tmp_path / "out", number
+
+    def end(file: int) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        monkeypatch.setattr(os, "fsync", end)
+        publish(one, out, "app", "amd64", move=False)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert list(out.rglob(".*"))
+    (out / "blobs").mkdir(exist_ok=True)
+    (out / "blobs/.mine").write_text("mine")
+    publish(one, out, "app", "amd64", move=False)
+    assert [path.name for path in out.rglob(".*")] == [".mine"]
+    assert json.loads(skopeo("inspect", f"oci:{out}:app"))["Digest"] == one.digest
+
+
+def test_the_blobs_of_an_interrupted_publish_alone_are_taken(tmp_path: Path) -> None:
+    """Earlier versions wrote `oci-layout` last."""
+    one, out = parts(tmp_path / "1", b"one"), tmp_path / "out"
+    (out / "blobs/sha256").mkdir(parents=True)
+    (out / "blobs/sha256" / f".{'a' * 64}.0123abcd").write_bytes(b"x")
+    publish(one, out, "app", "amd64", move=False)
+    assert json.loads(skopeo("inspect", f"oci:{out}:app"))["Digest"] == one.digest
 
 
 def test_links_of_other_users_are_not_followed(tmp_path: Path) -> None:
@@ -130,9 +167,7 @@ def test_a_malformed_index_is_reported(index: str, tmp_path: Path) -> None:
     assert (tmp_path / "out/index.json").read_text() == index
 
 
-def test_the_wait_for_a_locked_folder_is_reported_and_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wait_for_a_locked_folder_is_reported_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who may only read the folder can hold it."""
     monkeypatch.setattr(lock_holder, "PATIENCE", 0.1)
     monkeypatch.setattr(publish_folder, "WAIT", 0.3)
@@ -149,3 +184,42 @@ def test_the_wait_for_a_locked_folder_is_reported_and_ends(
         holder.stdin.close()
     assert len(reported) == 1 and f"waiting for the lock of {out}, held by process {holder.pid} of " in reported[0]
     publish(one, out, "app", "amd64", move=False)
+
+
+def test_an_index_that_no_reader_accepts_is_not_written(tmp_path: Path) -> None:
+    one = parts(tmp_path / "1", b"one")
+    publish(one, tmp_path / "out", "one", "amd64", move=False)
+    path = tmp_path / "out/index.json"
+    value = json.loads(path.read_bytes())
+    value["manifests"] += [{"digest": GOOD, "size": 1}] * (100_000 - 1)
+    path.write_text(json.dumps(value))
+    before = path.read_bytes()
+    with pytest.raises(PublishError, match="an index of 100001 entries would be unreadable"):
+        publish(one, tmp_path / "out", "app", "amd64", move=False)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("mode", [0o2775, 0o3775])
+def test_users_of_a_group_publish_into_one_folder_with_any_umask(mode: int, tmp_path: Path) -> None:
+    """With the sticky bit only the first one does, and the hint removes it."""
+    group = 64242
+    with open_folder() as place:
+        sources = [parts(place / name, name.encode()) for name in ("one", "two")]
+        there = place / "shared"
+        there.mkdir()
+        os.chown(there, 0, group)
+        there.chmod(mode)
+
+        def send(number: int) -> str:
+            os.umask(0o077)
+            try:
+                publish(sources[number], there, f"v{number}", "amd64", move=False)
+            except PublishError as error:
+                return str(error.hint)
+            return ""
+
+        assert run_as(64001, 64001, (group,), lambda: send(0)) == ""
+        second = run_as(64002, 64002, (group,), lambda: send(1))
+        assert second == (f"chmod -t {there}" if mode & 0o1000 else "")
+        there.chmod(0o2775)
+        assert run_as(64002, 64002, (group,), lambda: send(1)) == ""

@@ -19,10 +19,11 @@ from envbuild.publish.layout_parts import LayoutParts
 from envbuild.publish.registry import Published, open_push, publish_to_registry
 from tests.support.local_registry import PASSWORD, USER, Layout, Server, file, htpasswd, serve, skopeo, tar
 from tests.support.push_proxy import PushProxy, pushing
+from tests.support.token_server import tokens
 
 pytestmark = pytest.mark.registry
 
-BIG = os.urandom(300_000)
+BIG = os.urandom(1_300_000)  # more than an answer may have: HEAD names the length of a blob that does not come
 
 
 @pytest.fixture
@@ -98,17 +99,49 @@ def test_a_registry_that_remains_busy_ends_it_without_a_tag(tmp_path: Path, regi
     assert not (registry.root / "docker/registry/v2/repositories/app/_manifests").exists()
 
 
-@pytest.mark.parametrize("dropped", [0, 1, 3])
+@pytest.mark.parametrize(("dropped", "patched"), [(0, 202), (1, 202), (3, 202), (1, 201)])
 def test_a_blob_that_a_proxy_refuses_as_a_whole_is_sent_in_chunks(
-    tmp_path: Path, registry: Server, proxy: PushProxy, monkeypatch: pytest.MonkeyPatch, dropped: int
+    tmp_path: Path, registry: Server, proxy: PushProxy, monkeypatch: pytest.MonkeyPatch, dropped: int, patched: int
 ) -> None:
-    """Also when answers are dropped: bytes that the registry has already are not appended twice."""
-    monkeypatch.setattr(push_module, "CHUNK", 70_000)
-    proxy.most, proxy.dropped = 100_000, dropped
+    """Also when answers are dropped: bytes that the registry has already are not appended twice. ECR answers 201."""
+    monkeypatch.setattr(push_module, "CHUNK", 270_000)
+    proxy.most, proxy.dropped, proxy.patched = 300_000, dropped, patched
     parts = image(tmp_path / "1", BIG)
     published(parts, f"{proxy.url.removeprefix('http://')}/app:1")
     assert digest_there(registry.host, "app:1") == parts.digest
-    assert max(proxy.sent("PATCH")) == 70_000
+    assert max(proxy.sent("PATCH")) == 270_000
+
+
+def test_a_registry_copies_blobs_of_its_other_repositories(tmp_path: Path, registry: Server, proxy: PushProxy) -> None:
+    host = proxy.url.removeprefix("http://")
+    parts = image(tmp_path / "1", b"base", BIG)
+    published(parts, f"{host}/one:1")
+    proxy.asked.clear()
+    push = open_push(parse_reference(f"{host}/team/two:1"), Site(Path("/")), 0.01)
+    push.known = {part.digest: "one" for part in parts.blobs[:-1]} | {parts.blobs[-1].digest: "never/there"}
+    made = publish_to_registry(parts, parse_reference(f"{host}/team/two:1"), push, SilentReporter(), move=False)
+    last = parts.blobs[-1]
+    assert (made.sent, made.sent_bytes) == (
+        1,
+        last.size,
+    )  # the registry has no such blob in the repository that was named
+    assert digest_there(registry.host, "team/two:1") == parts.digest
+    assert sum(proxy.sent("PUT")) < last.size + 5_000
+    assert not list(registry.root.glob("**/team/two/_uploads/*/startedat"))  # an upload that was begun in vain is ended
+
+
+def test_a_copy_by_the_registry_needs_a_token_for_both_repositories(tmp_path: Path) -> None:
+    with tokens(tmp_path / "tokens") as service, serve(tmp_path / "by-token", service.configuration()) as server:
+        service.allowed.add("")
+        parts = image(tmp_path / "1", b"base", BIG)
+        published(parts, f"{server.host}/one:1")
+        found = parse_reference(f"{server.host}/two:1")
+        push = open_push(found, Site(Path("/")), 0.01)
+        push.known = {part.digest: "one" for part in parts.blobs}
+        made = publish_to_registry(parts, found, push, SilentReporter(), move=False)
+        assert (made.sent, made.present) == (0, 3)
+        scopes = [values.get("scope", "") for _, _, values in service.asked]
+        assert any("repository:one:pull" in scope and "repository:two:" in scope for scope in scopes)
 
 
 def test_a_login_is_used_and_a_missing_one_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

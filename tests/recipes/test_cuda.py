@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from envbuild.build.blocks import hpccm
 from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.core.errors import SpecError
-from tests.support.recipes import image, recipe
+from tests.support.recipes import commands, image, recipe
 
 pytestmark = pytest.mark.unit
 
@@ -39,14 +40,48 @@ def test_nvidias_archive_is_named_by_distribution_and_architecture() -> None:
     assert "debian:99" in str(mine.refusals(elsewhere)[0])
 
 
+def test_debians_toolkit_is_taken_from_its_component_without_the_driver() -> None:
+    mine = recipe("cuda", version="12.4", provider="debian", flavor="runtime")
+    env = image(mine)
+    assert mine.refusals(env) == () and mine.meets == ("driver.libcuda-in-image",)
+    sources = mine.sources(env)
+    (archive,) = sources.repositories
+    assert (archive.origin, archive.suite, archive.components) == ("debian:trixie/non-free", "trixie", ("non-free",))
+    assert archive.key == ""  # the distribution's own
+    assert {"nvidia-cuda-toolkit", "g++-13"} <= set(sources.debian)
+    assert set(sources.replaces) == {"libcuda1", "libnvidia-ml1"}
+    runtime = mine.runtime(env)
+    assert (runtime.debian, runtime.env) == ((), {})
+    jobs = replace(mine, flavor="devel").runtime(env)
+    assert jobs.debian == ("g++-13",) and jobs.env["CXX"] == "g++-13"
+
+
+def test_debians_toolkit_has_the_layout_of_nvidias() -> None:
+    mine = recipe("cuda", version="12.4", provider="debian", flavor="runtime")
+    env = image(mine)
+    whole = "\n".join(step.command for step in hpccm.steps(mine.devel(env)))
+    assert "/opt/cuda/nvvm/bin/" in whole and "/opt/cuda/host/bin/g++" in whole and "nvcc.profile" in whole
+    kept = commands(mine, env)
+    assert "/usr/bin/cuobjdump" in kept and "nvcc.profile" not in kept
+    assert "nvcc.profile" in commands(replace(mine, flavor="devel"), env)
+
+
+def test_debians_toolkit_is_refused_elsewhere() -> None:
+    mine = recipe("cuda", version="12.4", provider="debian")
+    elsewhere = replace(image(mine), distribution=DISTRIBUTIONS["ubuntu:22.04"], base="ubuntu:22.04")
+    assert "the base is ubuntu:22.04" in str(mine.refusals(elsewhere)[0])
+    other = recipe("cuda", version="12.6", provider="debian")
+    assert "the toolkit of debian:13 is CUDA 12.4, not 12.6" in str(other.refusals(image(other))[0])
+
+
 @pytest.mark.parametrize("provider", ["apt", "base"])
-def test_flavor_runtime_is_for_wheels_only(provider: str) -> None:
-    with pytest.raises(SpecError, match=f"'flavor: runtime' is for provider: wheels, not for {provider}"):
+def test_flavor_runtime_is_for_wheels_and_debian(provider: str) -> None:
+    with pytest.raises(SpecError, match=f"'flavor: runtime' is for provider: wheels or debian, not for {provider}"):
         recipe("cuda", version="13.2", provider=provider, flavor="runtime")
 
 
 def test_the_matrix_knows_the_provider_of_cuda() -> None:
-    for provider in ("wheels", "apt", "base"):
+    for provider in ("wheels", "apt", "debian", "base"):
         mine = recipe("cuda", version="13.2", provider=provider)
         assert mine.matrix(image(mine)) == {"cuda": "13.2", "cuda-from": provider}
 

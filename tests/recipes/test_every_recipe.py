@@ -13,7 +13,7 @@ import pytest
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.request import parse_request
 from envbuild.spec.recipe import Recipe, RecipeEnv
-from envbuild.spec.recipe_loader import recipe_file
+from envbuild.spec.recipe_calls import recipe_file
 from tests.support.recipes import (
     COMPILING,
     NGC,

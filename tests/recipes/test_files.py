@@ -15,7 +15,8 @@ import pytest
 from envbuild.core.errors import SpecError
 from envbuild.core.yaml_parser import parse
 from envbuild.core.yaml_reader import Reader
-from envbuild.spec.recipe_loader import load_recipe, read_options
+from envbuild.spec.recipe_loader import load_recipe
+from envbuild.spec.recipe_options import read_options
 from tests.support.recipes import ROOT, image, recipe
 
 pytestmark = pytest.mark.unit

@@ -100,6 +100,8 @@ def test_gpt_neox_at_a_commit_of_the_specs_own(tmp_path: Path) -> None:
     assert not recipe("neox-kernels", commit="0" * 40).refusals(env)
 
 
-def test_gpt_neox_has_the_program_that_downloads_its_data() -> None:
-    made = recipe("gpt-neox")
-    assert "wget" in made.runtime(stack(made)).debian
+def test_gpt_neox_has_the_programs_that_its_code_runs() -> None:
+    """Without git, `import megatron.neox_arguments` ends with FileNotFoundError."""
+    for version in ("ea7aefd", "66fe501", "1.0"):
+        made = recipe("gpt-neox", version=version)
+        assert {"git", "wget"} <= set(made.runtime(stack(made)).debian)

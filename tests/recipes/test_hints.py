@@ -45,8 +45,8 @@ def test_every_check_of_a_recipe_has_a_hint(path: Path) -> None:
 def test_a_runtime_flavor_of_another_provider_has_a_hint(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as error:
         load_image_spec(str(spec(tmp_path, "{cuda: {provider: apt, flavor: runtime}}")), Project(tmp_path))
-    assert error.value.message == "layer 'cuda': 'flavor: runtime' is for provider: wheels, not for apt"
-    assert error.value.hint == "take provider: wheels, or flavor: devel"
+    assert error.value.message == "layer 'cuda': 'flavor: runtime' is for provider: wheels or debian, not for apt"
+    assert error.value.hint == "take provider: wheels or debian, or flavor: devel"
 
 
 def test_where_a_commit_is_written_down(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.recipes import image, recipe, table
+from tests.support.recipes import commands, image, recipe, table
 
 pytestmark = pytest.mark.unit
 
@@ -102,3 +102,9 @@ def test_the_image_has_what_the_scripts_run() -> None:
     made = recipe("neuron-bert")
     runtime = made.runtime(image(made, target="trn1", base="ubuntu:22.04"))
     assert {"curl", "jq", "rsync"} <= set(runtime.debian) and "transformers==4.44.0" in runtime.python
+    assert "setuptools<82" in runtime.python  # tensorboard 2.14 imports pkg_resources when it starts
+
+
+def test_the_licences_of_the_samples_parts_are_in_the_image() -> None:
+    made = recipe("neuron-bert")
+    assert "LICENSES.txt /opt/neuron-bert/" in commands(made, image(made, target="trn1", base="ubuntu:22.04"))

@@ -26,6 +26,27 @@ def test_torch_ucc_beside_the_torch_it_was_fitted_to(version: str) -> None:
     assert made.matrix(env) == {"torch-ucc": "plugin", "torch": "2.15"}
 
 
+def test_torch_ucc_for_torch_2_6() -> None:
+    """Debian's source is of this version: its methods keep their names."""
+    made = recipe("torch-ucc", version="2.6.0")
+    env = image(recipe("torch", version="2.6.0"), Named("ucc"), made)
+    assert made.refusals(env) == ()
+    assert made.runtime(env).core == ("torch==2.6.0",)
+    assert made.matrix(env) == {"torch-ucc": "plugin", "torch": "2.6"}
+    text = commands(made, env)
+    assert "_reduce_scatter_base(output" in text and "reduce_scatter_single" not in text.partition("edits.py")[0]
+    assert "orig.tar.xz . tag" in text
+    newest = recipe("torch-ucc")
+    assert "orig.tar.xz . debian" in commands(newest, image(recipe("torch"), Named("ucc"), newest))
+
+
+def test_torch_ucc_names_the_version_for_another_torch() -> None:
+    made = recipe("torch-ucc")
+    (refusal,) = made.refusals(image(recipe("torch", version="2.6.0"), Named("ucc"), made))
+    assert "it is for torch 2.15.0, and the image has torch 2.6.0" in str(refusal)
+    assert refusal.hint == 'write torch-ucc: "2.6.0"'
+
+
 @pytest.mark.parametrize("version", ["2.14", "2.14.1", "2.1", "2.15.1"])
 def test_torch_ucc_refuses_a_torch_that_was_not_tried(version: str) -> None:
     made = recipe("torch-ucc")

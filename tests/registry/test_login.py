@@ -192,7 +192,7 @@ def test_identity_tokens(by_token: Server, service: Tokens, lock: Lock, tmp_path
 
 def test_a_service_that_is_down(by_token: Server, service: Tokens, lock: Lock, tmp_path: Path) -> None:
     place = by_token.url
-    real, service.sign = service.sign, lambda scope: ""  # type: ignore[method-assign]
+    real, service.sign = service.sign, lambda scopes: ""  # type: ignore[method-assign]
     service.allowed.add("")
     with pytest.raises(InputError, match="its token service answers without a token"):
         lock(IMAGE, place)
@@ -212,7 +212,7 @@ def test_a_token_that_ran_out_is_renewed(
     repository = Repository(parse_reference(IMAGE), site, Transport(site.network()))
     login = repository.transport.login
     assert login
-    login.known[by_token.host, "some/base"] = f"Bearer {service.sign('repository:other:pull')}"
+    login.known[by_token.host, "some/base"] = f"Bearer {service.sign(['repository:other:pull'])}"
     assert repository.manifest(f"sha256:{image.digest}")
     assert "other" not in login.known[by_token.host, "some/base"]
 

@@ -12,7 +12,8 @@ from envbuild.core.errors import EnvbuildError
 from envbuild.spec import target as targets
 from envbuild.spec.image_spec import ImageSpec
 from envbuild.spec.recipe import Recipe, RecipeEnv
-from envbuild.spec.recipe_loader import load_recipe, option_fields
+from envbuild.spec.recipe_loader import load_recipe
+from envbuild.spec.recipe_options import option_fields
 from tests.golden.test_recipes import NAMES, PROJECT, providers, sample
 from tests.support.recipes import table
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,14 @@ def page(records: Mapping[str, Any]) -> str:
     """Return docs/rehearsed.md."""
     done = {key: row for key, row in records.items() if "not rehearsed" not in row}
     rest = {key: row for key, row in records.items() if "not rehearsed" in row}
-    configured = sum(stage(row) == "passed" for row in done.values())
+    stages = Counter(re.sub(r" \(.*", "", stage(row)) for row in done.values())
+    configured = stages.pop("passed", 0)
     lines = [
         HEAD,
         f"{len(records)} pairs of recipe, version and provider: {len(done)} sources were read, {configured} of them "
-        f"configured; {len(rest)} were not rehearsed.",
+        f"configured; {len(rest)} were not rehearsed. The stages that were not run, by reason:",
+        "",
+        *(f"- {count}: {text.removeprefix('not run: ')}" for text, count in stages.most_common()),
         "",
         "## Rehearsed",
         "",

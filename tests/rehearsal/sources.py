@@ -11,8 +11,8 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.store import Store
 from envbuild.lock.git.lock_commit import lock_commit
-from envbuild.lock.sources import lock_source
-from envbuild.net.download import Transfer
+from envbuild.lock.sources import candidate_places, lock_source
+from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.site_file import read_site
@@ -45,8 +45,10 @@ class Upstream:
         transfer = Transfer(self.transport, self.store)
         for archive in sources.archives:
             entry = lock_source(self.site, transfer, archive, {})
-            if not self.store.has_blob(entry.sha256):
-                raise EnvbuildError(f"{archive.origin} is not in the store and has a pinned digest")
+            try:
+                transfer.obtain(candidate_places(self.site, entry.origin, entry.file), entry.sha256)
+            except DownloadError:
+                raise EnvbuildError(f"the source {archive.origin} is not available") from None
             found[archive.origin] = self.extract(entry.sha256, folder / archive.name)
         for text in sources.sdists:
             found[text] = self.extract(self.sdist(text), folder / text.partition("=")[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envbuild.spec.enroot_rules import EXPANDED, env_value_fault, expansion_fault
-from envbuild.spec.recipe_loader import command_fault, version_fault
+from envbuild.spec.recipe_options import command_fault, version_fault
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,8 @@ from envbuild.lock.resolve import resolve_in
 from envbuild.net.origin_kinds import SOURCE_KINDS
 from envbuild.spec import image_spec
 from envbuild.spec.project import Project
-from envbuild.spec.recipe_loader import call_recipe, load_recipe
+from envbuild.spec.recipe_calls import call_recipe
+from envbuild.spec.recipe_loader import load_recipe
 
 pytestmark = pytest.mark.unit
 

@@ -183,6 +183,25 @@ def test_a_link_counts_as_the_file_that_it_points_at(folder: Path) -> None:
     assert [path for path, _ in refusals(root)] == ["../media"]
 
 
+def test_no_hint_changes_a_device_or_a_shared_folder(folder: Path) -> None:
+    """`chmod go-w /dev/null`, typed by root, would break the machine for all users."""
+    root = make_project(folder, ROOT, 0, 0o755)
+    (root / "recipes/null.py").symlink_to("/dev/null")
+    with pytest.raises(SpecError) as caught:
+        trust.check_trust(root)
+    (found,) = caught.value.findings
+    assert found.where == "/dev/null" and "chmod" not in found.hint and "--trust" not in found.hint
+    shared = folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "a.py").touch()
+    (root / "recipes/null.py").unlink()
+    (root / "recipes/a.py").symlink_to(shared / "a.py")
+    with pytest.raises(SpecError) as caught:
+        trust.check_trust(root)
+    assert not any("chmod" in item.hint for item in caught.value.findings)
+
+
 def test_under_sudo_the_user_s_projects_are_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_project(folder, ANNE, ANNES, 0o775)
     for user, group, used in (("61001", "61001", True), ("61002", "61002", False), ("x", "", False), ("0", "0", False)):

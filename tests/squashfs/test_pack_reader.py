@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import struct
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import zstandard
 
 from envbuild.core.errors import DamagedPackError, EnvbuildError
 from envbuild.core.store.build_records import LayerRecord, SharedLayer
@@ -15,7 +22,7 @@ from envbuild.oci.layers.layer import stored_members, write_layer_tar
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.writer import TarSink
 from envbuild.squashfs.pack.checksums import check_pack
-from envbuild.squashfs.pack.file import read_pack
+from envbuild.squashfs.pack.file import TAIL, read_pack
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.reader import send_members
 from envbuild.squashfs.pack.store_packs import PackSink
@@ -177,3 +184,55 @@ def test_a_pack_is_closed_with_its_last_reference(tmp_path: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 1
     del found
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def rewrite(pack: Path, change: Callable[[dict[str, Any], list[bytes]], bytes | None], unpacked: int = 0) -> None:
+    """Change the header and the columns of an index, or replace its JSON; its digest is right."""
+    data = pack.read_bytes()
+    end, stored, size, _, magic = TAIL.unpack(data[-TAIL.size :])
+    content = zstandard.ZstdDecompressor().decompress(data[end : end + stored], max_output_size=size)
+    (length,) = struct.unpack_from("<I", content)
+    header, parts, at = json.loads(content[4 : 4 + length]), [], 4 + length
+    for part in header["lengths"]:
+        parts.append(content[at : at + part])
+        at += part
+    text = change(header, parts)
+    if text is None:
+        header["lengths"] = [len(part) for part in parts]
+        text = json.dumps(header).encode()
+    content = b"".join([struct.pack("<I", len(text)), text, *parts])
+    frame = zstandard.ZstdCompressor().compress(content)
+    digest = hashlib.blake2b(frame, digest_size=32).digest()
+    pack.write_bytes(data[:end] + frame + TAIL.pack(end, len(frame), unpacked or len(content), digest, magic))
+
+
+def set_paths(header: dict[str, Any], parts: list[bytes]) -> None:
+    parts[0] = bytes(100 << 20)
+
+
+@pytest.mark.parametrize(
+    ("change", "unpacked"),
+    [
+        (lambda *_: b"[" * 200_000, 0),
+        (lambda header, _: header.update(xattrs=[[[1, 2]]]), 0),
+        (lambda header, _: header.update(xattrs="x"), 0),
+        (lambda header, _: header.update(members=1e999), 0),
+        (lambda header, _: header.update(codec=[1]), 0),
+        (lambda *_: None, 12 << 30),
+        (lambda *_: b" " * (65 << 20), 0),
+        (set_paths, 0),
+    ],
+    ids=["nested", "numbers", "text", "infinity", "codec", "bomb", "long header", "paths"],
+)
+def test_a_hostile_index_is_damage(change: Any, unpacked: int, store: Store) -> None:
+    """Another member of a group wrote it, with a right digest: the pack is made again, in little memory."""
+    pack = store.root / "packs" / write(store, FORMS[0]).pack
+    read_pack(pack)
+    rewrite(pack, change, unpacked)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedPackError):
+            read_pack(pack)
+        assert tracemalloc.get_traced_memory()[1] < 512 << 20
+    finally:
+        tracemalloc.stop()

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from envbuild.core.errors import VerifyError
+from envbuild.squashfs.read.compare import Comparison, pair_entries
 from envbuild.squashfs.read.inode import DIRECTORY, REGULAR
 from envbuild.squashfs.read.tree import SquashTree
 from tests.support.examples import examples
@@ -24,14 +26,46 @@ def test_two_images_of_other_codec_and_block_size_are_equal(tmp_path):
 
 
 def test_equal_stored_bytes_are_not_unpacked(tmp_path):
-    from envbuild.squashfs.read.compare import Comparison, pair_entries
-
     ones, others = build(tmp_path, name="a"), build(tmp_path, [*LAYER, file(b"a first", NOISE[9:5000])], name="b")
     with SquashTree(ones) as one, SquashTree(others) as other:
         comparison = Comparison(one, other)
         for before, after in pair_entries(one, other):
             assert not (before and after) or not before.path or comparison.fields(before, after) == {}
         assert comparison.same.unpacked < 40_000  # tails whose fragment block is another one; the blocks are not
+
+
+def test_holes_are_compared_as_ranges(tmp_path):
+    layer = [file(b"zeros", bytes(1 << 22))]
+    with (
+        SquashTree(build(tmp_path, layer, name="a")) as one,
+        SquashTree(build(tmp_path, layer, block=131072, name="b")) as other,
+    ):
+        comparison = Comparison(one, other)
+        pairs = list(pair_entries(one, other))
+        assert [comparison.fields(*pair) for pair in pairs] == [{}] * len(pairs)
+        assert comparison.same.unpacked == 0
+        assert list(one.content(one.lookup(b"zeros")).pieces()) == [(1 << 22, None)]
+
+
+def test_long_contents_are_compared_once(tmp_path):
+    """The number of names is what the inode states, so a small image can list one file a million times."""
+    layer = [file(b"noise", NOISE * 4)]
+    with SquashTree(build(tmp_path, layer, name="a")) as one, SquashTree(build(tmp_path, layer, name="b")) as other:
+        comparison = Comparison(one, other)
+        pair = next(pair for pair in pair_entries(one, other) if pair[0].path == b"noise")
+        assert pair[0].inode.links == 1
+        assert comparison.fields(*pair) == {}
+        spent = comparison.same.spent
+        assert comparison.fields(*pair) == {} and comparison.same.spent == spent > 2 * len(NOISE * 4)
+
+
+@pytest.mark.parametrize("block", [4096, 131072])
+def test_the_work_of_a_comparison_has_a_limit(tmp_path, monkeypatch, block):
+    monkeypatch.setattr("envbuild.squashfs.read.content_comparison.ALWAYS", 10_000)
+    monkeypatch.setattr("envbuild.squashfs.read.content_comparison.RATIO", 0)
+    ones, others = build(tmp_path, name="a"), build(tmp_path, block=block, name="b")
+    with SquashTree(ones) as one, SquashTree(others) as other, pytest.raises(VerifyError, match="which is the limit"):
+        list(compare_trees(one, other))
 
 
 @examples(40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])

@@ -164,6 +164,14 @@ def test_a_directory_that_holds_itself(tmp_path):
         list(tree.walk())
 
 
+@pytest.mark.parametrize(("name", "limit"), [("MAX_ENTRIES", 3), ("MAX_NAMES", 20)])
+def test_entries_and_their_names_have_limits(tmp_path, monkeypatch, name, limit):
+    path = build(tmp_path, [file(b"name %d" % number, b"1") for number in range(5)])
+    monkeypatch.setattr(f"envbuild.oci.tar.name_count.{name}", limit)
+    with pytest.raises(VerifyError, match=f"more than .*{limit}"), SquashTree(path) as tree:
+        list(tree.walk())
+
+
 def test_a_file_of_too_many_blocks_is_refused():
     """A few kilobytes of compressed metadata hold millions of size words."""
     zeros = SimpleNamespace(room=1 << 40, read=lambda at, count: bytes(count))

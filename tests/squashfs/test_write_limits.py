@@ -14,7 +14,8 @@ import pytest
 from envbuild.core.errors import InputError, PublishError
 from envbuild.export.options import ExportOptions
 from envbuild.export.output_path import Output
-from envbuild.export.squashfs_image import EVIDENCE, export_squashfs, raise_write_errors
+from envbuild.export.squashfs_image import EVIDENCE, export_squashfs
+from envbuild.export.write_errors import raise_write_errors
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.read.tree import SquashTree

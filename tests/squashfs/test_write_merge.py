@@ -237,3 +237,14 @@ def test_the_entries_of_an_image_that_is_written_directly_have_a_limit(tmp_path,
         with pytest.raises(InputError, match="the image has 3 entries or more; the limit is 2"):
             image.add([file(b"c")])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_that_no_layer_describes_are_entries(tmp_path, monkeypatch):
+    found = packs(tmp_path, [file(b"a/b/c/d"), file(b"a/b/e")], [file(b"x/y")])
+    monkeypatch.setattr(name_count, "MAX_ENTRIES", 6)
+    tree = merging.MergedTree()
+    tree.apply(found[0])
+    tree.apply(found[1])
+    monkeypatch.setattr(name_count, "MAX_ENTRIES", 4)
+    with pytest.raises(InputError, match="too many folders: the limit of entries is 4"):
+        tree.apply(packs(tmp_path, [file(b"v/w")])[0])

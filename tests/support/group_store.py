@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from envbuild.build.cache.fill_store import fill_from_caches
+from envbuild.build.cache.open_cache import open_caches
 from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.select import load_engine
 from envbuild.build.plan.units import Blob, Input, Plan
@@ -18,6 +20,9 @@ from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.store import Store
 from envbuild.export.options import ExportOptions
 from envbuild.export.project_image import write_from_packs
+from envbuild.net.site import Site
+from envbuild.net.unit_caches import UnitCache
+from envbuild.publish.cached_units import send_units
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import pack_layer
 from tests.support import tiny_root as kit
@@ -52,16 +57,24 @@ def make_plan(store: Store, *, above: bool = False) -> Plan:
 
 
 def build_image(
-    folder: Path, out: Path, *, engine: str = "embedded", above: bool = False, **options: Any
+    folder: Path, out: Path, *, engine: str = "embedded", above: bool = False, cache: str = "", **options: Any
 ) -> dict[str, Any]:
-    """Build the plan, and write its image to `out`. Return what was built and reused, and the image's sha256."""
+    """Build the plan, and write its image to `out`. Return what was built and reused, and the image's sha256.
+
+    cache: folder with units, which are taken from there and sent there."""
     reported: list[str] = []
     store = Store.open(folder, reported.append)
     plan = make_plan(store, above=above)
     chosen = load_engine(engine)
     if not (probe := chosen.probe(store)).ok:
         raise EngineError(f"{probe.step}: {probe.reason}")
-    built = chosen.build(plan, store, SilentReporter(), BuildOptions(**options))
+    reporter = SilentReporter()
+    caches = open_caches(Site(Path("/"), caches=(UnitCache(cache, Path(cache), True),)), reporter) if cache else ()
+    options["caches"] = frozenset(item.name for item in caches)
+    fill_from_caches(plan, store, caches, reporter, BuildOptions(**options))
+    built = chosen.build(plan, store, reporter, BuildOptions(**options))
+    records = [record for key in plan.keys().values() if (record := store.unit(key)) and not record.source]
+    send_units(records, caches, store, reporter)
     packs = [pack_layer(store, layer, PackFormat()) for layer in built.layers]
     written = write_from_packs(
         packs, plan.config, out, ExportOptions(sha256=True, keep_owners=True), epoch=plan.epoch, evidence={}
@@ -72,6 +85,7 @@ def build_image(
         "layers": [asdict(layer) for layer in built.layers],
         "sha256": written.sha256,
         "reported": reported,
+        "lines": reporter.lines,
     }
 
 
@@ -82,11 +96,12 @@ def add_missing(store: Store, name: str, content: bytes, add: Callable[..., Blob
 
 
 def main() -> None:
-    """Run ``group_store.py STORE FILE [above] [rebuild] [buildah]``: build, print the result as JSON."""
+    """Run ``group_store.py STORE FILE [above] [rebuild] [buildah] [cache=DIR]``: build, print the result as JSON."""
     store, out, *options = sys.argv[1:]
     kit.add = add_missing
     engine = "buildah" if "buildah" in options else "embedded"
-    flags = {name: name in options for name in ("above", "rebuild")}
+    flags: dict[str, Any] = {name: name in options for name in ("above", "rebuild")}
+    flags["cache"] = next((word.removeprefix("cache=") for word in options if word.startswith("cache=")), "")
     try:
         answer = build_image(Path(store), Path(out), engine=engine, **flags)
     except EnvbuildError as error:

@@ -14,13 +14,15 @@ from tests.support.http_server import Handler, serving
 class PushProxy:
     """`most`: bytes of a body that are taken, more is answered with 413. `busy`: the next statuses of PUT, PATCH and
     POST requests, before anything is handed on. `dropped`: so many of the next chunks are handed on, and their answers
-    replaced by 502. `asked`: (method, path, bytes) of every request."""
+    replaced by 502. `patched`: the status of the answers to chunks that succeeded. `asked`: (method, path, bytes) of
+    every request."""
 
     host: str
     url: str = ""
     most: int = 1 << 40
     busy: list[int] = field(default_factory=list)
     dropped: int = 0
+    patched: int = 202
     asked: list[tuple[str, str, int]] = field(default_factory=list)
 
     def sent(self, method: str) -> list[int]:
@@ -51,7 +53,8 @@ def pushing(host: str) -> Iterator[PushProxy]:
             if self.command == "PATCH" and proxy.dropped:
                 proxy.dropped -= 1
                 return self.empty(502)
-            self.send_response(found.status)
+            chunk = self.command == "PATCH" and found.status == 202
+            self.send_response(proxy.patched if chunk else found.status)
             for name, value in found.getheaders():
                 if name.lower() not in ("connection", "transfer-encoding", "content-length"):
                     self.send_header(name, value)

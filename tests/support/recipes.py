@@ -20,7 +20,8 @@ from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.spec import target as targets
 from envbuild.spec.project import Project
 from envbuild.spec.recipe import Check, Recipe, RecipeEnv
-from envbuild.spec.recipe_loader import load_recipe, read_options
+from envbuild.spec.recipe_loader import load_recipe
+from envbuild.spec.recipe_options import read_options
 
 ROOT = Path(__file__).parents[2]
 KEY = "0123456789abcdef0123456789ABCDEF01234567"

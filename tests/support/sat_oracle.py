@@ -27,6 +27,7 @@ class Oracle:
         self._known = known
         self._new = count(1)
         self._solver = Cadical153()
+        self._last_plan: frozenset[int] = frozenset()
         self._is = {(name, value): next(self._new) for name in known for value in (None, *known[name])}
         for name in known:
             literals = [self._is[name, value] for value in (None, *known[name])]
@@ -45,10 +46,18 @@ class Oracle:
             if fact.strength in ("hard", "warn"):
                 self._row(number)
         self._disputes()
+        self.every = next(self._new)  # assumes all selectors at once, where thousands of assumptions take long
+        self._solver.append_formula([[-self.every, selector] for selector in self.selectors.values()])
 
     def possible(self, selected: Iterable[int], chosen: Iterable[int]) -> bool:
         """Return whether there is a plan with these selectors and these literals."""
-        return bool(self._solver.solve(assumptions=[*selected, *chosen]))
+        found = bool(self._solver.solve(assumptions=[*selected, *chosen]))
+        self._last_plan = frozenset(self._solver.get_model()) if found else self._last_plan
+        return found
+
+    def meets_in_last_plan(self, literal: int) -> bool:
+        """Return whether the plan that `possible` found last meets a literal: then there is one with it, too."""
+        return literal in self._last_plan
 
     def request(self, request: Request, matrix: FactTable) -> int:
         """Return a literal that is true when a request is met."""
@@ -197,19 +206,20 @@ class Oracle:
 def first_plan(oracle: Oracle, matrix: FactTable, requests: Sequence[Request]) -> dict[str, str] | None:
     """Return the lexicographically first plan, warning by warning and value by value."""
     chosen = [oracle.request(request, matrix) for request in requests]
-    binding = list(oracle.selectors.values())
+    binding = [oracle.every]
     if not oracle.possible(binding, chosen):
         return None
     for number in sorted(oracle.warnings, key=oracle.precedence):
-        if oracle.possible([*binding, oracle.warnings[number]], chosen):
-            binding.append(oracle.warnings[number])
+        warning = oracle.warnings[number]
+        if oracle.meets_in_last_plan(warning) or oracle.possible([*binding, warning], chosen):
+            binding.append(warning)
     problem = Problem.of(matrix, requests)
     found: dict[str, str] = {}
     for number in problem.order(problem.search()):
         name = matrix.components[number].name
         for value in (None, *matrix.values[number]):
             literal = oracle.value(name, value)
-            if oracle.possible(binding, [*chosen, literal]):
+            if oracle.meets_in_last_plan(literal) or oracle.possible(binding, [*chosen, literal]):
                 chosen.append(literal)
                 found |= {name: value} if value is not None else {}
                 break

@@ -184,6 +184,10 @@ def plans(name: str, store: Store) -> Plan:
         from tests.support.box_plan import box_units
 
         return plan(store, *box_units(store))
+    if name == "compiled":
+        from tests.support.compiled_unit import compiling, toolchain
+
+        return plan(store, toolchain(store), compiling(store))
     quiet = "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 300\" & "
     if name == "endless":
         return plan(store, unit("one", f"{quiet} sleep 300"), unit("two", f"{quiet} sleep 300"))

@@ -37,13 +37,13 @@ class Tokens:
             f"rootcertbundle: {self.folder}/cert.pem}}}}\n"
         )
 
-    def sign(self, scope: str) -> str:
-        """Return a token for ``repository:NAME:ACTIONS``."""
+    def sign(self, scopes: list[str]) -> str:
+        """Return a token for ``repository:NAME:ACTIONS``, of one or more repositories."""
         now = int(time.time())
         access = []
-        if scope:
+        for scope in scopes:
             kind, name, actions = scope.split(":")
-            access = [{"type": kind, "name": name, "actions": actions.split(",")}]
+            access.append({"type": kind, "name": name, "actions": actions.split(",")})
         pem = (self.folder / "cert.pem").read_text().splitlines()
         header = {"typ": "JWT", "alg": "RS256", "x5c": ["".join(line for line in pem if "---" not in line)]}
         claims = {"iss": ISSUER, "sub": "x", "aud": SERVICE, "exp": now + 300, "nbf": now - 10, "iat": now, "jti": "1"}
@@ -76,10 +76,11 @@ def tokens(folder: Path) -> Iterator[Tokens]:
             self.give(body, "access_token", self.headers.get("Authorization", ""))
 
         def give(self, text: str, key: str, login: str) -> None:
-            values = {name: found[0] for name, found in parse_qs(text).items()}
+            values = {name: " ".join(found) for name, found in parse_qs(text).items()}
+            scopes = parse_qs(text).get("scope", [])
             service.asked.append((self.command, login, values))
             good = values.get("refresh_token", login) in service.allowed
-            body = json.dumps({key: service.sign(values.get("scope", ""))} if good else {"details": "no"}).encode()
+            body = json.dumps({key: service.sign(scopes)} if good else {"details": "no"}).encode()
             self.send_response(200 if good else 401)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from envbuild.core.errors import VerifyError
 from envbuild.squashfs.read.inode import DIRECTORY, REGULAR, SYMLINK, Inode
 from envbuild.squashfs.read.tree import Entry
 from envbuild.verify.contents.size_summary import LARGEST, SizeSummary, counted_folder
@@ -44,6 +45,14 @@ def test_python_distributions_by_their_metadata() -> None:
         [*(entry(f"{site}/{name}", kind=DIRECTORY) for name in names), entry("srv/y-1.dist-info", kind=DIRECTORY)]
     )
     assert summary.python == {"flash-attn": "2.8.3", "numpy": "2.1"}
+
+
+def test_distributions_and_folders_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.verify.contents.size_summary.MOST", 2)
+    many = [entry(f"a/{number}/b", 1) for number in range(4)]
+    assert SizeSummary().add_all(many).folders == {b"a/0": 1, b"a/1": 1, b"": 2}
+    with pytest.raises(VerifyError, match="more than 2 Python distributions"):
+        SizeSummary("x.sqsh").add_all(entry(f"a/site-packages/{number}-1.dist-info") for number in range(3))
 
 
 def test_a_name_that_is_not_utf_8_is_readable() -> None:

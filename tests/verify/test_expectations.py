@@ -12,7 +12,7 @@ from envbuild.lock.model import BaseImage, Lock, SourceFile, UnitLock
 from envbuild.lock.resolve import resolve_in
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
-from envbuild.spec.recipe import Sources
+from envbuild.spec.recipe import GitProject, Sources
 from envbuild.spec.resolve import Resolution
 from envbuild.verify.expectations import expected_contents, locked_contents, locked_own_content, own_content
 from envbuild.verify.run_inspector import OwnContent
@@ -76,6 +76,8 @@ def test_wheels_from_commits_are_known_by_their_recipes_alone(lock: Lock, resolu
     expected = expected_contents(more, changed)
     assert (expected.python_also, expected.python_more) == (("apex", "apex-more"), False)
     assert own_content(more, changed).dists == ("deepspeed", "apex", "apex-more")
+    projects = {**resolution.sources, "own": Sources(projects=(GitProject("acme", "github:demo/acme", "v1"),))}
+    assert expected_contents(dataclasses.replace(resolution, sources=projects), changed).python_also == ("acme",)
 
 
 def test_with_a_base_image_the_lock_is_incomplete(lock: Lock) -> None:

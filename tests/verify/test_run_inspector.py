@@ -62,8 +62,8 @@ def test_options_reach_the_program() -> None:
         "prefixes": ["/opt/ucx"],
         "compiled": {"folders": ["/opt/ucx"], "dists": ["apex"]},
     }
-    assert sent[:4] == [run_inspector.PYTHON, "-I", "-B", "-c"]
-    assert sent[4].endswith(f".main({options!r})\n")
+    assert sent[:5] == [run_inspector.PYTHON, "-I", "-S", "-B", "-c"]
+    assert sent[5].endswith(f".main({options!r})\n")
 
 
 def test_a_failing_program_is_reported() -> None:

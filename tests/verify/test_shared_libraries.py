@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from envbuild.verify.shared_libraries import find_excused, missing_libraries
+from envbuild.verify.declared_contents import Expectations
+from envbuild.verify.folder_set import FolderSet
+from envbuild.verify.results import Status
+from envbuild.verify.shared_libraries import find_excused, library_results, missing_libraries
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -41,3 +47,19 @@ def test_a_plugin_of_a_wheel_that_nothing_loads_is_optional() -> None:
     report = {"elves": elves, "python": [{"site": site, "modules": ["a.core", "b.ext"]}]}
     optional, bundled = find_excused(report, missing_libraries(elves, []))
     assert (optional, bundled) == ({f"{site}/a/plugin.so"}, set())
+
+
+def test_any_number_of_products_and_packages_is_judged_in_linear_time() -> None:
+    elves: dict[str, Any] = {f"/opt/a{number}/x.so": {"missing": ["libx.so"]} for number in range(20_000)}
+    elves |= {f"/opt/venv/s{number}/x.so": {"missing": ["libx.so"]} for number in range(20_000)}
+    python = [{"site": f"/opt/venv/s{number}", "modules": []} for number in range(20_000)]
+    report = {"elves": elves, "python": python, "prefixes": [], "cache_error": "", "cache_gone": [], "damaged": {}}
+    with ends_within(30):
+        found = list(library_results(report, Expectations()))
+    assert found[0].status == Status.FAIL and "20000 more" not in found[0].detail
+
+
+@given(st.lists(st.text("/ab", max_size=6), max_size=8), st.text("/ab", max_size=10))
+def test_the_folder_of_a_path(folders: list[str], path: str) -> None:
+    found = [f"{folder}/" for folder in folders if path.startswith(f"{folder}/")]
+    assert FolderSet(folders).find(path) == min(found, key=len, default="")

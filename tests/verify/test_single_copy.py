@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.single_copy import single_results
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +27,7 @@ def result(
     elves: dict[str, Any] = {path: {"soname": f"{library}.so.0"} for path in files}
     elves |= {path: {"needed": {f"{library}.so.0": target}} for path, target in (users or {}).items()}
     elves |= {path: {"soname": soname} for path, soname in more.pop("sonames", {}).items()}
-    used = {target: list((users or {}).values()).count(target) for target in (users or {}).values()}
+    used = dict(Counter((users or {}).values()))
     single = {"files": files, "first": {f"{library}.so.0": taken}, "used": used}
     expected = Expectations(singles={library: 1}, **more)
     return next(iter(single_results({"elves": elves, "singles": {library: single}}, expected)))
@@ -98,3 +100,11 @@ def test_the_library_that_torch_loads_is_named() -> None:
     library = f"{SITE}/nvidia/nccl/lib/libnccl.so.2"
     found = result("libnccl", [library], "", {f"{SITE}/torch/lib/libtorch_cuda.so": library})
     assert (found.status, f"torch uses {library}" in found.detail) == (Status.PASS, True)
+
+
+def test_any_number_of_copies_is_judged_in_linear_time_and_listed_in_part() -> None:
+    files = [f"/opt/a{number}/libnccl.so.2" for number in range(40_000)]
+    with ends_within(30):
+        found = result("libnccl", files, users={f"/usr/x{number}": path for number, path in enumerate(files)})
+    assert found.status == Status.FAIL and "40000 are there" in found.detail and "39988 more" in found.detail
+    assert len(found.detail) < 4096

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.cli.store import store_comparison
-from envbuild.core.store.store import LayerRecord, UnitRecord
+from envbuild.core.store.store import LayerRecord, Store, UnitRecord
 from envbuild.spec.workspace import Workspace
+from envbuild.verify import store_check
 from envbuild.verify.store_check import KINDS, check_store
 from tests.support import foreign_images as kit
 from tests.support.bit_flips import flip_bit
@@ -86,3 +87,21 @@ def test_images_without_a_sha256_are_not_compared(at: Workspace) -> None:
     record.write_text(json.dumps(value))
     found = check_store(at.store, at.reporter, repair=False)
     assert found.unknown == [one(at, "artifacts/*.sqsh")] and found.compared["artifacts"] == 0
+
+
+@pytest.mark.slow_unit
+def test_what_cannot_be_removed_is_named(at: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's folder in the place of a record: the rest is removed all the same."""
+    unit, pack = one(at, "units/*.json"), one(at, "packs/*.v*")
+    unit.write_bytes(b"[]")
+    flip_bit(pack, pack.stat().st_size // 2, 5)
+
+    def remove(path: Path, store: Store) -> None:
+        if path == unit:
+            raise PermissionError(13, "Permission denied", str(path))
+        path.unlink()
+
+    monkeypatch.setattr(store_check, "remove_entry", remove)
+    result = store_comparison(at, repair=True)
+    assert result.data["remaining"] == [str(unit.relative_to(at.store.root))] and not pack.exists()
+    assert f"not removed: units/{unit.name}" in result.text

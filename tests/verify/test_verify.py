@@ -17,6 +17,7 @@ from envbuild.export.built_image import BuiltImage, ImageRecord
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import lock_digest
 from envbuild.verify import verify
+from envbuild.verify.evidence import evidence_document, summary_lines
 from tests.support.bit_flips import flip_bit
 from tests.support.foreign_images import workspace
 from tests.support.image_pair import lock_text
@@ -51,6 +52,8 @@ def test_a_file_with_its_lock_is_audited(tmp_path: Path, monkeypatch: pytest.Mon
     found = verify.verify_file(path, workspace(tmp_path / "store"))
     assert (found.image, found.lock, found.results) == (lock.image, lock_digest(lock), ())
     assert found.artifact.startswith("sha256:") and len(seen) == 1
+    assert evidence_document(found)["inspected_by"] == "the image's own /usr/bin/python3"
+    assert summary_lines(found)[-1].startswith("read by the image's own /usr/bin/python3: a malicious file can forge")
 
 
 @pytest.fixture
@@ -63,7 +66,7 @@ def built(tmp_path: Path) -> tuple[BuiltImage, Path]:
     made = ImageRecord("app", str(path), file_digest(path), lock_digest(lock), "embedded", (), "", (), (), (), 1.0)
     record = tmp_path / "images" / "record.json"
     write_record(record, asdict(made))
-    parts: Any = SimpleNamespace(spec=None)
+    parts: Any = SimpleNamespace(spec=None, keys=dict)
     return BuiltImage(parts, lock, parts, made, ()), record
 
 

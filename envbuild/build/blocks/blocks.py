@@ -14,7 +14,7 @@ from envbuild.build.blocks import hpccm
 from envbuild.build.blocks.git_shim import git_without_history
 from envbuild.build.blocks.patches import apply_patches
 from envbuild.build.steps import INPUTS, WORK
-from envbuild.spec.recipe import VENV, Archive, Git, PipSource
+from envbuild.spec.recipe import VENV, Archive, Git, GitProject, PipSource
 
 # Debug information holds build paths and makes a library ten times its size.
 NO_DEBUG = {"CFLAGS": "-g0 -O2", "CXXFLAGS": "-g0 -O2"}
@@ -119,7 +119,7 @@ def tidy(prefix: str, *, static: bool = False) -> str:
 def python_wheel(
     project: str | PipSource,
     *,
-    git: Git | None = None,
+    git: Git | GitProject | None = None,
     environment: Mapping[str, str] = {},
     before: Sequence[str] = (),
     settings: Sequence[str] = (),
@@ -163,9 +163,11 @@ def python_wheel(
     ]
 
 
-def _version(source: Git | Archive) -> str:
+def _version(source: Git | GitProject | Archive) -> str:
     """Return the source as an error names it."""
-    return f"{source.origin} {source.tag or source.commit[:12]}" if isinstance(source, Git) else source.origin
+    if isinstance(source, Archive):
+        return source.origin
+    return f"{source.origin} {source.tag or source.commit[:12]}"
 
 
 def _top(file: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # `make` without work loads this module for its options alone
-    from envbuild.build.plan.units import Plan
+    from envbuild.build.plan.units import Plan, Unit
     from envbuild.core.console import Reporter
-    from envbuild.core.store.store import LayerRecord, Store
+    from envbuild.core.store.store import LayerRecord, Store, UnitRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,13 @@ class BuildOptions:
     jobs: int = 0
     shell_on_fail: bool = False
     rebuild: bool = False  # do not take units from the store (make --check)
+    compiler_cache: bool = True  # of the site; engines that have none ignore it
+    caches: frozenset[str] = frozenset()  # those of whose units the store's are used; none: only what was built here
+
+    def find_unit(self, store: Store, key: str) -> UnitRecord | None:
+        """Return the record of a unit that the store has, unless it is of a cache that this build does not use."""
+        record = store.unit(key)
+        return record if record and self.caches.issuperset(record.caches) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +62,14 @@ class Engine(Protocol):
     """A runner of plans."""
 
     name: str
+    caches: bool  # whether its units are recorded under the keys of the plan, which caches know
 
     def probe(self, store: Store) -> Probe:
         """Try everything that a build needs, in the store's own folder."""
+        ...
+
+    def missing(self, plan: Plan, store: Store, options: BuildOptions) -> Sequence[Unit]:
+        """Return the units whose inputs a build needs."""
         ...
 
     def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> BuildResult:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
+from envbuild.core import bombs
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError
 from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
@@ -26,6 +27,7 @@ from envbuild.core.tree_entry import Slot
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_CONTROL = 1 << 20  # bytes of a control file
+MAX_CONTROL_TAR = 64 << 20  # of the archive that has it; lists of md5sums are its largest files
 TOP_LINKS = frozenset({"bin", "sbin", "lib", "lib32", "lib64", "libx32"})  # of a merged /usr
 
 
@@ -63,8 +65,12 @@ def open_tar(deb: Path, name: str) -> tarfile.TarFile:
 
 def read_control(deb: Path) -> str:
     """Return the control stanza of a package, without a final newline."""
+    left = MAX_CONTROL_TAR
     with convert_damage(deb), open_tar(deb, "control.tar") as tar:
         for entry in tar:
+            left -= entry.size + bombs.BLOCK
+            if left < 0:
+                raise ValueError(f"its control.tar has more than {MAX_CONTROL_TAR >> 20} MiB")
             if entry.name.removeprefix("./") == "control":
                 content = tar.extractfile(entry)
                 if content is not None:
@@ -101,8 +107,10 @@ def unpack_packages(debs: Iterable[Path], root: Path) -> None:
     times: dict[str, int] = {}
     with RootedTree(root) as tree:
         for deb in ordered:
+            files = bombs.UnpackedFiles(deb.stat().st_size)
             with convert_damage(deb), open_tar(deb, "data.tar") as tar:
                 for entry in tar:
+                    files.add(entry.size, entry.name)
                     with convert_path_errors(deb, entry.name):
                         _extract(tar, entry, tree, times)
         for path, mtime in times.items():
@@ -158,6 +166,8 @@ def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, tree: RootedTree, tim
             os.utime(slot.name, (int(entry.mtime),) * 2, dir_fd=slot.fd, follow_symlinks=False)
         elif entry.islnk():
             with _open_slot(tree, entry.linkname.removeprefix("./").strip("/")) as other:
+                if other.status is not None and stat.S_ISDIR(other.status.st_mode):
+                    raise tarfile.TarError(f"{entry.name!r} is a hard link to a folder")
                 os.link(other.name, slot.name, src_dir_fd=other.fd, dst_dir_fd=slot.fd, follow_symlinks=False)
         elif entry.isreg():
             with os.fdopen(os.open(slot.name, NEW_FILE, 0o666, dir_fd=slot.fd), "wb") as file:

@@ -13,13 +13,14 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from envbuild.build.engines import deb
 from envbuild.build.engines.safe_extract import extract_tar
 from envbuild.build.steps import INPUTS
+from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.bounded_tar import BoundedTarFile, SparseTarInfo
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
@@ -31,7 +32,8 @@ from envbuild.core.text import escaped
 
 DEBS, LAYERS = "debs", "layers"  # inputs that a base begins with: Unit.seed, Unit.layers
 
-# RuntimeError: an encrypted zip archive; NotImplementedError, a kind of it: an unknown method of one
+# RuntimeError: an encrypted zip archive; NotImplementedError, a kind of it: an unknown method of one. LookupError: an
+# empty name in a zip archive
 DAMAGE = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -39,6 +41,7 @@ DAMAGE = (
     ValueError,
     OverflowError,
     RuntimeError,
+    LookupError,
     struct.error,
     zlib.error,
     lzma.LZMAError,
@@ -132,40 +135,60 @@ def _has_link(blob: Path, path: Path) -> bool:
 
 
 def fix_times(target: Path) -> None:
-    for folder, _, names in os.walk(target):
-        for name in [*names, "."]:
-            os.utime(Path(folder) / name, (TIME, TIME))
+    for folder in list_folders(target):
+        for entry in os.scandir(folder):
+            if not entry.is_dir(follow_symlinks=False):
+                os.utime(entry.path, (TIME, TIME))
+        os.utime(folder, (TIME, TIME))
+
+
+def list_folders(top: Path) -> Iterator[str]:
+    """Yield a folder and all below it; `os.walk` of Python 3.11 calls itself for each level. Raises OSError."""
+    pending = [str(top)]
+    while pending:
+        folder = pending.pop()
+        with os.scandir(folder) as entries:
+            pending += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        yield folder
 
 
 def unpack_archive(archive: Path, name: str, target: Path) -> None:
     """Extract a tar or zip archive into the empty folder `target`, without its single top folder. Raises InputError."""
     try:
         with open_regular(archive, follow=False) as file:
+            files = UnpackedFiles(os.fstat(file.fileno()).st_size)
             if zipfile.is_zipfile(file):
-                unpack_zip(file, target)
+                unpack_zip(file, target, files)
             else:
                 file.seek(0)
                 with BoundedTarFile.open(fileobj=file, tarinfo=SparseTarInfo) as tar:
-                    extract_tar(tar, target)
+                    extract_tar(tar, target, files)
+        unwrap(target)
     except (*DAMAGE, OSError) as error:
         if isinstance(error, OSError) and error.errno not in NAME_ERRORS:
             raise
         raise InputError(
             f"the archive {name} cannot be unpacked: {error}", hint="lock again with another file"
         ) from error
+
+
+def unwrap(target: Path) -> None:
+    """Replace a folder by the single folder in it, if there is one, and fix the times of all folders."""
     entries = [path for path in target.iterdir() if path.name != "pax_global_header"]
     if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink():
         top = entries[0].rename(target.with_name(f".{target.name}.top"))
         remove_folder(target)
         top.rename(target)
-    for folder, _, _ in os.walk(target):
+    for folder in list_folders(target):
         os.utime(folder, (TIME, TIME))
 
 
-def unpack_zip(archive: IO[bytes], target: Path) -> None:
-    """Extract a zip archive with its permission bits; `zipfile` keeps names inside of the target."""
+def unpack_zip(archive: IO[bytes], target: Path, files: UnpackedFiles) -> None:
+    """Extract a zip archive with its permission bits; `zipfile` keeps names inside of the target, and reads no more of
+    a member than its size."""
     with zipfile.ZipFile(archive) as bundle:
         for entry in bundle.infolist():
+            files.add(entry.file_size, entry.filename)
             path = Path(bundle.extract(entry, target))
             mode = entry.external_attr >> 16 & 0o777
             if not entry.is_dir():

@@ -14,6 +14,7 @@ import tarfile
 from contextlib import suppress
 from pathlib import Path
 
+from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.rooted_tree import PATH_ERRORS, RootedTree
 from envbuild.core.tree_entry import Slot
 
@@ -21,15 +22,19 @@ CHUNK = 1 << 20
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def extract_tar(tar: tarfile.TarFile, target: Path) -> None:
-    """Unpack all of `tar` into the folder `target`, under umask 022. Raises TarError for members that would leave it,
-    and for devices. The times of folders are not those of the archive."""
+def extract_tar(tar: tarfile.TarFile, target: Path, files: UnpackedFiles) -> None:
+    """Unpack all of `tar` into the folder `target`, under umask 022; the times of folders are not those of the archive.
+
+    Raises TarError for members that would leave it, and for devices, ValueError for more bytes than `files` may have.
+    """
     target.mkdir(parents=True, exist_ok=True)
     links: list[tuple[str, str]] = []  # the member, and the path that it leads to
+    later: dict[str, tarfile.TarInfo] = {}  # the first regular file of each name, when a link leads to one
     with RootedTree(target, beneath=True) as tree:
         for member in tar:
+            files.add(member.size, member.name)
             try:
-                _extract(tar, member, tree, links)
+                _extract(tar, member, tree, links, later, files)
             except OSError as error:
                 if error.errno not in PATH_ERRORS:
                     raise
@@ -39,7 +44,14 @@ def extract_tar(tar: tarfile.TarFile, target: Path) -> None:
                 raise tarfile.TarError(f"{name!r} is a link that leads out of its folder")
 
 
-def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: RootedTree, links: list[tuple[str, str]]) -> None:
+def _extract(
+    tar: tarfile.TarFile,
+    member: tarfile.TarInfo,
+    tree: RootedTree,
+    links: list[tuple[str, str]],
+    later: dict[str, tarfile.TarInfo],
+    files: UnpackedFiles,
+) -> None:
     name = member.name.lstrip("/")
     if member.isdir():
         with tree.open_folder(name):
@@ -58,18 +70,28 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: RootedTree, li
             os.symlink(member.linkname, slot.name, dir_fd=slot.fd)
             links.append((member.name, f"{slot.folder}/{member.linkname}"))
         else:
-            _link(tar, member, tree, slot)
+            _link(tar, member, tree, slot, later, files)
 
 
-def _link(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: RootedTree, slot: Slot) -> None:
+def _link(
+    tar: tarfile.TarFile,
+    member: tarfile.TarInfo,
+    tree: RootedTree,
+    slot: Slot,
+    later: dict[str, tarfile.TarInfo],
+    files: UnpackedFiles,
+) -> None:
     """Make a hard link; of a file that is not there yet, a copy."""
     with tree.open_slot(member.linkname) as other:
         found = other.status
         if found is None:
-            later = next((item for item in tar.getmembers() if item.name == member.linkname and item.isreg()), None)
-            if later is None:
+            if not later:
+                later.update((item.name, item) for item in reversed(tar.getmembers()) if item.isreg())
+            source = later.get(member.linkname)
+            if source is None:
                 raise tarfile.TarError(f"{member.name!r} is a link to {member.linkname!r}, which is not a file in it")
-            _write(tar, later, slot, member)
+            files.add(source.size)
+            _write(tar, source, slot, member)
             return
         os.link(other.name, slot.name, src_dir_fd=other.fd, dst_dir_fd=slot.fd, follow_symlinks=False)
     if stat.S_ISREG(found.st_mode):

@@ -63,7 +63,8 @@ def package_unit(lock: Lock, unit: str, title: str) -> Unit:
     dummies = [
         hpccm.shell(commands=list(dummy_package_commands(DummyPackage.of(text), lock.arch))) for text in found.replaced
     ]
-    title_comment = [hpccm.comment("in name only: the image compiles what these would bring")]
+    instead = "the image compiles what these would bring" if in_image(unit) else "the host's driver has these libraries"
+    title_comment = [hpccm.comment(f"in name only: {instead}")]
     return Unit(
         name=unit if in_image(unit) else root_unit(built_recipe(unit)),
         title=title,

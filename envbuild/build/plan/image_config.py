@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from envbuild.build.plan.units import SYSTEM_PATH
 from envbuild.oci.config import ImageConfig
 from envbuild.spec.recipe import VENV, RecipeEnv, Runtime
-from envbuild.spec.recipe_loader import call_recipe
+from envbuild.spec.recipe_calls import call_recipe
 
 if TYPE_CHECKING:
     from envbuild.lock.model import Lock

@@ -24,8 +24,9 @@ from envbuild.build.steps import INPUTS, Step
 from envbuild.lock import unit_names
 from envbuild.lock.unit_names import build_unit, devel_unit, root_unit
 from envbuild.spec.enroot_rules import PATH_FILE, path_script
+from envbuild.spec.host_compiler import compiler_variables, host_compiler, is_compiled_with, recipes_below
 from envbuild.spec.recipe import VENV, Recipe, Runtime
-from envbuild.spec.recipe_loader import call_recipe, errors_at_recipe_line, recipe_file
+from envbuild.spec.recipe_calls import call_recipe, errors_at_recipe_line, recipe_file
 
 if TYPE_CHECKING:
     from envbuild.lock.model import Lock
@@ -142,7 +143,7 @@ class Planner:
             lowers=tuple(lowers),
             inputs=tuple(inputs),
             steps=(*steps, *self.commands(recipe, "build"), *self.promised_modules(recipe)),
-            env=uv_env(self.lock) if recipe.wheel else {},
+            env={**(uv_env(self.lock) if recipe.wheel else {}), **self.compiler(name)},
             keep=() if recipe.wheel else (recipe.prefix,),
             product=Product.WHEEL if recipe.wheel else Product.LAYER,
             in_image=not recipe.wheel,
@@ -151,22 +152,29 @@ class Planner:
             epoch=self.lock.epoch,
         )
 
+    def compiler(self, name: str) -> dict[str, str]:
+        """Return the variables of the compiler that a recipe below requires, if this unit compiles."""
+        version = host_compiler(name, self.recipes)
+        return compiler_variables(version) if is_compiled_with(version, self.resolution.sources[name]) else {}
+
     def devel(self, name: str, recipe: Recipe) -> Unit:
-        """Return what only builds need of a recipe: the unit below its own, no part of the image."""
+        """Return what only builds need of a recipe: the unit below its own, no part of the image. It is made of Python
+        packages, or else of the build's Debian packages."""
         folder = f"{recipe.prefix}/python"
-        files = unit_lock(self.lock, build_unit(name)).python
+        given = unit_lock(self.lock, build_unit(name))
+        files = given.python
         packages, installed = install_files(self.lock, files, f"--python /usr/bin/python3 --target {folder}")
         return Unit(
             name=devel_unit(name),
             title=f"{name} {recipe.version}".strip() + " for builds",
-            lowers=(unit_names.BASE,),
-            inputs=(tools_input(self.lock), *packages),
+            lowers=(unit_names.BASE, *((root_unit(name),) if given.debian and not files else ())),
+            inputs=(tools_input(self.lock), *packages) if files else (),
             steps=(
                 *(Step(command, f"Python packages that hold {name}") for command in installed),
                 *self.developed[name],
-                Step(f"rm -rf {folder} {UV_CACHE}", "no trace of the installer"),
+                *((Step(f"rm -rf {folder} {UV_CACHE}", "no trace of the installer"),) if files else ()),
             ),
-            env=uv_env(self.lock),
+            env=uv_env(self.lock) if files else {},
             keep=(recipe.prefix,),
             in_image=False,
             epoch=self.lock.epoch,
@@ -188,14 +196,7 @@ class Planner:
 
     def below(self, name: str) -> list[str]:
         """Return the recipes of the image that `name` builds on, directly or not, in order."""
-        found: set[str] = set()
-        todo = list(self.recipes[name].after)
-        while todo:
-            other = todo.pop()
-            if other in self.recipes and other not in found:
-                found.add(other)
-                todo += self.recipes[other].after
-        return [other for other in self.recipes if other in found]
+        return recipes_below(name, self.recipes)
 
     def glue(self, lowers: tuple[str, ...]) -> Unit:
         """Return what can only be written when everything else is there: the loader's cache, the login shell's PATH,

@@ -17,6 +17,7 @@ def documents(resolution: Resolution, lock: Lock) -> dict[str, str]:
     """Return file name → content."""
     from envbuild.lock.lockfile import dump_lock
 
+    remarks = resolution.remarks()
     return {
         "spec.yaml": resolution.spec.text,
         # An image does not depend on the dates of archives, so that locks that differ in these make the same bytes.
@@ -30,6 +31,7 @@ def documents(resolution: Resolution, lock: Lock) -> dict[str, str]:
                 "chosen": dict(lock.chosen),
                 "waivers": [dict(waiver) for waiver in lock.waivers],
                 "facts": list(lock.facts),
+                **({"remarks": remarks} if remarks else {}),
             }
         ),
         "sbom.cdx.json": to_json(sbom(lock)),

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.regular_file import mode_at
 from envbuild.core.store.json_files import read_sealed, write_sealed
 
 DIFF_ID = re.compile("sha256:[0-9a-f]{64}")
@@ -54,6 +56,8 @@ class UnitRecord:
 
     `seconds` is the wall time of its build; `box`: protection → whether it was in force while its steps ran (empty:
     another engine built it, it has no steps, or the record is of an envbuild that did not write this).
+    `source`: the entry of a cache that it was taken from (empty: it was built in this store); `caches`: all caches of
+    which it, or a unit below it, was taken.
     """
 
     key: str
@@ -62,6 +66,8 @@ class UnitRecord:
     wheels: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
     box: Mapping[str, bool] = field(default_factory=dict, hash=False)
+    source: str = ""
+    caches: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, value: Any) -> UnitRecord | None:
@@ -70,11 +76,14 @@ class UnitRecord:
             layer = LayerRecord.parse(value["layer"]) if value["layer"] else None
             wheels = tuple((name, sha256) for name, sha256 in value["wheels"])
             box = {str(name): state is True for name, state in value.get("box", {}).items()}
-            found = cls(value["key"], value["unit"], layer, wheels, float(value["seconds"]), box)
-        except (AttributeError, KeyError, TypeError, ValueError):
+            caches = value.get("caches", [])
+            source = value.get("source", "")
+            found = cls(value["key"], value["unit"], layer, wheels, float(value["seconds"]), box, source, tuple(caches))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             return None
-        names = (found.key, found.unit, *(part for wheel in wheels for part in wheel))
-        whole = all(isinstance(name, str) for name in names) and (layer is not None or not value["layer"])
+        names = (found.key, found.unit, source, *caches, *(part for wheel in wheels for part in wheel))
+        whole = isinstance(caches, list) and all(isinstance(name, str) for name in names)
+        whole = whole and (layer is not None or not value["layer"])
         return found if whole and all(WHEEL_NAME.fullmatch(n) and HEX.fullmatch(s) for n, s in wheels) else None
 
 
@@ -101,11 +110,11 @@ class SharedLayer:
                 for path, mode, uid, gid, mtime, item in value["folders"]
             )
             found = cls(record, str(value["pack"]), folders) if record and record.diff_id == diff_id else None
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             return None
         if found is None or not found.pack.startswith(found.record.hex) or "/" in found.pack:
             return None
-        return found if (packs / found.pack).is_file() else None
+        return found if stat.S_ISREG(mode_at(packs / found.pack)) else None
 
     def write(self, packs: Path) -> None:
         """Write the record; the pack must be in the store."""

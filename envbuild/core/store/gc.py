@@ -8,8 +8,10 @@ build may use it; `everything` ignores that week. Nothing is removed while anoth
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from typing import Any
 
 from envbuild.core.console import Reporter
 from envbuild.core.engines import CACHES as ENGINE_CACHES
+from envbuild.core.regular_file import mode_at
 from envbuild.core.store.records import file_names, parse_record
 from envbuild.core.store.store import Store, read_json
 from envbuild.core.store.usage import size_of
@@ -54,7 +57,7 @@ def required_entries(store: Store, before: float) -> RequiredEntries:
     """
     holds = RequiredEntries()
     entries = list_folder(store.root / "artifacts")
-    links = [path for path in entries if path.is_symlink() and path.exists() and not path.name.startswith(".")]
+    links = [path for path in entries if path.is_symlink() and mode_at(path) and not path.name.startswith(".")]
     linked = {stem(path.readlink().name) for path in links}
     holds.artifacts.update(path.name for path in links)
     for path in entries:
@@ -84,19 +87,24 @@ def records(store: Store, artifacts: set[str]) -> list[tuple[Path, dict[str, Any
         if record is None:
             continue
         name = file_names(record)["artifact"]
-        if name in artifacts and (store.root / "artifacts" / name).is_file():
+        if name in artifacts and stat.S_ISREG(mode_at(store.root / "artifacts" / name)):
             found.setdefault(name, []).append((path, record))
     current = []
     for name, items in found.items():
-        stat = (store.root / "artifacts" / name).stat()
-        now = [stat.st_size, stat.st_mtime_ns]
+        status = (store.root / "artifacts" / name).stat()
+        now = [status.st_size, status.st_mtime_ns]
         current += [item for item in items if item[1]["stat"] == now] or items[:1]
     return current
 
 
+def is_own_folder(path: Path) -> bool:
+    """Return whether an entry is a folder, and not a link to one."""
+    return not path.is_symlink() and stat.S_ISDIR(mode_at(path))
+
+
 def list_folder(folder: Path) -> list[Path]:
     """Return the sorted entries of a folder; none if it does not exist."""
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+    return sorted(folder.iterdir()) if stat.S_ISDIR(mode_at(folder)) else []
 
 
 def change_time(path: Path) -> float:
@@ -107,7 +115,7 @@ def change_time(path: Path) -> float:
 def last_change(folder: Path, depth: int = 2) -> float:
     """Return when anything in a cache folder, down to `depth`, was last changed, as far as this user can see."""
     times = [change_time(folder)]
-    if depth and folder.is_dir() and not folder.is_symlink():
+    if depth and is_own_folder(folder):
         with contextlib.suppress(OSError):
             times += [last_change(path, depth - 1) for path in list_folder(folder)]
     return max(times)
@@ -139,7 +147,7 @@ def unneeded_temporary_files(store: Store, before: float) -> Iterator[Path]:
     """Yield what no process will complete or remove any more."""
     abandoned = set(store.abandoned())
     for path in list_folder(store.tmp):
-        scratch = SCRATCH.fullmatch(path.name) and not path.is_dir() and change_time(path) <= before
+        scratch = SCRATCH.fullmatch(path.name) and not stat.S_ISDIR(mode_at(path)) and change_time(path) <= before
         if LEFT.fullmatch(path.name) or scratch or path in abandoned:
             yield path
 
@@ -158,9 +166,9 @@ def old_files_and_caches(store: Store, before: float) -> Iterator[Path]:
     """Yield the logs, partial downloads and caches that were not changed since `before`."""
     for place in ("logs", "partial"):
         yield from (path for path in list_folder(store.own / place) if change_time(path) <= before)
-    caches = [path for place in ("apt", *ENGINE_CACHES, "git") for path in list_folder(store.own / place)]
+    caches = [path for place in ("apt", *ENGINE_CACHES, "git", "ccache") for path in list_folder(store.own / place)]
     for path in (*caches, store.own / "uv"):
-        if path.exists() and last_change(path) <= before:
+        if os.path.lexists(path) and last_change(path) <= before:
             yield path
 
 
@@ -172,7 +180,7 @@ def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool
     removed: list[str] = []
     freed = 0
     for path in list(unneeded_entries(store, everything=everything)):
-        size = size_of(path) if path.is_dir() and not path.is_symlink() else path.lstat().st_blocks * 512
+        size = size_of(path) if is_own_folder(path) else path.lstat().st_blocks * 512
         if not dry_run:
             try:
                 remove_entry(path, store)
@@ -186,7 +194,7 @@ def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool
 
 def remove_entry(path: Path, store: Store) -> None:
     """Remove a file, a link or a folder of the store."""
-    if path.is_dir() and not path.is_symlink():
+    if is_own_folder(path):
         remove_folder(path, store)
     else:
         path.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from envbuild.core.json_text import record_value
 from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
 
 SEAL = "checksum"
@@ -21,8 +22,8 @@ def read_json(path: Path, *, follow: bool = False) -> Any:
     """Return the value of a JSON file; None if it is missing, unreadable, truncated or not JSON. Another user may have
     put a FIFO, a device or a link in its place: None, too. `follow`: follow links."""
     try:
-        return json.loads(read_bounded(path, MAX_RECORD, follow=follow))
-    except (FileNotFoundError, PermissionError, NotRegularError, TooLargeError, ValueError, RecursionError):
+        return record_value(read_bounded(path, MAX_RECORD, follow=follow))
+    except (FileNotFoundError, PermissionError, NotRegularError, TooLargeError, ValueError):
         return None
 
 

@@ -2,7 +2,8 @@
 
     blobs/sha256/<hex>          inputs and products, by content
     units/<key>.json            UnitRecord: the product of a unit
-    layers/<diff id hex>/       tree/ (canonical, usable as an overlay lower directory), layer.json (LayerRecord)
+    layers/<diff id hex>/       tree/ (canonical, usable as an overlay lower directory), layer.json (LayerRecord),
+                                compressed.json (envbuild.oci.layers.compressed)
     packs/<diff id hex>.<format>  one layer compressed for squashfs (envbuild.squashfs.pack.writer)
     packs/<diff id hex>.layer.json  of a layer that a group shares: its pack, which other users unpack (SharedLayer)
     packs/<its name>.equal      content that such a pack shares with others (envbuild.squashfs.write.dedup_cache)
@@ -11,6 +12,7 @@
     exports/<host>-<pid>-<hex>.json  progress of each export, for a day (envbuild.export.progress)
     partial/<sha256>.part       the received part of a blob, for the next attempt
     logs/<unit>-<key 12>.log
+    published/<host>.json       which repositories of a registry have which blobs (envbuild.publish.known_repositories)
     locks/                      flock files, one a unit key
     tmp/                        each process has a folder of its own here, with a lock until it ends
     envbuild-store              the mark of a store (envbuild.core.store.mark)
@@ -28,50 +30,28 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envbuild.core import signals
 from envbuild.core.digest import file_digest
-from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, EngineError, InputError
-from envbuild.core.folder_removal import discard_folder
-from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regular, read_bounded
-from envbuild.core.store.access import OWN_STORE, check_readable
+from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
 from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
 from envbuild.core.store.json_files import read_json, read_sealed, stamp, write_atomic, write_json, write_sealed
-from envbuild.core.store.lock_holder import wait_for_lock
-from envbuild.core.store.mark import mark_store
-from envbuild.core.store.members import LOCKS, check_entry, check_members, check_place, has_folders
-from envbuild.core.store.permissions import (
-    close_folder,
-    is_shared,
-    make_own_place,
-    make_private_folder,
-    make_shared_folder,
-    make_store_folder,
-    move_into_store,
-    open_lock_file,
-    own_place,
-    share_file,
-)
+from envbuild.core.store.members import check_entry
+from envbuild.core.store.permissions import is_shared, make_own_place, move_into_store, own_place, share_file
+from envbuild.core.store.store_folders import prepare_store
+from envbuild.core.store.work_folders import abandoned_folders, hold_lock, work_folder
 from envbuild.core.text import amount
 
 __all__ = ["LayerRecord", "SharedLayer", "Store", "UnitRecord", "read_json", "stamp", "write_atomic", "write_json"]
 
 MAX_DOCUMENT = 16 << 20  # bytes, as when it is downloaded
 FULL = (errno.ENOSPC, errno.EDQUOT)
-FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "locks", "exports", "control")
-OWN_FOLDERS = ("layers", "tmp", "logs", "partial")
-PRIVATE = (*OWN_FOLDERS, *ENGINE_CACHES, "apt", "git", "uv", "base")
-CLOSED = ("layers", "tmp")  # they hold trees of files
-WORKDIR = re.compile(r"[0-9]+-[0-9a-f]{8}")  # the name of the folder of a process in tmp/
 
 
 def ignore(text: str) -> None:
@@ -93,36 +73,8 @@ class Store:
         with other content (`mark_store`), and when another user could make this one's commands change files elsewhere
         (`check_members`).
         """
-        store = cls(root, report)
-        try:
-            make_store_folder(root)
-            check_place(root)
-            mark_store(root)
-            closed = store.close()
-            check_members(root, FOLDERS, PRIVATE, report)
-            if close_folder(root / LOCKS, 0o007 if store.is_shared else 0o077):
-                report(f"store {root}: other users could hold its locks; closed now")
-            for name in FOLDERS:
-                make_shared_folder(root / name, sticky=has_folders(name, FOLDERS), closed=name == LOCKS)
-            own = make_own_place(root)
-            for name in OWN_FOLDERS:
-                (own / name).mkdir(mode=0o700, exist_ok=True)
-                check_entry(own / name)
-            try_to_write(store.tmp)
-        except OSError as error:
-            check_readable(root)
-            why = "it is not a folder" if error.errno == errno.EEXIST else os.strerror(error.errno or errno.EIO)
-            raise EngineError(f"the store {root} cannot be written: {why}", hint=OWN_STORE) from error
-        if closed:
-            names = ", ".join(closed)
-            report(f"store {root}: other users could enter {names}, where setuid programs may be; closed now")
-        return store
-
-    def close(self) -> list[str]:
-        """Close the folders with trees that others could enter; return their names."""
-        places = dict.fromkeys((self.own, self.root))  # an older envbuild let a group share these, too
-        names = [name for place in places for name in (*CLOSED, *ENGINE_CACHES) if close_folder(place / name)]
-        return [f"{name}/" for name in dict.fromkeys(names)]
+        prepare_store(root, report)
+        return cls(root, report)
 
     @property
     def own(self) -> Path:
@@ -281,58 +233,17 @@ class Store:
         waiting: called once if another process has the lock; an exception of it ends the wait. The process is named
         if it takes long.
         """
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        with open_lock_file(self.root / "locks" / name) as file:
-            try:
-                fcntl.flock(file, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if waiting:
-                    waiting()
-                wait_for_lock(
-                    file.fileno(),
-                    kind,
-                    lambda holder: self.report(f"waiting for the lock {name!r} of this store, held by {holder}"),
-                )
+        with hold_lock(self.root / "locks" / name, self.report, waiting, shared=shared):
             yield
 
     @contextlib.contextmanager
     def workdir(self) -> Iterator[Path]:
         """Make a private folder in tmp/ and remove it at the end; a later process removes it if this one is killed."""
-        path = self.tmp / f"{os.getpid()}-{os.urandom(4).hex()}"
-        with contextlib.ExitStack() as stack:
-            with self.lock("tmp"):  # until its lock is held the folder looks abandoned
-                make_private_folder(path)
-                file = stack.enter_context((path / "alive").open("w"))
-                fcntl.flock(file, fcntl.LOCK_EX)
-            stack.callback(discard_folder, path)
-            stack.enter_context(signals.leftover(lambda: discard_folder(path)))
+        with work_folder(self.tmp, self.lock("tmp")) as path:
             yield path
 
     def abandoned(self) -> Iterator[Path]:
         """Yield folders in tmp/ whose process has ended."""
         with self.lock("tmp"):
-            folders = [path for path in sorted(self.tmp.iterdir()) if WORKDIR.fullmatch(path.name) and path.is_dir()]
-            found = [path for path in folders if not is_locked(path / "alive")]
+            found = abandoned_folders(self.tmp)
         yield from found
-
-
-def try_to_write(folder: Path) -> None:
-    """Make a file in a folder; a killed process leaves none where the file system knows files without a name."""
-    try:
-        os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600))
-    except OSError:
-        probe = folder / f".probe-{os.urandom(4).hex()}"
-        probe.touch()
-        probe.unlink()
-
-
-def is_locked(path: Path) -> bool:
-    """Return whether a running process holds the lock on a file."""
-    try:
-        with open_regular(path, follow=False) as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # a file that another user hides may be locked
-        return True
-    except OSError:
-        pass
-    return False

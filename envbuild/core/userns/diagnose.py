@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from envbuild.core.install_hint import install_hint
-from envbuild.core.userns import namespaces
+from envbuild.core.userns import id_maps
 
 LOCAL_DISK = (
     "set ENVBUILD_STORE to a folder on a local disk (ext4, xfs, btrfs) or tmpfs: "
@@ -29,7 +29,7 @@ def fix_for(step: str, code: int = 0) -> str:
     if step == "newuidmap":
         return install_hint("newuidmap")
     if step == "subordinate ids":
-        user = namespaces.user_name(os.geteuid()) or str(os.geteuid())
+        user = id_maps.user_name(os.geteuid()) or str(os.geteuid())
         ids = free_range()
         return f"sudo usermod --add-subuids {ids} --add-subgids {ids} {user}"
     if step in ("unshare", "map ids", "mount proc", "bind", "mount tmpfs"):
@@ -44,8 +44,8 @@ def fix_for(step: str, code: int = 0) -> str:
 def free_range() -> str:
     """Return a range of ids, as usermod takes it, that neither a user nor a line of subuid(5) and subgid(5) has."""
     taken = [(user.pw_uid, 1) for user in pwd.getpwall()] + [(group.gr_gid, 1) for group in grp.getgrall()]
-    for path in namespaces.SUBORDINATE:
-        taken += [(first, count) for _, first, count in namespaces.read_ranges(path)]
+    for path in id_maps.SUBORDINATE:
+        taken += [(first, count) for _, first, count in id_maps.read_ranges(path)]
     first = LOWEST
     for start, count in sorted(taken):
         if start < first + COUNT and first < start + count:

@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.userns.answer import encode, encode_error
-from envbuild.core.userns.namespaces import SetupError, become_root, die_with
+from envbuild.core.userns.id_maps import become_root
+from envbuild.core.userns.namespaces import SetupError, die_with
 
 
 def main(job_fd: int, answer_fd: int) -> NoReturn:

@@ -186,7 +186,6 @@ def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: 
             reporter.note("base", f"layer {number}")
             try:
                 with convert_layer_errors(f"layer {number} of the base image (sha256 {layer})"):
-                    tree.written = {b""}
                     _apply_checked(tree, store.blob(layer), layer)
             except (EnvbuildError, NotRegularError):
                 store.check_blob(layer)  # a corrupt blob of the store is the error to report

@@ -121,7 +121,7 @@ def _distribution(tree: ImageTree, reference: str, wanted: str) -> list[Finding]
 
 def _programs(tree: ImageTree, reference: str) -> list[Finding]:
     """Check the programs that every unit needs in a base."""
-    missing = [path for path in PROGRAMS if not tree.find(path)]
+    missing = [path for path in PROGRAMS if not (found := tree.find(path)) or isinstance(found[1], dict)]
     if not tree.text(STATUS):
         missing.insert(0, STATUS)
     if not missing:

@@ -3,7 +3,7 @@ on the host.
 
 The configuration is private (``APT_CONFIG`` and ``Dir::Etc``), so that the host's hooks and sources have no effect; of
 the host's only ``Acquire::*`` (proxies, certificates, retries) is used. Trust comes from the signature of the
-archive's Release files. `envbuild.lock.debian.repositories` opens it.
+archive's Release files. `envbuild.lock.debian.apt_setup` opens it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from envbuild.core.errors import InputError
-from envbuild.core.programs import run_program
+from envbuild.core.programs import TimeoutExpired, run_program
 from envbuild.net.limits import LIMITS
+from envbuild.net.urls import redact_text
 
 EXCLUDED_OPTIONS = tuple(
     f"acquire::{name.lower()}"
@@ -102,7 +103,12 @@ class Apt:
             command += ["-o", f"Dir::Etc::preferences={preferences}"]
         if plain:
             command += ["-o", f"Dir::Etc::sourcelist={self.root / 'plain.list'}"]
-        done = run_program([*command, *arguments], env=environment(self.root / "apt.conf"), text=True)
+        try:
+            done = run_program(
+                [*command, *arguments], env=environment(self.root / "apt.conf"), text=True, timeout=LIMITS.program
+            )
+        except TimeoutExpired:  # apt's own limit is the time without a byte: a server may send one now and then
+            raise AptError(f"apt-get did not end within {LIMITS.program:.0f} seconds") from None
         if done.returncode:
             raise AptError(_error_text(done.stderr, done.stdout))
         output: str = done.stdout
@@ -204,7 +210,7 @@ def environment(config: Path) -> dict[str, str]:
 
 def _error_text(stderr: str, stdout: str) -> str:
     """Return the lines of apt's output that report an error."""
-    lines = [re.sub(r"//[^/@\s]*@", "//", line) for line in stderr.splitlines()]
+    lines = redact_text(stderr).splitlines()
     errors = [line[3:] for line in lines if line.startswith(("E: ", "W: "))]
     # stderr leaves out an archive that does not answer when another one has a worse error.
     for match in re.finditer(r"^Err:\d+ (.+)\n  (\S.*)$", stdout, re.MULTILINE):

@@ -13,10 +13,11 @@ from envbuild.core.distributions import Distribution
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian.apt import Apt
+from envbuild.lock.debian.apt_setup import AptSetup
 from envbuild.lock.debian.dummy_packages import DummyPackage, required_dummies
 from envbuild.lock.debian.install import DebianResolution
 from envbuild.lock.debian.package_lists import Package, PackageLists, essential_packages, installed_names
-from envbuild.lock.debian.repositories import AptSetup
+from envbuild.lock.debian.repositories import RepositoryFinder
 from envbuild.lock.debian.unknown_names import find_requesters, misspelt_findings, no_package_findings, unknown_names
 from envbuild.lock.inputs import Input
 from envbuild.lock.missing_inputs import InvalidInputError, combine_errors
@@ -96,8 +97,8 @@ def resolve(
     files.
     """
     transport = transport or Transport(site.network())
-    setup = AptSetup(request.distribution, request.arch, site, store, transport, reporter, request.refresh)
-    apt, findings = setup.open(request.repositories)
+    finder = RepositoryFinder(request.distribution, request.arch, site, store, transport, reporter, request.refresh)
+    apt, findings = AptSetup(finder).open(request.repositories)
     if apt is None:
         raise InputError.of(findings)
     lists = apt.lists()

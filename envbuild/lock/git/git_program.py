@@ -15,20 +15,25 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from envbuild.core.errors import InputError
 from envbuild.core.programs import PIPE, CompletedProcess, memory_file, run_program, start_program
-from envbuild.net.failures import NotFoundError, RefusedError, describe_error
+from envbuild.core.text import printable
+from envbuild.net.failures import NotFoundError, RefusedError, summarize
+from envbuild.net.urls import redact_text
 
 CHUNK = 1 << 18
 LIMIT = 3600  # seconds of one call; a stalled transfer ends sooner (`SLOW`)
 MAX_OBJECT = 64 << 20  # bytes of an object that is read whole; a tree of 1,000,000 entries has fewer
+# Of one allocation of git. An object that is stored as a difference to another one is unpacked in memory, and 16 KB of
+# a server's answer can be one of 3 GB. Larger files than 512 MiB are streamed (core.bigFileThreshold).
+MEMORY = "2g"
 SLOW = 60  # seconds without a byte per second after which git aborts a transfer
 # None of these is secret: the process list shows them. gc would run in the background and outlive the command.
 SETTINGS = (
     "safe.directory=*", "core.hooksPath=/dev/null", "core.askPass=", "credential.helper=", "gc.auto=0",
-    "maintenance.auto=false", "fetch.recurseSubmodules=false", "protocol.version=2",
+    "maintenance.auto=false", "fetch.unpackLimit=1", "fetch.recurseSubmodules=false", "protocol.version=2",
 )  # fmt: skip
 INHERITED = ("GIT_EXEC_PATH", "GIT_SSH", "GIT_SSH_COMMAND")  # where git is, and how ssh is called: not what it does
 
@@ -56,6 +61,7 @@ def git_environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_NO_REPLACE_OBJECTS": "1",  # refs/replace of a repository shows another object under a hash
         "GIT_NO_LAZY_FETCH": "1",  # a partial clone would fetch missing objects from the network
+        "GIT_ALLOC_LIMIT": MEMORY,
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "",
         "GIT_ALLOW_PROTOCOL": "none",
@@ -79,14 +85,19 @@ def run_git(
     content: bytes = b"",
     extra: Mapping[str, str] = {},
     settings: Iterable[str] = (),
+    largest: int = 0,
 ) -> CompletedProcess[bytes]:
-    """Run git to its end; the caller checks the exit code. Raises InputError (no git), TimeoutExpired."""
+    """Run git to its end; the caller checks the exit code. `largest`: bytes of a file that it writes (0: any number).
+
+    Raises InputError (no git), TimeoutExpired.
+    """
     return run_program(
         git_command(folder, *arguments, settings=settings),
         content=content,
         env=git_environment(extra),
         cwd="/",  # a repository around the current folder must have no effect
         timeout=LIMIT,
+        largest=largest,
     )
 
 
@@ -103,7 +114,7 @@ def error_summary(stderr: bytes) -> str:
             return "its certificate is not trusted (set ca_bundle in site.yaml)"
         if "Could not resolve host" in text:
             return "its name cannot be resolved"
-        return describe_error(Exception(text))
+        return summarize(text) or printable(redact_text(text)[:200])
     return "git failed without a message"
 
 
@@ -180,13 +191,20 @@ class ObjectReader:
         return RefusedError(f"git cannot read it: {error_summary(self.errors.read())}")
 
 
-def blob_sizes(folder: Path, hashes: Iterable[str]) -> dict[str, int]:
-    """Return blob → its length in bytes, without those that the repository lacks. Raises RefusedError."""
+class BlobSize(NamedTuple):
+    """Bytes of a blob, and of its object in the repository: compressed, or the difference to another one."""
+
+    size: int
+    stored: int
+
+
+def blob_sizes(folder: Path, hashes: Iterable[str]) -> dict[str, BlobSize]:
+    """Return blob → its size, without those that the repository lacks. Raises RefusedError."""
     asked = "".join(f"{sha}\n" for sha in hashes).encode()
-    done = run_git(
-        folder, "cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype) %(objectsize)", content=asked
-    )
+    wanted = "%(objectname) %(objecttype) %(objectsize) %(objectsize:disk)"
+    done = run_git(folder, "cat-file", "--buffer", f"--batch-check={wanted}", content=asked)
     if done.returncode:
         raise RefusedError(f"git cannot read it: {error_summary(done.stderr)}")
     answers = (line.split() for line in done.stdout.decode().splitlines())
-    return {answer[0]: int(answer[2]) for answer in answers if len(answer) == 3 and answer[1] == "blob"}
+    blobs = (answer for answer in answers if len(answer) == 4 and answer[1] == "blob")
+    return {sha: BlobSize(int(size), int(stored)) for sha, _, size, stored in blobs}

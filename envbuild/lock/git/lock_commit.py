@@ -19,10 +19,10 @@ from envbuild.lock.git.commit_hint import UNKNOWN, CommitHint
 from envbuild.lock.git.commits import CommitFinder, SourceCommit, submodule_path
 from envbuild.lock.git.left_out import left_out_findings
 from envbuild.lock.git.repositories import GitRepository, tarball_places
-from envbuild.lock.git.source_limits import REVIEW, check_entries, check_submodules
+from envbuild.lock.git.source_limits import check_entries, check_submodules
 from envbuild.lock.git.submodules import submodule_origin
 from envbuild.lock.git.tarball import Tarball, empty_folders, write_tar
-from envbuild.lock.git.tree import CommitTree
+from envbuild.lock.git.tree import REVIEW, CommitTree
 from envbuild.lock.missing_inputs import COMMIT, InvalidInputError
 from envbuild.lock.model import SourceFile
 from envbuild.net.download import DownloadError, Transfer
@@ -136,7 +136,7 @@ class CommitJob:
         """Download the finished tarball from a mirror, if one has it. Return mirrors with another file."""
         places = tarball_places(self.site, parse_source_commit("", source.origin).origin, source.file)
         try:
-            Transfer(self.transport, self.store).obtain(places, source.sha256, source.size)
+            Transfer(self.transport, self.store).obtain(places, source.sha256, source.size or None)
         except DownloadError as error:
             return [miss for miss in error.misses if miss.kind is MissKind.MISMATCH]
         return []

@@ -146,12 +146,12 @@ class RemoteRepository:
                     hint="set ENVBUILD_STORE to a folder that you may write",
                 )
         # Left by a git that was killed; no other process works here while this one has the store's lock.
-        for lock in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock")):
-            with suppress(FileNotFoundError):
-                lock.unlink()
+        _remove_unfinished(folder)
         done = self._git(
             address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs
         )
+        if done.returncode:
+            _remove_unfinished(folder)
         if FULL.search(done.stderr):
             raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
         return (done.stderr or b"fatal: git failed") if done.returncode else b""
@@ -181,7 +181,8 @@ class RemoteRepository:
                 host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
                 settings.append(f"credential.{host}.helper={helper}")  # not for a host that it redirects to
         try:
-            return run_git(folder, *arguments, extra=extra, settings=settings)
+            # What is fetched is one file, a pack (`SETTINGS`).
+            return run_git(folder, *arguments, extra=extra, settings=settings, largest=self.transport.limits.file)
         except TimeoutExpired:
             raise UnreachableError("no answer before the time limit") from None
 
@@ -194,6 +195,13 @@ def without_credentials(address: str) -> str:
     # ssh needs the user's name, and takes no password.
     user = f"{parts.username}@" if parts.scheme == "ssh" and parts.username else ""
     return f"{parts.scheme}://{user}{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what a git that failed or was killed has left in its folder: locks, and packs that may be large."""
+    for left in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock"), *(folder / "objects").rglob("tmp_*")):
+        with suppress(FileNotFoundError):
+            left.unlink()
 
 
 def _has_commit(folder: Path, commit: str) -> bool:

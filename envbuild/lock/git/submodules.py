@@ -6,15 +6,7 @@ elsewhere.
 
 from __future__ import annotations
 
-import re
-from urllib.parse import urlsplit
-
-FORGES = {"github.com": "github:", "www.github.com": "github:", "gitlab.com": "gitlab:", "www.gitlab.com": "gitlab:"}
-SCHEMES = ("https", "http", "ssh", "git", "git+ssh", "git+https")
-SCP = re.compile(r"(?:[\w.-]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>(?!//).+)")  # git@HOST:OWNER/NAME.git
-HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?")
-PART = re.compile(r"[A-Za-z0-9_~+.][A-Za-z0-9_~+.-]*")
-GIT = "git:"  # a repository of any other host: git:HOST/PATH
+from envbuild.spec.git_origin import git_origin, plain_path
 
 
 def submodule_origin(address: str, parent: str) -> str:
@@ -28,36 +20,7 @@ def submodule_origin(address: str, parent: str) -> str:
     if address.startswith(("./", "../")):
         kind, _, path = parent.partition(":")
         return f"{kind}:{_join(path, address)}"
-    if "://" in address:
-        parts = urlsplit(address)
-        try:
-            host, port = (parts.hostname or "").lower(), parts.port
-        except ValueError:
-            raise ValueError("its address has an invalid port") from None
-        if parts.scheme not in SCHEMES or not host:
-            raise ValueError(f"its address begins with '{parts.scheme}:', which is not a network protocol of git")
-        # The port of ssh is another service's than the one that a mirror has.
-        if port and parts.scheme in ("https", "http") and port not in (80, 443):
-            host += f":{port}"
-        path = parts.path
-    elif found := SCP.fullmatch(address):
-        host, path = found["host"].lower(), found["path"]
-    else:
-        raise ValueError("its address is a local folder")
-    path = _normalize(path)
-    if not HOST.fullmatch(host):
-        raise ValueError("its address names no host")
-    if host in FORGES:
-        return FORGES[host] + path
-    return f"{GIT}{host}/{path}"
-
-
-def _normalize(path: str) -> str:
-    """Return a path of plain names, without ``.git`` at its end. Raises ValueError."""
-    path = path.strip("/").removesuffix(".git")
-    if not path or not all(PART.fullmatch(part) and part not in (".", "..") for part in path.split("/")):
-        raise ValueError("the path in its address has characters that are not allowed")
-    return path
+    return git_origin(address)
 
 
 def _join(path: str, relative: str) -> str:
@@ -72,4 +35,4 @@ def _join(path: str, relative: str) -> str:
             parts.append(step)
     if not parts:
         raise ValueError("its relative address leads out of the parent's host")
-    return _normalize("/".join(parts))
+    return plain_path("/".join(parts))

@@ -13,24 +13,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envbuild.core.errors import InputError
-from envbuild.core.text import printable
+from envbuild.core.text import amount, printable
 from envbuild.lock.git.git_program import ObjectReader, blob_sizes, run_git
 from envbuild.net.failures import NotFoundError, RefusedError
 
 KIND, TREE, FILE, SYMLINK, LINK = 0o170000, 0o040000, 0o100000, 0o120000, 0o160000
-MOST, LONGEST = 2_000_000, 4096  # entries, bytes of a path: a tiny tree may contain itself many times
+# entries, bytes of a path and of all paths: a tiny tree may contain itself many times
+MOST, LONGEST, MAX_NAMES = 2_000_000, 4096, 128 << 20
+REVIEW = "the repository may be malicious: review it before you use another commit of it"
 HASH, MODE = re.compile(rb"[0-9a-f]{40}"), re.compile(rb"[0-7]{1,7}")
 MODULES, MAX_MODULES = b".gitmodules", 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """A file or symlink of a commit; `path` is relative, without a leading slash."""
+    """A file or symlink of a commit; `path` is relative, without a leading slash. `stored`: the bytes of its object in
+    the repository, compressed."""
 
     path: bytes
     mode: int
     sha: str
     size: int = 0
+    stored: int = 0
 
     @property
     def symlink(self) -> bool:
@@ -75,8 +79,8 @@ def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
         listed = next((entry for entry in entries if entry.path == MODULES and entry.mode & KIND == FILE), None)
         submodule_urls = _read_submodule_urls(objects.read(listed.sha, "blob", MAX_MODULES)) if listed else {}
     files = [entry for entry in entries if entry.mode & KIND != LINK]
-    length = blob_sizes(folder, {entry.sha for entry in files})
-    if missing := [entry for entry in files if entry.sha not in length]:
+    sizes = blob_sizes(folder, {entry.sha for entry in files})
+    if missing := [entry for entry in files if entry.sha not in sizes]:
         example = printable(missing[0].path.decode(errors="replace"))
         raise NotFoundError(
             f"it lacks {len(missing)} of the commit's {len(files)} files, {example} among them (a partial copy?)"
@@ -85,7 +89,7 @@ def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
         folder,
         origin,
         commit,
-        tuple(replace(entry, size=length[entry.sha]) for entry in files),
+        tuple(replace(entry, size=sizes[entry.sha].size, stored=sizes[entry.sha].stored) for entry in files),
         {entry.path: entry.sha for entry in entries if entry.mode & KIND == LINK},
         submodule_urls,
     )
@@ -93,20 +97,19 @@ def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
 
 def _walk_tree(objects: ObjectReader, top: str, what: str) -> Iterator[TreeEntry]:
     """Yield every file, symlink and submodule below the tree `top`."""
-    pending, count = [(b"", top)], 0
+    trees, pending = _read_trees(objects, top, what), [(b"", top)]
     while pending:
         folder, sha = pending.pop()
         seen: set[bytes] = set()
-        for mode, name, child in _parse_tree(objects.read(sha, "tree"), sha):
+        for mode, name, child in trees[sha]:
             path = folder + name
-            count += 1
             # git itself writes no such names; a tree that was not written by git may contain them.
             if name in (b"", b".", b"..") or b"/" in name or name.lower() == b".git":
                 raise _unsafe_path_error(what, path, "that would leave its folder, or control git")
             if name in seen:
                 raise _unsafe_path_error(what, path, "twice")
-            if len(path) > LONGEST or count > MOST:
-                raise _unsafe_path_error(what, path[:100], "among too many or too long ones")
+            if len(path) > LONGEST:
+                raise _unsafe_path_error(what, path[:100], "that is too long")
             seen.add(name)
             kind = mode & KIND
             if kind == TREE:
@@ -115,6 +118,38 @@ def _walk_tree(objects: ObjectReader, top: str, what: str) -> Iterator[TreeEntry
                 yield TreeEntry(path, mode, child)
             else:
                 raise _unsafe_path_error(what, path, f"of the unknown kind {mode:o}")
+
+
+def _read_trees(objects: ObjectReader, top: str, what: str) -> dict[str, list[tuple[int, bytes, str]]]:
+    """Return the entries of each tree below `top`, read once.
+
+    Raises InputError for more entries or bytes of paths than a commit may have, before the paths are made: a tree can
+    contain another one any number of times.
+    """
+    trees: dict[str, list[tuple[int, bytes, str]]] = {}
+    sizes: dict[str, tuple[int, int]] = {}  # tree → the entries below it, the bytes of their paths from there
+    pending, read = [top], 0
+    while pending:
+        sha = pending[-1]
+        if sha not in trees:
+            trees[sha] = list(_parse_tree(objects.read(sha, "tree"), sha))
+            read += len(trees[sha])
+            pending += [child for mode, _, child in trees[sha] if mode & KIND == TREE and child not in sizes]
+        else:
+            count = names = 0
+            for mode, name, child in trees[sha]:
+                below, length = sizes[child] if mode & KIND == TREE else (0, 0)
+                count += 1 + below
+                names += len(name) + length + below * (len(name) + 1)
+            sizes[pending.pop()] = count, names
+        entries, paths = sizes.get(sha, (read, 0))
+        if entries > MOST or paths > MAX_NAMES:
+            raise InputError(
+                f"the commit {what} contains more than {MOST} paths, or {amount(MAX_NAMES)} of them; it is not "
+                "unpacked",
+                hint=REVIEW,
+            )
+    return trees
 
 
 def _parse_tree(raw: bytes, sha: str) -> Iterator[tuple[int, bytes, str]]:
@@ -151,5 +186,5 @@ def _read_submodule_urls(content: bytes) -> dict[bytes, str]:
 def _unsafe_path_error(what: str, path: bytes, why: str) -> InputError:
     return InputError(
         f"the commit {what} contains the path {path.decode(errors='replace')!r} {why}; it is not unpacked",
-        hint="the repository may be malicious: review it before you use another commit of it",
+        hint=REVIEW,
     )

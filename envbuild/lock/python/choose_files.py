@@ -132,7 +132,7 @@ class FileChooser:
         sha256, size = file.sha256, file.size
         if not sha256:
             try:
-                sha256, size = self.transfer.obtain([file.url], size=size)
+                sha256, size = self.transfer.obtain([file.url], size=size or None)
             except DownloadError as error:
                 raise InputError(
                     f"{file.name} is not available: {error}", hint="check the network and the index"

@@ -58,6 +58,7 @@ class PythonResolution:
     that needs one waits for it, and `report` gets a message.
     `find_conflicts`: finds conflicts of the packages of the venv (name → names of those that require it).
     `before`: errors that are known already, raised with the others.
+    `wheels`: unit → those of the project, which are installed as they are.
 
     After an error, `found` returns the files that were chosen nevertheless.
     """
@@ -71,6 +72,7 @@ class PythonResolution:
     report: Callable[[str], None] = lambda text: None
     find_conflicts: FindConflicts = lambda wheels: ()
     before: Sequence[EnvbuildError] = ()
+    wheels: Mapping[str, Sequence[PythonFile]] = field(default_factory=dict)
     sdists: dict[str, list[PythonFile]] = field(default_factory=dict)
     errors: list[EnvbuildError] = field(default_factory=list)
 
@@ -91,7 +93,14 @@ class PythonResolution:
             raise combine_errors(self.errors)
         locked = {
             unit: UnitLock(
-                python=tuple(sorted(self.chosen[pin.name, pin.version].file for pin in pins.get(unit, {}).values())),
+                python=tuple(
+                    sorted(
+                        [
+                            *(self.chosen[pin.name, pin.version].file for pin in pins.get(unit, {}).values()),
+                            *(wheel.file for wheel in self.wheels.get(unit, ())),
+                        ]
+                    )
+                ),
                 sdists=tuple(sorted(file.file for file in self.sdists.get(unit, ()))),
             )
             for unit in units
@@ -229,7 +238,8 @@ class PythonResolution:
 
     def found(self) -> list[PythonFile]:
         """Return every file that was chosen."""
-        return [*self.chosen.values(), *(file for found in self.sdists.values() for file in found)]
+        local = [file for found in self.wheels.values() for file in found]
+        return [*self.chosen.values(), *local, *(file for found in self.sdists.values() for file in found)]
 
     def resolve(
         self,

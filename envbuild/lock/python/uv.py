@@ -18,10 +18,11 @@ from envbuild.lock.python.uv_inputs import PROJECT, no_dependencies_config, pypr
 from envbuild.lock.python.vendor_index import VendorIndex
 from envbuild.net.limits import LIMITS
 from envbuild.net.site import Site, mirror_line, mirrors_setting
-from envbuild.net.urls import redact
+from envbuild.net.urls import redact, redact_text
 from envbuild.net.uv_program import clean_environment, uv_binary
 
 URL_REQUIREMENT = re.compile(r"Package `([^`]+)` was included as a URL dependency")
+OUT_OF_MEMORY = "memory allocation of"  # the message of Rust's runtime when an allocation fails
 UNFIT = "no wheels with a matching"  # uv's message for a version whose files are for other platforms
 
 
@@ -125,9 +126,13 @@ class Uv:
                 env=site_environment(self.site) | logins.environment,
                 text=True,
                 timeout=LIMITS.program,
+                memory=LIMITS.program_memory,
             )
         except TimeoutExpired:
             raise _resolution_error(what, f"uv did not end within {LIMITS.program:.0f} seconds") from None
+        if done.returncode and OUT_OF_MEMORY in done.stderr:
+            limit = LIMITS.program_memory >> 30
+            raise _resolution_error(what, f"uv needed over {limit} GiB of memory: a page is endless")
         # uv 0.13 uses a preferred version from the first index that has it, maybe for other platforms only.
         if done.returncode and UNFIT in done.stderr and not turned and len(self.site.python().indexes) > 1:
             with suppress(EnvbuildError):
@@ -139,7 +144,8 @@ class Uv:
 
 def _resolution_error(what: str, stderr: str) -> EnvbuildError:
     """Return uv's message as the error of the matching type."""
-    text = "\n".join(line for line in stderr.strip().splitlines() if not line.startswith("warning:")).strip()
+    lines = redact_text(stderr).strip().splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("warning:")).strip()
     text = text.removeprefix("error: ") or "uv failed without a message"
     message = f"the Python packages of '{what}' cannot be resolved: {text}"
     if "(os error 28)" in text or "(os error 122)" in text:  # ENOSPC, EDQUOT

@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from envbuild.core.json_text import json_value
 from envbuild.net.body import discard_body, read_body
@@ -35,34 +35,42 @@ REPOSITORY = re.compile(r"/v2/(.+)/(?:manifests|blobs)/")
 @dataclass(slots=True)
 class Login:
     """The ``auth`` of a session: `requests` calls it for every request. `registry` is the registry's name in image
-    references; a site may have its images on other hosts, each with a login of its own."""
+    references; a site may have its images on other hosts, each with a login of its own: `hosts` (``https://HOST:PORT``).
+
+    Other hosts get no login, and neither does one of these without its https. A registry names addresses for uploads,
+    and could name one of another registry, where the user's login would let it overwrite what it likes.
+    """
 
     transport: Transport
     registry: str
-    known: dict[tuple[str, str], str] = field(default_factory=dict)  # host, repository → Authorization header
+    hosts: frozenset[str] = frozenset()
+    known: dict[tuple[str, str], str] = field(default_factory=dict)  # place, repository → Authorization header
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        host, repository = split_url(request.url)
-        header = self.known.get((host, repository))
+        place, repository = split_url(request.url)
+        if place not in self.hosts:
+            return request
+        header = self.known.get((place, repository))
         if header:
             request.headers["Authorization"] = header
-        request.register_hook("response", partial(self.handle_response, host))  # type: ignore[no-untyped-call]
+        request.register_hook("response", partial(self.handle_response, place))  # type: ignore[no-untyped-call]
         return request
 
-    def handle_response(self, host: str, response: requests.Response, **options: Any) -> requests.Response:
+    def handle_response(self, place: str, response: requests.Response, **options: Any) -> requests.Response:
         """Repeat the request with the login that the registry requires. Raises RefusedError, UnreachableError."""
         # Not for other hosts: a registry redirects to hosts that must not receive a login.
-        if response.status_code != 401 or split_url(response.request.url)[0] != host:
+        if response.status_code != 401 or split_url(response.request.url)[0] != place:
             return response
         _, repository = split_url(response.request.url)
+        host = place.partition("://")[2]
         used = response.request.headers.get("Authorization", "")
         challenge = response.headers.get("WWW-Authenticate", "")
         with self.guard:
-            header = self.known.get((host, repository), "")
+            header = self.known.get((place, repository), "")
             if header in ("", used):  # no other thread renewed it
                 header = self.header(host, challenge, str(response.request.url))
-                self.known[host, repository] = header
+                self.known[place, repository] = header
         repeated = response.request.copy()
         if isinstance(body := repeated.body, io.IOBase):  # what was sent of a file is sent again
             body.seek(0)
@@ -100,23 +108,38 @@ class Login:
         except ValueError:
             raise RefusedError("it names a malformed address of a token service") from None
         same = registry.scheme != "https" and service.hostname == registry.hostname
-        if login and service.scheme != "https" and not same:
-            raise RefusedError("it requires the login at an address without https")
+        if service.scheme != "https" and (registry.scheme == "https" or (login and not same)):
+            raise RefusedError("it names a token service without https")
         values = {key: wanted[key] for key in ("service", "scope") if wanted.get(key)}
         limits = self.transport.limits
         options: dict[str, Any] = {
             "timeout": (limits.connect, limits.silence),
             "stream": True,
+            # The registry gets what it answers: another service could be one that only this machine reaches.
+            "allow_redirects": False,
         }
         try:
             # Always with `auth`: requests would use a login of ~/.netrc otherwise.
             if login and login.token:
                 form = {**values, "grant_type": "refresh_token", "client_id": CLIENT, "refresh_token": login.token}
-                options["allow_redirects"] = False  # the token would be sent along
                 answer = session.post(realm, data=form, auth=partial(authorize, ""), **options)
             else:
                 header = login.basic if login else ""
-                answer = session.get(realm, params=values, auth=partial(authorize, header), **options)
+                # of two repositories (a blob that is taken from another one) the header has one text
+                parts = (
+                    [*values.items()]
+                    if "scope" not in values
+                    else [
+                        *((key, text) for key, text in values.items() if key != "scope"),
+                        *(("scope", scope) for scope in values["scope"].split()),
+                    ]
+                )
+                answer = session.get(realm, params=parts, auth=partial(authorize, header), **options)
+                for _ in range(limits.redirects):
+                    following = next_address(session, answer)
+                    if not following:
+                        break
+                    answer = session.get(following, auth=partial(authorize, header), **options)
             with answer:
                 body = b"".join(read_body(answer, limits.token, limits, decode=True)) if answer.ok else b"{}"
             status, value = answer.status_code, json_value(body)
@@ -154,6 +177,20 @@ class Login:
         return RefusedError(why, kind=MissKind.UNAUTHORIZED, hint=command)
 
 
+def next_address(session: requests.Session, answer: requests.Response) -> str:
+    """Return where a token service continues on its own host; empty for any other answer.
+
+    Raises RefusedError for another host."""
+    target = session.get_redirect_target(answer)
+    if target is None:
+        return ""
+    answer.close()
+    following = urljoin(answer.url, target)
+    if split_url(following)[0] not in (place := split_url(answer.url)[0], place.replace("http://", "https://", 1)):
+        raise RefusedError("its token service redirects to another host")
+    return following
+
+
 def authorize(header: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
     if header:
         request.headers["Authorization"] = header
@@ -161,10 +198,10 @@ def authorize(header: str, request: requests.PreparedRequest) -> requests.Prepar
 
 
 def split_url(url: str | None) -> tuple[str, str]:
-    """Return (host with its port, repository) of an address of the distribution API."""
+    """Return (scheme and host with its port, repository) of an address of the distribution API."""
     parts = urlsplit(url or "")
     found = REPOSITORY.search(parts.path)
-    return parts.netloc.rpartition("@")[2], found[1] if found else ""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower(), found[1] if found else ""
 
 
 def parse_challenges(text: str) -> dict[str, dict[str, str]]:

@@ -22,9 +22,9 @@ from envbuild.core.json_text import json_value
 from envbuild.net.download import Transfer
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.miss import Miss, MissKind
-from envbuild.net.registry.auth import Login
+from envbuild.net.registry.auth import Login, split_url
 from envbuild.net.registry.media_types import DOCKER as DOCKER_TYPES
-from envbuild.net.registry.media_types import OCI, REF_NAME
+from envbuild.net.registry.media_types import OCI, REF_NAME, is_referrer
 from envbuild.net.registry.reference import Reference, parse_reference
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
@@ -37,6 +37,7 @@ INDEXES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
+LONGEST_REQUESTED = 300.0  # seconds that a registry may request with Retry-After
 ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # without it a registry returns the oldest form
 
 
@@ -44,6 +45,7 @@ ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # without i
 class RegistryTransport(Transport):
     """A transport that logs in where a registry requires it."""
 
+    tries: int = 5
     login: Login | None = field(default=None, kw_only=True)
 
     def session(self) -> requests.Session:
@@ -96,6 +98,8 @@ class LayoutFolder:
             raise NotFoundError("no OCI layout")
         try:
             listed = json_value(transport.read(str(self.path / "index.json")).content)["manifests"]
+            if self.exclusive:  # beside an image its artifacts are listed
+                listed = [item for item in listed if not is_referrer(item)]
             names = [(item.get("annotations") or {}).get(REF_NAME, "") for item in listed]
             digests = [str(item["digest"]).removeprefix("sha256:") for item in listed]
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -120,9 +124,15 @@ class Repository:
 
     def __post_init__(self) -> None:
         plain = self.plain
-        login = Login(plain, self.reference.registry)
+        _, places = self.site.places(self.reference.origin)
+        hosts = frozenset(split_url(place)[0] for place in places if local_path(place) is None)
+        login = Login(plain, self.reference.registry, hosts)
         self.transport = RegistryTransport(
-            self.site.network(), limits=plain.limits, failures=plain.failures, unchecked=plain.unchecked, login=login
+            self.site.network(),
+            limits=replace(plain.limits, retry_after=LONGEST_REQUESTED),
+            failures=plain.failures,
+            unchecked=plain.unchecked,
+            login=login,
         )
 
     @cached_property

@@ -5,10 +5,14 @@ Formats: OCI image spec 1.1, media-types.md; Docker's: distribution, "Image Mani
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 REF_NAME = "org.opencontainers.image.ref.name"
+INDEX = "application/vnd.oci.image.index.v1+json"
+FALLBACK = re.compile(r"sha256-[0-9a-f]{64}")  # the tag that lists the artifacts of an image
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +41,10 @@ DOCKER = MediaTypes(
         "gzip": "application/vnd.docker.image.rootfs.diff.tar.gzip",
     },
 )
+
+
+def is_referrer(entry: Mapping[str, Any]) -> bool:
+    """Return whether an entry of a layout's index is an artifact of an image, or a list of them, and not an image."""
+    names = entry.get("annotations")
+    name = names.get(REF_NAME) if isinstance(names, dict) else None
+    return bool(entry.get("artifactType")) or (isinstance(name, str) and bool(FALLBACK.fullmatch(name)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.header_number import header_number
+from envbuild.net.lanes import Lanes
 from envbuild.net.registry.client import ACCEPT, RegistryAddress, RegistryTransport
 from envbuild.net.registry.upload import FIRST_PAUSE, TRIES, RegistryAnswer, RegistryRefusal, persist, send
 
@@ -26,18 +27,24 @@ CHUNK = 64 << 20
 SMALL_CHUNK = 4 << 20  # the most that ghcr.io takes in one request with Content-Range (oras-project/rust-oci-client#35)
 SMALL_CHUNK_HOSTS = ("ghcr.io",)
 TOO_LARGE = 413
+MOUNTED = 201  # the answer to a mount; 202: an upload began
+PARALLEL = 4  # blobs that are sent at a time
 BYTES = "application/octet-stream"
 
 
 class FilePart(io.RawIOBase):
     """The bytes `start` to `end` of a file, as a file of its own: requests sends what `len` names."""
 
-    def __init__(self, file: IO[bytes], start: int, end: int, sent: Callable[[int], None]) -> None:
+    def __init__(self, file: IO[bytes], start: int, end: int, sent: Callable[[int], None] = lambda size: None) -> None:
         self.file, self.start, self.end, self.sent = file, start, end, sent
         self.position = 0
 
     def __len__(self) -> int:
         return self.end - self.start
+
+    def part(self, start: int, end: int) -> FilePart:
+        """Return a part of this part."""
+        return FilePart(self.file, self.start + start, self.start + end, self.sent)
 
     def readable(self) -> bool:
         return True
@@ -65,12 +72,14 @@ class UploadStateError(RefusedError):
 @dataclass(slots=True)
 class Push:
     """Pushes to the repository `at`. `sent` is called with bytes as they are sent; `pause`: seconds before the first
-    retry."""
+    retry. `known`: repositories of the same registry that had a blob (hex), which it can copy itself."""
 
     at: RegistryAddress
     transport: RegistryTransport
     sent: Callable[[int], None] = field(default=lambda size: None)
     pause: float = FIRST_PAUSE
+    known: Mapping[str, str] = field(default_factory=dict)
+    lanes: Lanes = field(default_factory=lambda: Lanes(PARALLEL))
 
     def has_blob(self, digest: str) -> bool:
         """Return whether the repository has a blob (hex)."""
@@ -86,31 +95,35 @@ class Push:
                 return ""
             return f"sha256:{hashlib.sha256(page.content).hexdigest()}"
 
-        return persist(ask, self.pause)
+        return persist(ask, self.pause, self.lanes)
 
-    def blob(self, path: Path, digest: str) -> bool:
-        """Push a file, whose digest (hex) the caller knows. Return whether it had to be sent.
+    def blob(self, path: Path, digest: str, start: int = 0, size: int | None = None) -> bool:
+        """Push a file, or `size` bytes of it from `start` on, whose digest (hex) the caller knows. Return whether it
+        had to be sent.
 
         Raises RegistryRefusal, UnreachableError.
         """
-        if self.has_blob(digest):
+        if self.has_blob(digest) or self.mount(digest):
             return False
-        with path.open("rb") as file:
-            size = path.stat().st_size
+        with path.open("rb") as opened:
+            file = FilePart(opened, start, (start + size) if size is not None else path.stat().st_size, self.sent)
+            size = len(file)
             try:
-                persist(lambda: self._whole(file, size, digest), self.pause)
+                persist(lambda: self._whole(file, digest), self.pause, self.lanes)
             except UnreachableError as error:
                 too_large = isinstance(error, RegistryRefusal) and error.status == TOO_LARGE
                 cut = not isinstance(error, RefusedError) and size > CHUNKED_FROM
                 if not (too_large or cut):
                     raise
-                self._chunked(file, size, digest)
+                self._chunked(file, digest)
         return True
 
     def manifest(self, content: bytes, kind: str, name: str) -> RegistryAnswer:
         """Put a manifest under a tag or its digest (``sha256:…``). Raises RegistryRefusal, UnreachableError."""
         headers = {"Content-Type": kind}
-        return persist(lambda: send(self.transport, "PUT", self.at.manifest_url(name), headers, content), self.pause)
+        return persist(
+            lambda: send(self.transport, "PUT", self.at.manifest_url(name), headers, content), self.pause, self.lanes
+        )
 
     def _exists(self, url: str, headers: dict[str, str]) -> bool:
         def ask() -> bool:
@@ -122,15 +135,32 @@ class Push:
                 raise
             return True
 
-        return persist(ask, self.pause)
+        return persist(ask, self.pause, self.lanes)
+
+    def mount(self, digest: str) -> bool:
+        """Let the registry take a blob from another of its repositories; return whether it did.
+
+        Where it does not (another login, removed meanwhile), the upload that it began is ended.
+        """
+        other = self.known.get(digest, self.at.repository)
+        if other == self.at.repository:
+            return False
+        where = f"mount={quote(f'sha256:{digest}')}&from={quote(other, safe='')}"
+        try:
+            answer = send(self.transport, "POST", f"{self.at.url}/v2/{self.at.repository}/blobs/uploads/?{where}")
+            if answer.status == MOUNTED:
+                return True
+            send(self.transport, "DELETE", answer.location)
+        except UnreachableError:
+            pass
+        return False
 
     def _start(self) -> RegistryAnswer:
         return send(self.transport, "POST", f"{self.at.url}/v2/{self.at.repository}/blobs/uploads/")
 
-    def _whole(self, file: IO[bytes], size: int, digest: str) -> None:
+    def _whole(self, file: FilePart, digest: str) -> None:
         """Send a blob with one request of its bytes."""
-        begun = self._start()
-        body = FilePart(file, 0, size, self.sent)
+        begun, size, body = self._start(), len(file), file.part(0, len(file))
         headers = {"Content-Type": BYTES, "Content-Length": str(size)}
         try:
             send(self.transport, "PUT", with_digest(begun.location, digest), headers, body if size else b"")
@@ -138,26 +168,28 @@ class Push:
             self.sent(-body.position)
             raise
 
-    def _chunked(self, file: IO[bytes], size: int, digest: str) -> None:
+    def _chunked(self, file: FilePart, digest: str) -> None:
         """Send a blob in chunks; from its begin again where the registry has other bytes than it acknowledged."""
         for _ in range(TRIES - 1):
             with contextlib.suppress(UploadStateError):
-                return self._chunks(file, size, digest)
-        return self._chunks(file, size, digest)
+                return self._chunks(file, digest)
+        return self._chunks(file, digest)
 
-    def _chunks(self, file: IO[bytes], size: int, digest: str) -> None:
+    def _chunks(self, file: FilePart, digest: str) -> None:
         """Send a blob in chunks. A chunk that fails is sent again after the registry stated what it has.
 
         Raises UploadStateError if that is not what it acknowledged."""
-        begun = persist(self._start, self.pause)
-        location, at = begun.location, 0
+        begun = persist(self._start, self.pause, self.lanes)
+        location, at, size = begun.location, 0, len(file)
         chunk = max(self._chunk_size(), begun.smallest_chunk)
         while at < size:
             location, at = self._chunk(file, location, at, min(at + chunk, size)), min(at + chunk, size)
         closing = {"Content-Type": BYTES, "Content-Length": "0"}
-        persist(lambda: send(self.transport, "PUT", with_digest(location, digest), closing, b""), self.pause)
+        persist(
+            lambda: send(self.transport, "PUT", with_digest(location, digest), closing, b""), self.pause, self.lanes
+        )
 
-    def _chunk(self, file: IO[bytes], location: str, at: int, end: int) -> str:
+    def _chunk(self, file: FilePart, location: str, at: int, end: int) -> str:
         """Send the bytes `at` to `end` of a blob. Return the address for the next ones."""
         headers = {"Content-Type": BYTES, "Content-Length": str(end - at), "Content-Range": f"{at}-{end - 1}"}
         failed = False
@@ -166,7 +198,7 @@ class Push:
             nonlocal failed
             if failed:
                 self._check_position(location, at)
-            body = FilePart(file, at, end, self.sent)
+            body = file.part(at, end)
             try:
                 return send(self.transport, "PATCH", location, headers, body).location
             except UnreachableError:
@@ -174,7 +206,7 @@ class Push:
                 self.sent(-body.position)
                 raise
 
-        return persist(patch, self.pause)
+        return persist(patch, self.pause, self.lanes)
 
     def _check_position(self, location: str, at: int) -> None:
         """Raise UploadStateError if the registry has another number of bytes of an upload than it acknowledged (`at`);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -15,13 +16,13 @@ from envbuild.core.text import printable
 from envbuild.net.body import read_body
 from envbuild.net.failures import RefusedError, UnreachableError, describe_error
 from envbuild.net.header_number import header_number
+from envbuild.net.lanes import Lanes
 from envbuild.net.miss import MissKind
-from envbuild.net.registry.client import RegistryTransport
+from envbuild.net.registry.client import LONGEST_REQUESTED, RegistryTransport
 from envbuild.net.transport import BUSY
 
 TRIES = 5  # of a request that may succeed later
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between them; each pause is about twice the one before
-LONGEST_REQUESTED = 300.0  # seconds that a server may request with Retry-After
 MAX_ANSWER = 1 << 20  # bytes of an answer; errors are short JSON documents
 Answer = TypeVar("Answer")
 
@@ -95,7 +96,10 @@ def send(
             allow_redirects=method in ("GET", "HEAD"),
         )
         with answer:
-            content = b"".join(read_body(answer, MAX_ANSWER, transport.limits, decode=True))
+            # an answer to HEAD has the length of a body that does not come
+            content = (
+                b"" if method == "HEAD" else b"".join(read_body(answer, MAX_ANSWER, transport.limits, decode=True))
+            )
     except RefusedError:
         raise
     except ValueError:  # of `http.client` and urllib3 (``a..b``), and InvalidURL of requests
@@ -128,10 +132,11 @@ def requested_pause(header: str) -> float:
     return min(float(header_number(header) or 0), LONGEST_REQUESTED)
 
 
-def persist(request: Callable[[], Answer], pause: float = FIRST_PAUSE) -> Answer:
+def persist(request: Callable[[], Answer], pause: float = FIRST_PAUSE, lanes: Lanes | None = None) -> Answer:
     """Return the result of `request`, which is called up to five times while it raises UnreachableError.
 
-    pause: seconds before the second call. Raises RefusedError at once, UnreachableError in the end.
+    pause: seconds before the second call. lanes: those of parallel requests, half of which rest when the registry has
+    too many. Raises RefusedError at once, UnreachableError in the end.
     """
     for attempt in range(TRIES):
         try:
@@ -143,5 +148,11 @@ def persist(request: Callable[[], Answer], pause: float = FIRST_PAUSE) -> Answer
                 raise
             # Not all clients of a busy registry return at the same moment.
             wait = min(pause * 2**attempt, LONGEST_PAUSE) * random.uniform(0.5, 1)
-            signals.pause(max(wait, error.wait))
+            with resting(lanes, error):
+                signals.pause(max(wait, error.wait))
     raise AssertionError("unreachable")
+
+
+def resting(lanes: Lanes | None, error: UnreachableError) -> AbstractContextManager[None]:
+    """Return the context of a pause after an error: others continue, but fewer at a time if the server is busy."""
+    return lanes.rest() if lanes and error.kind is MissKind.RATE_LIMITED else nullcontext()

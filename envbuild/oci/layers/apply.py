@@ -21,7 +21,7 @@ from envbuild.oci.layers.lower_view import OVERLAY, list_xattrs
 from envbuild.oci.tar import member as m
 from envbuild.oci.tar.chunks import Readable
 from envbuild.oci.tar.decompress import convert_layer_errors, open_blob_file
-from envbuild.oci.tar.fields import quote_name
+from envbuild.oci.tar.fields import LayerError, quote_name
 from envbuild.oci.tar.member import Member
 
 ROOT = Member(b"", m.Kind.DIR, 0o755)
@@ -81,11 +81,8 @@ class PlainTree(Changeset):
     def delete(self, path: bytes, kind: EntryKind) -> None:
         if kind is not EntryKind.FOLDER:
             os.unlink(self.full_path(path))
-            return
-        remove_folder(Path(os.fsdecode(self.full_path(path))))
-        self.times = {
-            name: mtime for name, mtime in self.times.items() if name != path and not name.startswith(path + b"/")
-        }
+        else:
+            remove_folder(Path(os.fsdecode(self.full_path(path))))
 
     def apply(self, stream: Readable) -> None:
         try:
@@ -163,11 +160,28 @@ class PlainTree(Changeset):
         for name, value in xattrs.items():
             text = os.fsdecode(name)
             if text == "security.capability" or (text.startswith("user.") and not text.startswith(OVERLAY)):
-                os.setxattr(full, name, value)
+                try:
+                    os.setxattr(full, name, value)
+                except OSError as error:
+                    if error.errno not in (errno.EINVAL, errno.ERANGE, errno.E2BIG):
+                        raise
+                    raise LayerError(f"the attribute {text} of a file has a value that the kernel refuses") from None
 
     def full_path(self, path: bytes) -> bytes:
         return os.path.join(self.root, path) if path else self.root
 
     def close(self) -> None:
-        for path, mtime in sorted(self.times.items(), reverse=True):
-            os.utime(self.full_path(path), (int(mtime), int(mtime)))
+        folders = {b"": True}
+        for path, mtime in self.times.items():
+            if self.is_folder(path, folders):
+                os.utime(self.full_path(path), (int(mtime), int(mtime)))
+
+    def is_folder(self, path: bytes, known: dict[bytes, bool]) -> bool:
+        """Return whether a path leads through no link to a folder: it may have been deleted, and replaced by a link."""
+        missing = []
+        while (found := known.get(path)) is None:
+            missing.append(path)
+            path = path.rpartition(b"/")[0]
+        for path in reversed(missing):
+            found = known[path] = found and self.kind(path) is EntryKind.FOLDER
+        return found

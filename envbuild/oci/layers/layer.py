@@ -29,6 +29,7 @@ from envbuild.oci.tar.member import Member, Sink
 from envbuild.oci.tar.writer import TarSink
 
 CHUNK = 1 << 20
+UNPACKED = "unpacked"  # beside tree/: it was made from a pack, and the folders that are not members from a description
 IMPLIED = "implied"  # beside tree/: directories of the tree that are not members, NUL-terminated
 
 
@@ -101,23 +102,35 @@ def make_layer(
     return record
 
 
-def add_layer(store: Store, folder: Path, record: LayerRecord, implied: Iterable[bytes]) -> None:
-    """Move ``folder/tree``, a canonical tree, into the store as the layer `record`."""
+def add_layer(
+    store: Store, folder: Path, record: LayerRecord, implied: Iterable[bytes], *, unpacked: bool = False
+) -> None:
+    """Move ``folder/tree``, a canonical tree, into the store as the layer `record`. `unpacked`: from a pack."""
+    if unpacked:
+        (folder / UNPACKED).touch()
     (folder / IMPLIED).write_bytes(b"".join(path + b"\0" for path in sorted(implied)))
     write_sealed(folder / "layer.json", asdict(record))
-    move_to_store(folder, store.layer_path(record.diff_id))
+    move_to_store(folder, store.layer_path(record.diff_id), store.tmp)
 
 
 def share_layer(store: Store, record: LayerRecord, pack: Path, tree: Path, implied: Iterable[bytes]) -> None:
-    """Record, in a store that a group shares, which pack others can unpack a layer from."""
-    if store.is_shared:
+    """Record, in a store that a group shares, which pack others can unpack a layer from. A record that a cache of units
+    left is replaced in any store."""
+    if store.is_shared or SharedLayer.read(pack.parent, record.diff_id):
         SharedLayer(record, pack.name, describe_folders(tree, implied)).write(pack.parent)
 
 
-def move_to_store(folder: Path, target: Path) -> None:
-    """Rename a finished layer folder into the store; a complete one there is left alone, a broken one is replaced."""
+def move_to_store(folder: Path, target: Path, tmp: Path) -> None:
+    """Rename a finished layer folder into the store; a complete one there is left alone, a broken one is replaced.
+
+    A tree that was built replaces one from a pack: the folders of that one, which a cache of units described, have no
+    digest. Another process may work with it, so it is moved to `tmp`, the store's, for `store gc`.
+    """
     if (target / "layer.json").is_file():
-        return
+        if not (target / UNPACKED).exists() or (folder / UNPACKED).exists():
+            return
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(tmp / f"removed-{target.name}-{os.urandom(4).hex()}")
     with contextlib.suppress(FileNotFoundError):
         target.rename(folder.with_name("broken"))  # goes away with the unit's working folder
     try:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
+from envbuild.core import bombs
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError
 from envbuild.oci.sources import image_documents
@@ -25,9 +26,6 @@ SMALL = 4 << 20  # bytes of a file that may be a document
 ALL = 64 << 20  # bytes of documents that an archive may hold
 BLOBS = "blobs/sha256/"
 HEAD = 512
-# A compressed archive whose files have 1 GiB more than 200 times its size is refused where that begins: its layers are
-# stored as they are in it.
-RATIO, SUSPECT = 200, 1 << 30
 
 
 def is_compressed(path: Path) -> bool:
@@ -65,12 +63,12 @@ def index_compressed_archive(path: Path) -> ArchiveIndex:
         open_inflated(path) as stream,
         BoundedTarFile.open(fileobj=stream, mode="r|", bufsize=BUFFER) as tar,
     ):
-        limit = RATIO * path.stat().st_size + SUSPECT
+        limit = bombs.most_unpacked(path.stat().st_size)  # a bomb is refused where that begins
         for entry in iterate_entries(tar):
             unpacked += entry.size
             if unpacked > limit:
                 raise InputError(
-                    f"{path} unpacks to more than {RATIO} times its size and 1 GiB: it is a bomb",
+                    f"{path} unpacks to more than {bombs.RATIO} times its size and 1 GiB: it is a bomb",
                     hint="if you trust it, unpack it: zstd -d FILE, or gunzip FILE",
                 )
             name = archive.add(entry)

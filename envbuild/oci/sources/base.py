@@ -48,7 +48,7 @@ class SourceLayer:
     - `diff_id`: ``sha256:`` of the uncompressed tar, from the image's configuration (empty only in a stream that names
       its layers otherwise: see `SourceImage.stream`)
     - `digest`: ``sha256:`` of the stored blob (empty: the source names none, then only `diff_id` is checked)
-    - `size`: bytes of the blob (0: unknown)
+    - `size`: bytes of the blob (0 without a `digest`: unknown)
     - `name`: for messages, e.g. ``layer 3 of 12``
     - `open`: returns the blob from its first byte, compressed or not; it may be called again after a failure, and then
       tries another of the `places` that may have it first

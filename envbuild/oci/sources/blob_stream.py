@@ -10,13 +10,10 @@ from __future__ import annotations
 import contextlib
 from typing import IO, Any
 
-from urllib3.exceptions import HTTPError
-
 from envbuild.core import signals
 from envbuild.core.errors import EngineError
 from envbuild.net.body import Pace, read_some
 from envbuild.net.failures import NotFoundError, RefusedError, TransportError, UnreachableError, describe_error
-from envbuild.net.limits import LIMITS
 from envbuild.net.miss import Miss
 from envbuild.net.registry.client import LayoutFolder, RegistryAddress, Repository
 from envbuild.net.urls import local_path
@@ -50,6 +47,8 @@ class RegistryBlob(RawStream):
 
     def read(self, size: int = -1) -> bytes:
         """Return up to `size` bytes; none at the end. Raises InputError, EngineError after a signal."""
+        from urllib3.exceptions import HTTPError
+
         size = CHUNK if size < 0 else size
         while self.places:
             if signals.number():
@@ -74,7 +73,7 @@ class RegistryBlob(RawStream):
 
     def read_source(self, size: int) -> bytes:
         """Return the next bytes of the current place, at most one more than the blob has: the reader reports that."""
-        size = min(size, (self.part.size or LIMITS.file) + 1 - self.position)
+        size = min(size, self.part.size + 1 - self.position)
         if not size:
             return b""
         if self.pace is None:
@@ -125,6 +124,8 @@ class RegistryBlob(RawStream):
             missing -= len(chunk)
 
     def disconnect(self) -> None:
+        from urllib3.exceptions import HTTPError
+
         self.source = None
         with contextlib.suppress(HTTPError, OSError):
             self.resources.close()

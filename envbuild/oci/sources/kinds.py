@@ -62,6 +62,11 @@ PREFIXES = {prefix: name for name, kind in SOURCES.items() for prefix in kind.pr
 FORMS = f"{', '.join(kind.form for kind in SOURCES.values())}, or the name of an image of the project"
 
 
+def is_published(text: str) -> bool:
+    """Return whether a text has the form of an image of a registry or a layout: those have lists of artifacts."""
+    return text.startswith((*SOURCES["registry"].prefixes, *SOURCES["layout"].prefixes))
+
+
 def describe_sources() -> str:
     """Return lines for --help: each form, and what it names."""
     rows = [(kind.usage, kind.text) for kind in SOURCES.values()]

@@ -11,7 +11,7 @@ from typing import IO, Any, Protocol
 
 from envbuild.core.errors import InputError
 from envbuild.core.regular_file import NotRegularError, open_regular
-from envbuild.net.registry.media_types import REF_NAME
+from envbuild.net.registry.media_types import REF_NAME, is_referrer
 from envbuild.oci import manifest as m
 from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
 from envbuild.oci.sources import image_documents
@@ -121,8 +121,8 @@ def blob_path(digest: str) -> str:
 
 def find_entries(value: Mapping[str, Any], tag: str, reference: str) -> list[Part]:
     """Return the entries of index.json that `tag` names: a whole name, or the tag of one."""
-    listed = m.list_index(value, reference, INDEX)
     try:
+        listed = [item for item in m.list_index(value, reference, INDEX) if not is_referrer(item.expect(dict))]
         names = [item.part("annotations").optional(REF_NAME).text() for item in listed]
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(reference, error, INDEX) from None

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from envbuild.core import bombs
 from envbuild.core.errors import InputError
 from envbuild.oci.sources.base import SourceLayer
 from envbuild.oci.tar.chunks import CHUNK, Readable
@@ -57,9 +58,6 @@ def layer_label(layer: SourceLayer) -> str:
 
 
 LIMIT = 1 << 42  # bytes of an unpacked layer: more than any image has, less than hours of zeros
-# A blob that grows more than 200 times, to more than 1 GiB, is not a real layer; nor is one of which a part does so
-# and unpacks to 1 GiB more than that: a large bomb is not read to 200 times its size.
-RATIO, SUSPECT = 200, 1 << 30
 # Files of zeros (disk images, preallocated databases) are real. So what the headers of regular files announce may come
 # in addition, up to 4 GiB: eight seconds of a processor (20 GiB of zeros took 38 s).
 EMPTY = 4 << 30
@@ -75,7 +73,7 @@ class LayerSize:
     members: int
 
 
-def read_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT, ratio: int = RATIO) -> LayerSize:
+def read_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT, ratio: int = bombs.RATIO) -> LayerSize:
     """Read `layer` into `sinks` and close them.
 
     `limit`: the most bytes that its tar may have; `ratio`: how many times the size of its blob it may be when it is
@@ -106,7 +104,7 @@ def read_unnamed_layer(layer: SourceLayer, sink: Sink) -> str:
     with convert_layer_errors(layer.name), layer.open() as stream:
         blob, fan = _BlobReader(stream, layer), _FanOut([sink])
         with open_decompressed(blob) as content:
-            tar = _TarReader(content, blob, layer, fan, LIMIT, RATIO)
+            tar = _TarReader(content, blob, layer, fan, LIMIT, bombs.RATIO)
             read_tar(tar, fan)
         if why := blob.differs():
             raise corrupt_layer_error(layer, why)
@@ -128,17 +126,18 @@ def check_layer(layer: SourceLayer, blob: _BlobReader, tar: _TarReader, fault: L
 
 
 class _BlobReader:
-    """Blob while it is read. `size`: bytes read of it; `known`: its size, 0 if unknown."""
+    """Blob while it is read. `size`: bytes read of it; `known`: its size, None if unknown."""
 
     def __init__(self, stream: Readable, layer: SourceLayer) -> None:
-        self.stream, self.layer, self.size, self.known = stream, layer, 0, layer.size
+        self.stream, self.layer, self.size = stream, layer, 0
+        self.known = layer.size if layer.size or layer.digest else None
         # A blob that is not compressed has one digest: the tar's, which is taken anyway.
         self.hash = new_hash(layer.digest) if layer.digest and layer.digest != layer.diff_id else None
 
     def read(self, size: int) -> bytes:
         chunk = self.stream.read(size)
         self.size += len(chunk)
-        if self.known and self.size > self.known:
+        if self.known is not None and self.size > self.known:
             raise LayerError(f"it is larger than the {self.known} bytes that its image names")
         if self.hash is not None:
             self.hash.update(chunk)
@@ -152,7 +151,7 @@ class _BlobReader:
         except LayerError as error:
             return error.message
         why = "" if self.hash is None else digest_mismatch("its blob", self.hash, self.layer.digest)
-        if self.known and self.size != self.known:
+        if self.known is not None and self.size != self.known:
             return f"it has {self.size} bytes, and its image names {self.known}" + (f"; {why}" if why else "")
         return why
 
@@ -177,7 +176,7 @@ class _TarReader:
         self.size += len(piece)
         if self.size > self.limit:
             raise LayerTooLargeError(f"it unpacks to more than {self.limit} bytes, which is the limit")
-        if self.size > SUSPECT and self.ratio:
+        if self.size > bombs.SUSPECT and self.ratio:
             self._check_ratio()
         self.hash.update(piece)
         self.whole = not piece and not self.cut
@@ -187,7 +186,8 @@ class _TarReader:
         """Raise LayerTooLargeError for a blob that unpacks to much more than it has and than its files announce."""
         packed, read = self.blob.known or self.blob.size, self.blob.size
         size = self.size - min(self.fan.announced, EMPTY)
-        if size > min(self.ratio * packed, self.ratio * read + SUSPECT):
+        # nor may a part of it unpack to so much more: a large bomb is not read to 200 times its size
+        if size > min(self.ratio * packed, bombs.most_unpacked(read, self.ratio)):
             found = packed if size > self.ratio * packed else read
             raise LayerTooLargeError(f"its {found} bytes unpack to more than {self.ratio} times as many: it is a bomb")
 

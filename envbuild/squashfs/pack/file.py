@@ -38,6 +38,10 @@ HEAD = struct.Struct("<8sII")
 TAIL = struct.Struct("<QQQ32s8s")
 PAGE = 4096
 DATA = PAGE  # position of the first byte of data
+# Bytes of an index: the entries and names that a layer may have (`envbuild.oci.tar.name_count`) take half of it.
+MAX_INDEX = 2 << 30
+# What reading an index of another form raises: another member of a group's store may have written it.
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
 DAMAGED_HINT = "remove it, and it is made again: envbuild store check --repair"
 
 
@@ -90,6 +94,8 @@ def read_pack(path: Path) -> Pack:
             position, stored, unpacked, digest, magic = TAIL.unpack(file.read(TAIL.size))
             if magic != MAGIC or position + stored + TAIL.size != size or position < DATA:
                 raise ValueError("it is truncated")
+            if max(stored, unpacked) > MAX_INDEX:
+                raise ValueError(f"its index has more than {MAX_INDEX} bytes")
             file.seek(position)
             data = file.read(stored)
         if hashlib.blake2b(data, digest_size=32).digest() != digest:
@@ -101,7 +107,7 @@ def read_pack(path: Path) -> Pack:
         check_bounds(index, DATA, position)
     except OSError as error:
         raise DamagedPackError(f"the pack cannot be read: {error.strerror}", DAMAGED_HINT, str(path)) from error
-    except (ValueError, KeyError, TypeError, struct.error, EnvbuildError) as error:
+    except (*MALFORMED, EnvbuildError) as error:
         raise DamagedPackError(f"the pack is damaged: {error}", DAMAGED_HINT, str(path)) from error
     return Pack(path, index, position, digest=digest, file=pinned)
 

@@ -18,7 +18,9 @@ from operator import add
 from typing import Any
 
 from envbuild.core.errors import EnvbuildError
+from envbuild.oci.tar.fields import LayerTooLargeError
 from envbuild.oci.tar.member import Kind, Member
+from envbuild.oci.tar.name_count import MAX_ENTRIES
 from envbuild.squashfs.codec import BLOCKS, Codec
 
 VERSION = 2  # raise it when the bytes of a pack, or their meaning, change
@@ -28,6 +30,7 @@ LENGTH = 0xFFFFFFFF  # of a tail's key: its length
 KINDS = tuple(Kind)
 FILE, DIR, SYMLINK, HARDLINK, FIFO, CHAR, BLOCK = range(len(KINDS))
 
+MAX_HEADER = 64 << 20  # bytes of the header: sets of extended attributes, some thousand bytes in real layers
 # The metadata of a member as one packed row; then the same as columns.
 ROW = struct.Struct("<QqIIIIIHxx")
 MEMBER_COLUMNS = {
@@ -125,7 +128,7 @@ class PackIndex:
 
 
 def encode_index(index: PackIndex) -> bytes:
-    """Return the index as bytes, before compression."""
+    """Return the index as bytes, before compression. Raises LayerTooLargeError for too many extended attributes."""
     strings = [b"\0".join(index.paths), b"\0".join(index.links), bytes(index.kinds)]
     columns = [index.columns[name].tobytes() for name in COLUMNS]
     header = {
@@ -140,12 +143,16 @@ def encode_index(index: PackIndex) -> bytes:
         "lengths": [len(part) for part in (*strings, *columns)],
     }
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    if len(text) > MAX_HEADER:
+        raise LayerTooLargeError(f"its extended attributes take {len(text)} bytes in a pack; the limit is {MAX_HEADER}")
     return b"".join([struct.pack("<I", len(text)), text, *strings, *columns])
 
 
 def decode_index(data: bytes) -> PackIndex:
     """Return the index that `encode` wrote. Raises ValueError, KeyError, struct.error … for anything else."""
     (length,) = struct.unpack_from("<I", data)
+    if length > MAX_HEADER:
+        raise ValueError(f"its header has more than {MAX_HEADER} bytes")
     header: Mapping[str, Any] = json.loads(data[4 : 4 + length])
     view = memoryview(data)
     parts, at = [], 4 + length
@@ -155,9 +162,11 @@ def decode_index(data: bytes) -> PackIndex:
     if at != len(data) or len(parts) != 3 + len(COLUMNS):
         raise ValueError("columns do not fill the index")
     count = header["members"]
+    names = [bytes(part) for part in parts[:2]]
+    if not 0 <= count <= MAX_ENTRIES or any(part.count(b"\0") + 1 != max(count, 1) for part in names):
+        raise ValueError("its paths and members differ in number")
     index = PackIndex(Codec(header["codec"], header["level"]), header["block"], header["library"])
-    index.paths = bytes(parts[0]).split(b"\0") if count else []
-    index.links = bytes(parts[1]).split(b"\0") if count else []
+    index.paths, index.links = (part.split(b"\0") if count else [] for part in names)
     index.kinds = bytearray(parts[2])
     for name, part in zip(COLUMNS, parts[3:], strict=True):
         index.columns[name].frombytes(part)

@@ -55,7 +55,7 @@ def _unpack(store: Store, diff_id: str) -> None:
         if tar.diff_id != diff_id:
             raise _remove_corrupt(pack, f"expected {diff_id}, got {tar.diff_id}")
         libc.sync(work)
-        add_layer(store, folder, shared.record, tree.implied)
+        add_layer(store, folder, shared.record, tree.implied, unpacked=True)
 
 
 def _remove_corrupt(pack: Path, why: str) -> EngineError:

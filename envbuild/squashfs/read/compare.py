@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from envbuild.squashfs import format as sq
-from envbuild.squashfs.read.content import ContentComparison
+from envbuild.squashfs.read.content_comparison import CHUNK, CachedPairs, ContentComparison
 from envbuild.squashfs.read.decompress import CorruptDataError
 from envbuild.squashfs.read.inode import DIRECTORY, KINDS, REGULAR, SYMLINK, Inode, printable_path
 from envbuild.squashfs.read.superblock import damaged_image
@@ -58,7 +58,7 @@ class Comparison:
     def __init__(self, before: SquashTree, after: SquashTree) -> None:
         self.before, self.after = before, after
         self.same = ContentComparison(before.blocks, after.blocks)
-        self._linked: dict[tuple[int, int], bool] = {}  # pairs of inodes with several names, compared once
+        self._known = CachedPairs()  # pairs of inodes that have several names, or long contents
 
     def fields(self, old: Entry, new: Entry) -> dict[str, tuple[str, str]]:
         """Return the differences at one path."""
@@ -78,25 +78,35 @@ class Comparison:
             found["links"] = (str(one.links), str(other.links))
         if one.xattr != sq.NO_XATTR or other.xattr != sq.NO_XATTR:
             was_set, now_set = self.before.xattrs(one), self.after.xattrs(other)
+            self._affordable(old)
             if was_set != now_set:
                 found["attributes"] = (attribute_names(was_set), attribute_names(now_set))
         return found
+
+    def _affordable(self, entry: Entry) -> None:
+        try:
+            self.same.check()
+        except CorruptDataError as error:
+            which = f"{self.before.path} or {self.after.path}"
+            raise damaged_image(which, f"{printable_path(entry.path)}: {error}") from error
 
     def _content(self, old: Entry, new: Entry) -> bool:
         one, other = old.inode, new.inode
         if not one.size:
             return True
         key = (one.reference, other.reference)
-        known = self._linked.get(key) if one.links > 1 else None
+        known = self._known.get(key)
         if known is None:
+            spent = self.same.spent
             before, after = self.before.content(one), self.after.content(other)
             try:
                 known = self.same(before, after)
             except CorruptDataError as error:
                 which = f"{self.before.path} or {self.after.path}"
                 raise damaged_image(which, f"{printable_path(old.path)}: {error}") from error
-            if one.links > 1:
-                self._linked[key] = known
+            # the number of names is what the inode states, which may be wrong
+            if one.links > 1 or self.same.spent - spent > CHUNK:
+                self._known[key] = known
         return known
 
 

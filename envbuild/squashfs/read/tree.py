@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple, Self
 from envbuild.core.errors import VerifyError
 from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
 from envbuild.core.regular_file import open_regular
+from envbuild.oci.tar import name_count
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.read.content import BlockReader, FileContent
 from envbuild.squashfs.read.decompress import CorruptDataError, find_decompressor
@@ -91,7 +92,7 @@ class SquashTree:
     # the tree
     def walk(self) -> Iterator[Entry]:
         """Yield all entries, each directory before what is in it, names in byte order: the order of paths whose
-        slashes count as the smallest byte."""
+        slashes count as the smallest byte. There are limits of their number and of the bytes of their names."""
         root = self.inode(self.superblock.root)
         if root.kind != DIRECTORY:
             raise damaged_image(str(self.path), "its root is not a directory")
@@ -99,10 +100,14 @@ class SquashTree:
         seen = {root.reference}
         room = self._listings.room
         stack = [(b"", self._entries(root))]
+        entries_left, names_left = name_count.MAX_ENTRIES - 1, name_count.MAX_NAMES
         while stack:
             prefix, entries = stack[-1]
             for name, inode in entries:
                 path = prefix + name
+                entries_left, names_left = entries_left - 1, names_left - len(path) - len(inode.target)
+                if entries_left < 0 or names_left < 0:
+                    raise self._too_large()
                 yield Entry(path, inode)
                 if inode.kind == DIRECTORY:
                     room -= inode.size
@@ -114,6 +119,10 @@ class SquashTree:
                     break
             else:
                 stack.pop()
+
+    def _too_large(self) -> VerifyError:
+        limits = f"{name_count.MAX_ENTRIES:,} entries, or {name_count.MAX_NAMES:,} bytes of paths and targets of links"
+        return VerifyError(f"the squashfs file has more than {limits}, which is the limit", where=str(self.path))
 
     def lookup(self, path: bytes, *, follow: bool = True) -> Inode | None:
         """Return the inode at `path`, with symlinks taken inside the image as a container would; None where nothing
@@ -164,14 +173,19 @@ class SquashTree:
         with self._sound("extended attributes"):
             if self._xattrs is None:
                 raise CorruptDataError("there is no such set")
-            return self._xattrs.read(inode.xattr)
+            found = self._xattrs.read(inode.xattr)
+        self.blocks.spent += sum(256 + len(value) for value in found.values())
+        return found
 
     # contents
     def words(self, inode: Inode) -> array[int]:
         """Return the size words of a file's blocks: stored length, bit 24 for a block stored as it is, 0 for one of
         zeros."""
         with self._sound("a file"):
-            return self._inodes.words(inode, self.blocks.count(inode.size, inode.fragment))
+            count = self.blocks.count(inode.size, inode.fragment)
+            words = self._inodes.words(inode, count)
+        self.blocks.spent += 4 * count
+        return words
 
     def content(self, inode: Inode) -> FileContent:
         """Return the content of a file, for reading anywhere and for comparing. Raises VerifyError for an inode of

@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from envbuild.core.json_text import record_value
 from envbuild.core.regular_file import read_bounded
 from envbuild.core.store.json_files import write_atomic
 from envbuild.squashfs.pack.file import Pack
@@ -62,9 +63,9 @@ class ComparisonCache:
 def read_cache(pack: Pack) -> dict[str, EqualStarts]:
     """Return the results that are stored beside a pack; none when they belong to another pack or are damaged."""
     try:
-        value = json.loads(read_bounded(cache_path(pack.path), MAX_CACHE, follow=False))
+        value = record_value(read_bounded(cache_path(pack.path), MAX_CACHE, follow=False))
         if value["pack"] == identity(pack):
-            return {str(key): dict(places) for key, places in value["equal"].items()}
+            return {key: {at: int(there) for at, there in places.items()} for key, places in value["equal"].items()}
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         pass
     return {}

@@ -27,12 +27,11 @@ from envbuild.squashfs.pack.workers import Workers
 from envbuild.squashfs.pack.writer import PackWriter, Region
 from envbuild.squashfs.write.image_body import write_image_body
 from envbuild.squashfs.write.merge import MergedTree
-from envbuild.squashfs.write.output_file import open_output
+from envbuild.squashfs.write.output_file import open_output, publish_image
 from envbuild.squashfs.write.writer import (
     ExtraMember,
     WrittenImage,
     describe_written_image,
-    publish_image,
     write_extra_members,
 )
 

@@ -19,7 +19,7 @@ from envbuild.squashfs.pack.checksums import Checksums
 from envbuild.squashfs.pack.file import PAGE, Pack, damaged_pack
 from envbuild.squashfs.pack.index import RAW
 from envbuild.squashfs.write import copy_extents
-from envbuild.squashfs.write.extents import DataPlan, plan_data
+from envbuild.squashfs.write.extents import DataPlan, Range, plan_data
 from envbuild.squashfs.write.inode_order import InodeOrder, number_inodes
 from envbuild.squashfs.write.merge import MergedTree
 from envbuild.squashfs.write.move_extents import Mover
@@ -62,7 +62,7 @@ def write_image_body(
     jobs = jobs or len(os.sched_getaffinity(0))
     messages = list(make_unprivileged(tree, keep_dev)) if all_root else []
     found = number_inodes(tree, packs)
-    options = struct.pack("<H", len(codec.options) | sq.STORED) + codec.options if codec.options else b""
+    options = compressor_options(codec)
     start = sq.SUPERBLOCK.size + len(options)
     planned = plan_data(packs, found.live, start, jobs)
     if not spool:
@@ -98,6 +98,22 @@ def write_image_body(
         end - planned.copied_end,
         planned.checksums,
     )
+
+
+def compressor_options(codec: Codec) -> bytes:
+    """Return what is stored behind the superblock; empty for a codec without options."""
+    return struct.pack("<H", len(codec.options) | sq.STORED) + codec.options if codec.options else b""
+
+
+def plan_ranges(
+    packs: Sequence[Pack], tree: MergedTree, codec: Codec, *, all_root: bool, keep_dev: bool = False, jobs: int = 0
+) -> list[Range]:
+    """Return the ranges of packs that `write_image_body` copies into the image of `tree`, and write nothing."""
+    if all_root:
+        make_unprivileged(tree, keep_dev)
+    found = number_inodes(tree, packs)
+    start = sq.SUPERBLOCK.size + len(compressor_options(codec))
+    return plan_data(packs, found.live, start, jobs or len(os.sched_getaffinity(0))).ranges
 
 
 def compact_in_place(

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.core.link_walk import CIRCLE, LINKS, LinkCycleError, Place, Step, walk
+from envbuild.oci.tar import name_count
 from envbuild.oci.tar.member import OPAQUE, WHITEOUT
 from envbuild.squashfs.pack.check_member import check_path
 from envbuild.squashfs.pack.file import Pack
@@ -59,6 +60,7 @@ class MergedTree:
         self.layers = 0  # that were applied
         self.parents: dict[bytes, Node] = {}  # directories found before: most entries share theirs with the last one
         self.followed = 0
+        self.members = self.implied = 0  # of all layers; folders that only paths of members name
 
     def apply(self, pack: Pack) -> None:
         """Put a layer on top. Raises EnvbuildError for paths that leave the tree, InputError for a layer that
@@ -98,6 +100,7 @@ class MergedTree:
                 parent.children[name] = Node(kind, pack, row, modes[row])
         self._link(pack, waiting)
         self.layers += 1
+        self.members += len(paths)
 
     def lookup(self, path: bytes, follow: bool = True) -> Node | None:
         """Return the node at `path` (bytes, absolute or relative to the root), symlinks followed inside the tree;
@@ -157,10 +160,19 @@ class MergedTree:
             if child is None or child.kind != DIR:
                 if not create:
                     return None
+                self._count_folder()
                 child = Node(DIR, None, 0)
                 trail[-1].children[name] = child
             trail.append(child)
         return trail[-1]
+
+    def _count_folder(self) -> None:
+        """Count a folder that no layer describes. Raises InputError for an image with too many entries."""
+        self.implied += 1
+        if self.members + self.implied > name_count.MAX_ENTRIES:
+            raise InputError(
+                f"its paths lead through too many folders: the limit of entries is {name_count.MAX_ENTRIES}", HINT
+            )
 
     def _add(self, pack: Pack, row: int) -> None:
         path, kind = pack.index.paths[row], pack.index.kinds[row]

@@ -52,6 +52,15 @@ class OutputFile:
             )
 
 
+def publish_image(file: OutputFile) -> None:
+    """Give a finished file its name, once it passed the check."""
+    from envbuild.squashfs.read.superblock import read_layout
+
+    with file.handle.open("rb") as stream:
+        read_layout(stream, str(file.out), padded=True)
+    file.publish()
+
+
 @contextlib.contextmanager
 def open_output(out: Path) -> Iterator[OutputFile]:
     """Create a file beside `out`; remove it at the end if it was not published."""

@@ -20,7 +20,7 @@ from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.writer import PackWriter, Region
 from envbuild.squashfs.write.image_body import ImageBody, write_image_body
 from envbuild.squashfs.write.merge import MergedTree
-from envbuild.squashfs.write.output_file import OutputFile, open_output
+from envbuild.squashfs.write.output_file import open_output, publish_image
 
 ExtraMember = tuple[Member, bytes]  # a member to add, and its content
 
@@ -81,15 +81,6 @@ def write_tree(
         sha256 = compare_image(file.handle, file.fd, filled.checksums) if reread else ""
         publish_image(file)
     return describe_written_image(out, filled, sha256)
-
-
-def publish_image(file: OutputFile) -> None:
-    """Give a finished file its name, once it passed the check."""
-    from envbuild.squashfs.read.superblock import read_layout
-
-    with file.handle.open("rb") as stream:
-        read_layout(stream, str(file.out), padded=True)
-    file.publish()
 
 
 def describe_written_image(out: Path, filled: ImageBody, sha256: str = "") -> WrittenImage:

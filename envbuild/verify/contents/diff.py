@@ -21,7 +21,7 @@ from envbuild.squashfs.read.superblock import describe_superblock
 from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.diff_text import diff_report
 from envbuild.verify.contents.metadata import ImageMetadata, locked_packages, read_metadata
-from envbuild.verify.contents.size_summary import SizeSummary, counted_folder
+from envbuild.verify.contents.size_summary import SizeSummary, known_folder
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
 FEW = 20  # paths that are listed without --files, if there are no more
@@ -115,7 +115,7 @@ def read_side_alone(side: Side) -> Side:
     if not side.file:
         return side
     with SquashTree(side.file) as tree:
-        return read_side(side, tree, SizeSummary().add_all(tree.walk()))
+        return read_side(side, tree, SizeSummary(str(side.file)).add_all(tree.walk()))
 
 
 # metadata of the images
@@ -163,8 +163,8 @@ def versions(side: Side) -> Names:
 
 
 def installed(side: Side) -> dict[str, dict[str, str]]:
-    """Return the installed packages, or those of the lock if the image is not built."""
-    if side.lock and not side.metadata:
+    """Return the installed packages, or those of the lock if there is no file of the image."""
+    if side.lock and not side.file:
         return locked_packages(side.lock)
     return {"debian": side.debian, "python": side.python}
 
@@ -192,7 +192,7 @@ def describe_side(side: Side) -> dict[str, Any]:
 # files
 def compare_files(old: SquashTree, new: SquashTree, *, everything: bool) -> FileDiff:
     """Compare two trees; collect all changes with `everything`, else the first few."""
-    diff = FileDiff()
+    diff = FileDiff(SizeSummary(str(old.path)), SizeSummary(str(new.path)))
     comparison = Comparison(old, new)
     for before, after in pair_entries(old, new):
         diff.entries += 1
@@ -215,7 +215,8 @@ def add_change(diff: FileDiff, change: Change, listed: bool) -> None:
     diff.counts[what] += 1
     diff.fields.update(change.fields.keys())
     if what != "time":
-        diff.changed_folders.setdefault(counted_folder(change.path), Counter())[what] += 1
+        folder = known_folder(change.path, diff.changed_folders)
+        diff.changed_folders.setdefault(folder, Counter())[what] += 1
     if listed:
         diff.changes.append(change)
 

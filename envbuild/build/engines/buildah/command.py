@@ -24,7 +24,7 @@ from envbuild.core.errors import EngineError
 from envbuild.core.install_hint import install_hint
 from envbuild.core.programs import PIPE, STDOUT, CompletedProcess, run_program, start_program
 from envbuild.core.store.store import Store
-from envbuild.core.userns import namespaces
+from envbuild.core.userns import id_maps
 from envbuild.core.userns.diagnose import fix_for
 
 OLDEST = (1, 28)
@@ -65,8 +65,8 @@ class Runner:
                 return runner
             reasons.append(f"{driver}: {reason}")
         why, hint = "; ".join(reasons), ""
-        if os.geteuid() != 0 and not namespaces.has_subordinate_ids():  # buildah's last line is "exit status 1" then
-            why, hint = f"this user has fewer than {namespaces.NEEDED_IDS} subordinate ids", fix_for("subordinate ids")
+        if os.geteuid() != 0 and not id_maps.has_subordinate_ids():  # buildah's last line is "exit status 1" then
+            why, hint = f"this user has fewer than {id_maps.NEEDED_IDS} subordinate ids", fix_for("subordinate ids")
         raise EngineError(f"buildah cannot build in the store: {why}", hint=hint)
 
     def command(self, *arguments: str) -> list[str]:

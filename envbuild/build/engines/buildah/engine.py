@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from envbuild.build.engines.base import BuildOptions, BuildResult, Probe
-from envbuild.build.plan.units import Plan
+from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.console import Reporter
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
 
@@ -29,6 +29,7 @@ class Buildah:
     store."""
 
     name = "buildah"
+    caches = False
 
     def __init__(self, packs: Sequence[PackFormat] = ()) -> None:
         self.packs = packs
@@ -38,6 +39,14 @@ class Buildah:
         from envbuild.build.engines.buildah.command import probe
 
         return probe(store)
+
+    def missing(self, plan: Plan, store: Store, options: BuildOptions) -> Sequence[Unit]:
+        """Return all units if one of the image is to be built: buildah gets the inputs of all."""
+        from envbuild.build.plan.containerfile import image_layers
+
+        keys = plan.keys()
+        whole = not options.rebuild and all(store.unit(buildah_key(keys[name])) for name in set(image_layers(plan)))
+        return () if whole else plan.units
 
     def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> BuildResult:
         """Build what the store does not have. Raises BuildError, InputError, EngineError.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def find_missing_units(
-    plan: Plan, keys: dict[str, str], store: Store, rebuild: bool, records: dict[str, UnitRecord]
+    plan: Plan, keys: dict[str, str], store: Store, options: BuildOptions, records: dict[str, UnitRecord]
 ) -> list[Unit]:
     """Return the units to build for the image, in the plan's order; those that the store has and the image or a unit to
     build uses go to `records`."""
@@ -30,7 +30,7 @@ def find_missing_units(
         if name in seen:
             continue
         seen.add(name)
-        record = None if rebuild else store.unit(keys[name])
+        record = None if options.rebuild else options.find_unit(store, keys[name])
         if record:
             records[name] = record
         else:
@@ -46,7 +46,7 @@ def build_plan(
     keys = plan.keys()
     records: dict[str, UnitRecord] = {}
     built: list[str] = []
-    if todo := find_missing_units(plan, keys, store, options.rebuild, records):
+    if todo := find_missing_units(plan, keys, store, options, records):
         warn_without_filter(reporter)
         with store.filled(), store.workdir() as work:
             schedule = Schedule(plan, store, reporter, options, packs, work, keys, records)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from envbuild.build.engines.base import BuildOptions, BuildResult, Probe
-from envbuild.build.plan.units import Plan
+from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store
 
@@ -26,6 +26,7 @@ class Embedded:
     for its digest."""
 
     name = "embedded"
+    caches = True
 
     def __init__(self, packs: Sequence[PackFormat] | None = None) -> None:
         self.packs = packs
@@ -35,6 +36,12 @@ class Embedded:
         from envbuild.build.engines.embedded.probe import probe_machine
 
         return probe_machine(store)
+
+    def missing(self, plan: Plan, store: Store, options: BuildOptions) -> Sequence[Unit]:
+        """Return the units that a build has to build."""
+        from envbuild.build.engines.embedded.build_plan import find_missing_units
+
+        return find_missing_units(plan, plan.keys(), store, options, {})
 
     def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> BuildResult:
         """Build what the store does not have. Call it from the main thread. Raises BuildError, InputError,

@@ -18,7 +18,8 @@ from envbuild.core.store.store import Store
 from envbuild.core.userns import libc, namespaces
 from envbuild.core.userns.answer import decode, encode, encode_error
 from envbuild.core.userns.diagnose import fix_for
-from envbuild.core.userns.namespaces import SetupError, describe
+from envbuild.core.userns.id_maps import describe
+from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.process import spawn
 from envbuild.core.userns.profiles import BUILD
 from envbuild.core.userns.seccomp import make_program

@@ -27,9 +27,9 @@ from envbuild.core.sealed_interpreter import describe_crash, forbid_imports
 from envbuild.core.text import printable
 from envbuild.core.userns import libc
 from envbuild.core.userns.answer import decode, encode, encode_error
+from envbuild.core.userns.id_maps import drop_groups
 from envbuild.core.userns.namespaces import (
     SetupError,
-    drop_groups,
     fork_init,
     fork_keeper,
     hide_cgroup,
@@ -79,7 +79,7 @@ def run_in_sandbox(
     """Run `commands` (argument lists) until one fails, with this process's stdout and stderr. Raises SetupError,
     OSError.
 
-    This process must be root (`namespaces.become_root`) and must not have threads yet.
+    This process must be root (`id_maps.become_root`) and must not have threads yet.
     """
     if box.apt:
         env = {**env, "APT_CONFIG": f"{INPUTS}/apt.conf"}

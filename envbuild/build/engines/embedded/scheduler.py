@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 from envbuild.build.engines import error_report, resources
 from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.embedded import unit_process
+from envbuild.build.engines.embedded.compiler_cache import trim_caches, unit_cache
 from envbuild.build.engines.embedded.unit_job import input_digests, make_unit_job
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.console import Reporter
@@ -72,10 +73,14 @@ class Schedule:
         self.cores = resources.cores()
         self.memory = 0.9 * resources.memory()
         self.workers = self.options.workers or min(self.cores, 8)
+        # a second build for a comparison would compare the cache with itself
+        self.caching = self.options.compiler_cache and not self.options.rebuild
 
     def run(self, todo: list[Unit]) -> None:
         """Build the units in `todo`. Raises BuildError, InputError, EngineError."""
         resources.check_memory(todo, self.memory)
+        if self.caching:
+            trim_caches(todo, self.store)
         if text := resources.forecast(todo, self.options.jobs or self.cores, self.memory):
             self.reporter.info(text)
         try:
@@ -109,7 +114,7 @@ class Schedule:
             if lock is None:
                 continue
             todo.remove(unit)
-            found = None if self.options.rebuild else self.store.unit(self.keys[unit.name])
+            found = None if self.options.rebuild else self.options.find_unit(self.store, self.keys[unit.name])
             if found:  # another process built it while this one waited
                 lock.close()
                 self.records[unit.name] = found
@@ -146,6 +151,7 @@ class Schedule:
             packs=self.packs,
             checked=self.checked,
             keep_failed=self.options.shell_on_fail,
+            cache=unit_cache(unit, self.records, self.store) if self.caching else None,
         )
         log = self.store.new_log(unit.name, key).open("wb", buffering=0)
         self.reporter.start(unit.name, f"{unit.name}: {unit.title}" if unit.title else unit.name)
@@ -205,9 +211,9 @@ class Schedule:
             )
 
     def _record(self, unit: Unit, answer: dict[str, Any]) -> None:
-        record = UnitRecord.parse(
-            {"layer": None, "wheels": (), **answer, "key": self.keys[unit.name], "unit": unit.name}
-        )
+        caches = {cache for name in self.plan.needs(unit) for cache in self.records[name].caches}
+        named = {"key": self.keys[unit.name], "unit": unit.name, "source": "", "caches": sorted(caches)}
+        record = UnitRecord.parse({"layer": None, "wheels": (), **answer, **named})
         if record is None:
             raise EngineError(f"the process of unit {unit.name} returned a record that is not one", hint="run it again")
         if record.layer:

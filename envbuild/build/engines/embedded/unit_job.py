@@ -24,6 +24,7 @@ def make_unit_job(
     packs: Sequence[PackFormat],
     checked: Collection[str],
     keep_failed: bool,
+    cache: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the job of `unit`, for `envbuild.build.engines.embedded.unit_process.build_unit`.
 
@@ -33,6 +34,7 @@ def make_unit_job(
     packs: formats of the packs to make, where its layer is one of the image.
     checked: digests of blobs that need no check any more.
     keep_failed: leave the folder for a shell when a step fails.
+    cache: of its compilers (`compiler_cache.unit_cache`).
     """
     inputs = [_input(item, records) for item in unit.inputs]
     forms: Sequence[PackFormat] = packs if unit.in_image else ()
@@ -58,6 +60,7 @@ def make_unit_job(
         "product": unit.product.value,
         "packs": [[form.codec, form.level, form.block] for form in forms],
         "keep_failed": keep_failed,
+        "cache": cache,
     }
 
 

@@ -23,7 +23,7 @@ from envbuild.core.store.build_records import WHEEL_NAME
 from envbuild.core.store.store import Store
 from envbuild.core.text import counted, escaped
 from envbuild.core.userns import libc
-from envbuild.core.userns.namespaces import has_one_id
+from envbuild.core.userns.id_maps import has_one_id
 
 if TYPE_CHECKING:
     from envbuild.squashfs.pack.store_packs import PackSink
@@ -78,7 +78,7 @@ def build_unit(job: Job) -> Job:
 def make_root_spec(job: Job) -> RootSpec:
     names = tuple(item["name"] for item in job["inputs"])
     apt = any(item["name"] == prepare_inputs.DEBS and item["kind"] == "debian" for item in job["inputs"])
-    return RootSpec(Path(job["work"]), tuple(job["lowers"]), names, apt=apt)
+    return RootSpec(Path(job["work"]), tuple(job["lowers"]), names, apt=apt, cache=job["cache"])
 
 
 def describe_failure(job: Job, outcome: Outcome) -> Job:

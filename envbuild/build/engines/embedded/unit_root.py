@@ -6,12 +6,14 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from envbuild.build.engines import prepare_inputs
 from envbuild.build.engines.embedded import mounts
+from envbuild.build.engines.embedded.compiler_cache import mount_cache
 from envbuild.build.steps import INPUTS
 from envbuild.core.errors import InputError
 from envbuild.core.rooted_tree import RootedTree
@@ -26,7 +28,7 @@ class RootSpec:
     /run/envbuild.
 
     `image`: a squashfs file instead of lowers. `binds`: (source, target, read-only). `sys`: show /sys. `one_id`: the
-    user namespace has the caller's id alone.
+    user namespace has the caller's id alone. `cache`: that of compilers (`compiler_cache.unit_cache`).
     """
 
     work: Path
@@ -39,6 +41,7 @@ class RootSpec:
     image: str = ""
     binds: tuple[tuple[str, str, bool], ...] = ()
     one_id: bool = False
+    cache: Mapping[str, Any] | None = None
 
 
 @contextlib.contextmanager
@@ -76,6 +79,8 @@ def _mount_parts(box: RootSpec, tree: RootedTree) -> None:
             folder.chmod(0o1777 if name == "vartmp" else 0o755)
             if name != "vartmp" or _is(stat.S_ISDIR, tree, path):
                 mounts.bind_mount(folder, tree, path, read_only=False)
+    if box.cache:
+        mount_cache(box.cache, tree, box.work)
     if not box.build or _is(stat.S_ISREG, tree, "/etc/hosts"):
         source = Path("/etc/hosts") if box.network else box.work / "hosts"
         if not box.network:

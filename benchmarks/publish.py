@@ -1,0 +1,88 @@
+"""Compare publishing and pulling with skopeo, curl, sha256sum and cp, in one run, through a registry on this machine.
+
+    python benchmarks/publish.py NAME CHANGED
+
+Both are images of the project in the current folder, built in this store; CHANGED differs from NAME in one layer. The
+figures that count are ratios: they hold on any machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from measure import Cost, machine, measure
+from registries import Registry, registry
+
+ENVBUILD = [sys.executable, "-m", "envbuild"]
+MB = 1e6
+
+
+def row(name: str, cost: Cost, other: Cost | None = None, note: str = "") -> None:
+    ratio = f"{cost.cpu / other.cpu:.2f} | {cost.wall / other.wall:.2f}" if other else " | "
+    print(f"| {name} | {cost.cpu:.2f} | {cost.wall:.2f} | {ratio} | {note} |", flush=True)
+
+
+def answer(arguments: Sequence[str], store: Path | None = None) -> tuple[Cost, Any]:
+    """Return the cost of a command of envbuild and its answer."""
+    env = {"ENVBUILD_STORE": str(store)} if store else {}
+    with tempfile.NamedTemporaryFile() as out:
+        words = " ".join([*ENVBUILD, *arguments, "--json"])
+        cost = measure(["sh", "-c", f"{words} > {out.name}"], env)
+        return cost, json.loads(Path(out.name).read_text())
+
+
+def pulls(place: Path, there: Registry, name: str, changed: str) -> None:
+    """Measure pulls into an empty store, and into one that has the old image."""
+    row("start of a command", measure([*ENVBUILD, "pull", "--help"]))
+    cold, made = answer(["pull", f"{there.host}/bench/{name}:1"], place / "b")
+    data = Path(place / "b/blobs/sha256")
+    urls = [f"http://{there.host}/v2/bench/{name}/blobs/sha256:{path.name}" for path in data.iterdir()]
+    words = [word for number, url in enumerate(urls) for word in ("-o", f"{place}/plain-{number}", url)]
+    plain = measure(["curl", "-sf", *words])
+    row("curl of the same blobs", plain)
+    row("pull, cold", cold, plain, f"{made['fetched_bytes'] / MB:.1f} MB fetched; to curl: wall ≤ 1.2")
+    again, _ = answer(["pull", f"{there.host}/bench/{name}:1", "-o", str(place / "again.sqsh")], place / "b")
+    file = Path(made["path"])
+    both = measure(["sh", "-c", f"sha256sum {file} && cp {file} {place}/copy && sync {place}/copy"])
+    row("sha256sum and cp of the file", both)
+    row("pull, every pack in the store", again, both, "CPU ≤ 1.2, without the start of the command")
+    new, made = answer(["pull", f"{there.host}/bench/{changed}:2"], place / "b")
+    row("pull after a change", new, both, f"{made['fetched_bytes'] / MB:.1f} MB fetched")
+
+
+def publishes(place: Path, there: Registry, name: str, changed: str) -> None:
+    """Measure publishes of an image, of the same again, and of the changed one."""
+    first, made = answer(["publish", name, "--to", f"{there.host}/bench/{name}:1"])
+    layout = place / "layout"
+    subprocess.run([*ENVBUILD, "export", name, "--to", "oci", "-o", str(layout)], check=True, capture_output=True)
+    command = ["skopeo", "copy", "-q", "--insecure-policy", "--dest-tls-verify=false"]
+    copied = measure([*command, f"oci:{layout}", f"docker://{there.host}/bench/skopeo:1"])
+    size = sum(path.stat().st_size for path in (layout / "blobs/sha256").iterdir())
+    row(f"skopeo copy of the layout, {size / MB:.0f} MB", copied)
+    row("publish: compress, check, send", first, copied, f"{made['sent_bytes'] / MB:.0f} MB sent")
+    again, made = answer(["publish", name, "--to", f"{there.host}/bench/{name}:1"])
+    row("publish again", again, copied, f"{made['sent_bytes'] / MB:.1f} MB sent")
+    new, made = answer(["publish", changed, "--to", f"{there.host}/bench/{changed}:2"])
+    row("publish after a change", new, copied, f"{made['sent_bytes'] / MB:.1f} MB sent")
+
+
+def main() -> None:
+    name, changed = sys.argv[1:]
+    machine()
+    print("\n| what | CPU s | wall s | CPU ratio | wall ratio | note |\n|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
+        place = Path(folder)
+        with registry(place / "registry") as there:
+            publishes(place, there, name, changed)
+            pulls(place, there, name, changed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Caches of finished units: what other machines built, by the key of its inputs."""

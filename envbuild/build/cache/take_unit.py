@@ -1,0 +1,193 @@
+"""A unit that is taken from a cache: its blobs are fetched and compared, and it is recorded as if it was built here.
+
+The pack of a layer enters the store after the layer in it had the digest that the cache named: other images use it by
+that digest. Format of the store: `envbuild.core.store.store`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.build.cache.open_cache import OpenCache
+from envbuild.build.cache.unit_document import (
+    NewerFormatError,
+    RefusedUnitError,
+    StoredBlob,
+    UnitDocument,
+    parse_unit_document,
+    parse_unit_manifest,
+)
+from envbuild.core.bombs import most_unpacked
+from envbuild.core.errors import EnvbuildError
+from envbuild.core.store.build_records import SharedLayer
+from envbuild.core.store.permissions import move_into_store
+from envbuild.core.store.store import LayerRecord, Store, UnitRecord
+from envbuild.core.text import amount, printable
+from envbuild.net.download import DownloadError, Transfer
+from envbuild.net.failures import NotFoundError, UnreachableError
+from envbuild.net.miss import MissKind
+from envbuild.oci.document import InvalidDocumentError
+from envbuild.oci.tar.writer import TarSink
+from envbuild.squashfs.pack.file import read_pack
+from envbuild.squashfs.pack.index import VERSION
+from envbuild.squashfs.pack.reader import send_members
+
+LIBRARY = re.compile(r"[a-z0-9]{1,20}(-[0-9.]{1,20})?")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundUnit:
+    """A unit that a cache has: its document, and the digest (hex) of its manifest."""
+
+    cache: OpenCache
+    manifest: str
+    document: UnitDocument
+
+    @property
+    def size(self) -> int:
+        """The bytes of its product."""
+        return sum(blob.size for blob in self.document.blobs)
+
+    @property
+    def source(self) -> str:
+        return f"{self.cache.name}@sha256:{self.manifest}"
+
+
+def find_unit(cache: OpenCache, key: str) -> FoundUnit | None:
+    """Return a unit of a cache; None if it has none, or cannot be used.
+
+    Raises RefusedUnitError, NewerFormatError.
+    """
+    content = cache.find(key)
+    if content is None:
+        return None
+    try:
+        part = parse_unit_manifest(content)
+        document = parse_unit_document(cache.read(part.digest, part.size))
+    except NewerFormatError:
+        raise
+    except InvalidDocumentError as error:
+        raise RefusedUnitError(f"its description is damaged: {error}") from None
+    except ValueError as error:
+        raise RefusedUnitError(f"its description is not what the manifest names: {error}") from None
+    except NotFoundError:
+        raise RefusedUnitError("its description is missing") from None
+    except UnreachableError as error:
+        cache.leave(str(error), error.hint)
+        return None
+    if document.key != key:
+        raise RefusedUnitError(
+            f"it is another unit, {printable(f'{document.unit[:60]} with the key {document.key[:64]}')}"
+        )
+    return FoundUnit(cache, hashlib.sha256(content).hexdigest(), document)
+
+
+def take_unit(found: FoundUnit, unit: str, store: Store, transfer: Transfer) -> UnitRecord | None:
+    """Fetch a unit into the store and return its record; None if the cache stopped answering.
+
+    unit: its name in the plan.
+
+    Raises RefusedUnitError, EngineError.
+    """
+    document, layer = found.document, None
+    try:
+        if document.pack:
+            layer = _take_layer(found, unit, store, transfer)
+        for wheel in document.wheels:
+            found.cache.check_blob(wheel.digest)
+            transfer.obtain([found.cache.blob(wheel.digest)], wheel.digest, wheel.size)
+    except DownloadError as error:
+        # In a folder each file is a place of its own: the others may be sound.
+        damaged = (MissKind.MISMATCH, MissKind.ABSENT, *((MissKind.REFUSED,) if found.cache.setting.folder else ()))
+        wrong = [miss for miss in error.misses if miss.kind in damaged]
+        if wrong:
+            raise RefusedUnitError("; ".join(miss.detail for miss in wrong)) from None
+        found.cache.leave(str(error))
+        return None
+    wheels = tuple((wheel.name, wheel.digest) for wheel in document.wheels)
+    record = UnitRecord(
+        document.key, unit, layer, wheels, document.seconds, document.box, found.source, (found.cache.name,)
+    )
+    store.record_unit(record)
+    return record
+
+
+def _take_layer(found: FoundUnit, unit: str, store: Store, transfer: Transfer) -> LayerRecord:
+    diff_id, folders = found.document.diff_id, found.document.folders
+    with store.lock(f"cache-{diff_id.removeprefix('sha256:')}"):
+        if store.has_layer(diff_id):
+            return store.layer(diff_id)
+        with store.filled(), store.workdir() as work:
+            pack = work / "pack"
+            _fetch_pack(found, pack, work, store, transfer)
+            layer, name = _check_pack(found, unit, pack)
+            target = store.root / "packs" / name
+            move_into_store(pack, target)
+        SharedLayer(layer, target.name, folders).write(target.parent)
+        store.share_packs(diff_id)
+        return layer
+
+
+def _fetch_pack(found: FoundUnit, pack: Path, work: Path, store: Store, transfer: Transfer) -> None:
+    """Write the pack of a unit from its parts. Raises DownloadError, RefusedUnitError."""
+    assert found.document.pack is not None
+    parts = found.document.parts
+    for number, part in enumerate(parts):
+        target = work / f"part-{number}"
+        _fetch_part(found, part, target, store, transfer)
+        if number:
+            with pack.open("ab") as whole, target.open("rb") as file:
+                shutil.copyfileobj(file, whole, 1 << 20)
+            target.unlink()
+        else:
+            target.rename(pack)
+    if len(parts) > 1:
+        with pack.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != found.document.pack.digest:
+            raise RefusedUnitError(f"its parts are not its pack: expected sha256 {found.document.pack.digest}")
+
+
+def _fetch_part(found: FoundUnit, part: StoredBlob, target: Path, store: Store, transfer: Transfer) -> None:
+    if store.has_blob(part.digest):  # of a published image that was pulled
+        with target.open("xb") as out, store.blob(part.digest).open("rb") as blob:
+            shutil.copyfileobj(blob, out, 1 << 20)
+        with target.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() == part.digest:
+                return
+        target.unlink()
+    found.cache.check_blob(part.digest)
+    transfer.obtain([found.cache.blob(part.digest)], part.digest, part.size, target)
+
+
+def _check_pack(found: FoundUnit, unit: str, path: Path) -> tuple[LayerRecord, str]:
+    """Return the record of the layer in a pack, and the name of that pack. Raises RefusedUnitError."""
+    document = found.document
+    assert document.pack is not None
+    if (size := path.stat().st_size) != document.pack.size:
+        raise RefusedUnitError(f"its pack has {amount(size)}, not {amount(document.pack.size)}")
+    tar = TarSink()
+    try:
+        pack = read_pack(path)
+        total = sum(pack.index.columns["sizes"])
+        if total > most_unpacked(document.pack.size):
+            raise RefusedUnitError(f"{amount(document.pack.size)} unpack to {amount(total)}")
+        send_members(pack, [tar])
+    except RefusedUnitError:
+        raise
+    except (ArithmeticError, EnvbuildError, LookupError, ValueError) as error:
+        raise RefusedUnitError(f"its pack is damaged: {printable(str(error))[:300]}") from None
+    if tar.diff_id != document.diff_id:
+        raise RefusedUnitError(
+            f"its layer is not the one that it names: expected {document.diff_id}, got {tar.diff_id}"
+        )
+    index = pack.index
+    if not LIBRARY.fullmatch(index.library):
+        raise RefusedUnitError("its pack names no library that compressed it")
+    hex_name = document.diff_id.removeprefix("sha256:")
+    name = f"{hex_name}.{index.library}-level{index.codec.level}-block{index.block}.v{VERSION}"
+    return LayerRecord(tar.diff_id, tar.size, tar.files, unit), name

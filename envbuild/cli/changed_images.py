@@ -1,0 +1,175 @@
+"""``envbuild list --changed BASE``: the images that another content, start or check than at a commit of git results
+for."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envbuild.cli.image_list import image_rows
+from envbuild.core.errors import SpecError
+from envbuild.core.json_text import json_value
+from envbuild.core.programs import run_program
+from envbuild.core.result import Result
+from envbuild.core.text import human_list, table
+from envbuild.lock.git.git_program import ObjectReader, error_summary, git_command, git_environment
+from envbuild.net.failures import NotFoundError, RefusedError
+from envbuild.spec.project import SHIPPED
+from envbuild.spec.trust import VARIABLE
+from envbuild.spec.workspace import Workspace
+
+NEW, CHANGED = "new", "changed"
+ALL = "all parts"
+NAMED = 4  # parts named in one line
+LINK = "120000"  # mode of a symbolic link in a tree of git
+MOST = 1 << 30  # bytes of the files of a project
+TIME = 600  # seconds for the images of the other commit
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A commit whose files are in a folder; `project` is the folder in it that the project is in."""
+
+    commit: str
+    folder: Path
+    project: Path
+
+
+def changed_images(base: str, workspace: Workspace) -> Result:
+    """Return the images of the project's files, as they are now, that are new or changed since the commit where `base`
+    (a commit, branch or tag) and the current commit diverge.
+
+    Raises SpecError without a git repository or such a commit, and for an image that cannot be read.
+    """
+    root = workspace.project.root
+    if root is None:
+        raise SpecError("no project here: the changes of its files are searched", hint="run it in the project's folder")
+    with checkout(base, root) as before:
+        old, fault = base_keys(before, root)
+    rows = image_rows(workspace, keys=True)
+    broken = [row for row in rows if not row["keys"]]
+    if broken:
+        names = human_list([row["name"] for row in broken], NAMED)
+        first = broken[0]
+        raise SpecError(f"not readable: {names}: {first['description']}", hint=f"envbuild check {first['name']}")
+    found = [row | change for row in rows if (change := describe(row, None if fault else old))]
+    removed = sorted(set(old) - {row["name"] for row in rows})
+    data = {"base": before.commit, "images": found, "removed": removed}
+    return Result(data, "\n".join(lines(before.commit, found, removed, fault)))
+
+
+def describe(row: Mapping[str, Any], old: Mapping[str, Mapping[str, str]] | None) -> dict[str, Any]:
+    """Return `change` and `because` of an image; nothing if it is unchanged. `old`: image → its parts at the other
+    commit; None if they are unknown."""
+    if old is None:
+        return {"change": CHANGED, "because": [ALL]}
+    if row["name"] not in old:
+        return {"change": NEW, "because": [ALL]}
+    before, after = old[row["name"]], row["keys"]
+    parts = [part for part in {**after, **before} if after.get(part) != before.get(part)]
+    return {"change": CHANGED, "because": parts} if parts else {}
+
+
+def lines(commit: str, rows: list[dict[str, Any]], removed: list[str], fault: str) -> Iterator[str]:
+    """Yield the lines that are printed."""
+    if fault:
+        yield f"all images count as changed: {commit[:12]} is not comparable: {fault}"
+    if rows:
+        columns = ("name", "target", "lock", "change", "because")
+        cells = [[*(row[column] for column in columns[:-1]), human_list(row["because"], NAMED)] for row in rows]
+        yield table([column.upper() for column in columns], cells)
+    else:
+        yield f"no image changed since {commit[:12]}"
+    if removed:
+        yield f"removed: {human_list(removed, len(removed))}"
+
+
+@contextmanager
+def checkout(base: str, root: Path) -> Iterator[Checkout]:
+    """Yield the files of the commit where `base` and the current commit diverge, in a temporary folder; only those of
+    the project `root`.
+
+    Objects of the repository are read without its filters, which are programs: files of Git LFS are pointers, and
+    submodules are left out. Raises SpecError, also for a repository of another user.
+    """
+    if base.startswith("-"):
+        raise SpecError(f"{base!r} is not a commit, branch or tag", hint="envbuild list --changed origin/main")
+    top = Path(git(root, "rev-parse", "--show-toplevel"))
+    hint = f"git fetch --unshallow origin, or fetch-depth: 0 of actions/checkout; is {base} a commit, branch or tag?"
+    commit = git(root, "merge-base", "HEAD", f"{base}^{{commit}}", hint=hint)
+    inside = root.resolve().relative_to(top.resolve())
+    with tempfile.TemporaryDirectory(prefix="envbuild-base-") as name:
+        project = Path(name) / "files" / inside
+        project.mkdir(parents=True)
+        listed = git(
+            top, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *map(str, [inside] if inside.parts else [])
+        )
+        write_files(Path(git(root, "rev-parse", "--absolute-git-dir")), listed, Path(name) / "files")
+        yield Checkout(commit, Path(name), project)
+
+
+def write_files(repository: Path, listed: str, folder: Path) -> None:
+    """Write the files of a commit, listed by ``git ls-tree -r -z``, into an empty folder; links last, so that none is
+    on the way of a file. Raises SpecError."""
+    entries = []
+    for line in filter(None, listed.split("\0")):
+        head, _, name = line.partition("\t")
+        mode, kind, sha = head.split()
+        if {"..", "", ".git"} & set(name.split("/")):
+            raise SpecError(f"the commit has a file that no checkout has: {name!r}", hint="git fsck")
+        if kind == "blob":
+            entries.append((mode == LINK, mode, sha, folder / name))
+    left = MOST
+    try:
+        with ObjectReader(repository) as objects:
+            for is_link, mode, sha, path in sorted(entries):
+                content = objects.read(sha, "blob", left)
+                left -= len(content)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if is_link:
+                    path.symlink_to(os.fsdecode(content))
+                else:
+                    path.write_bytes(content)
+                    path.chmod(int(mode, 8) & 0o755)
+    except (NotFoundError, RefusedError, OSError, ValueError) as error:
+        raise SpecError(f"the files of the commit cannot be read: {error}", hint="git fsck") from None
+
+
+def base_keys(before: Checkout, root: Path) -> tuple[dict[str, dict[str, str]], str]:
+    """Return image → its parts at the other commit, and why they are unknown ("": they are not).
+
+    A process of its own reads them: recipes of two commits have the same names. If the project is a checkout of
+    envbuild, it is the envbuild of that commit: its code decides images, too.
+    """
+    env = dict(os.environ) | {VARIABLE: str(before.folder)}
+    if root == SHIPPED and (before.project / "envbuild").is_dir():
+        env["PYTHONPATH"] = str(before.project)
+    command = [sys.executable, "-m", "envbuild", "list", "--keys", "--json"]
+    done = run_program(command, env=env, cwd=before.project, timeout=TIME, text=True)
+    if done.returncode:
+        found = [line for line in done.stderr.splitlines() if line.startswith(("error:", "Error:"))]
+        return {}, found[0] if found else f"envbuild list --keys: exit code {done.returncode}"
+    try:
+        images = json_value(done.stdout)["images"]
+        return {row["name"]: row["keys"] for row in images if row["keys"]}, ""
+    except (ValueError, TypeError, KeyError):
+        return {}, "its envbuild prints no keys of images"
+
+
+def git(folder: Path, *arguments: str, hint: str = "") -> str:
+    """Return what git prints in `folder`, without the end of the line. Raises SpecError."""
+    # git refuses a repository of another user, whose configuration names programs: its list of exceptions is emptied
+    command = git_command(None, "-C", str(folder), *arguments, settings=("safe.directory=",))
+    done = run_program(command, env=git_environment(), cwd="/", timeout=TIME)
+    if done.returncode:
+        why = error_summary(done.stderr) if done.stderr.strip() else "nothing is common with the current commit"
+        raise SpecError(
+            f"git {arguments[0]}: {why}", hint=hint or "the project must be in a git repository of your own"
+        )
+    return os.fsdecode(done.stdout).removesuffix("\n")

@@ -1,0 +1,57 @@
+"""Keys of images: digests of all that decides an image's content and what is checked in it, so that an unchanged image
+is recognized without a store."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from envbuild.lock.model import Lock
+from envbuild.lock.request import lock_request
+from envbuild.lock.update import current_lock
+from envbuild.spec.recipe_calls import call_recipe
+from envbuild.spec.resolve import Resolution
+from envbuild.spec.workspace import Workspace
+
+LOCK, START, CHECKS = "lock", "start", "checks"
+
+
+def image_keys(resolution: Resolution, state: str, workspace: Workspace) -> dict[str, str]:
+    """Return part of the image → sha256 (hex) of what decides it.
+
+    `state`: that of its lock (`envbuild.cli.image_list.lock_state`). With a current lock the parts are its units, their
+    names with the prefix ``unit ``; `START`, the configuration of the image; and `CHECKS`, what verify runs and
+    expects. Else `LOCK`, what a lock is requested for. Raises SpecError of a recipe.
+    """
+    if state != "current":
+        return {LOCK: value_digest([state, lock_request(resolution).digest()])}
+    from envbuild.build.plan.planner import make_plan
+
+    lock = current_lock(resolution, workspace)
+    plan = make_plan(resolution, lock)
+    units = {f"unit {name}": key for name, key in plan.keys().items()}
+    start = value_digest(dataclasses.asdict(plan.config))
+    return {**units, START: start, CHECKS: value_digest(checks(resolution, lock))}
+
+
+def checks(resolution: Resolution, lock: Lock) -> list[Any]:
+    """Return what the recipes check in the image, and what they expect in it."""
+    from envbuild.verify.expectations import expected_contents
+    from envbuild.verify.verify import recipe_environment
+
+    env = recipe_environment(resolution, lock)
+    found = [check for recipe in resolution.recipes for check in call_recipe(recipe, "verify", list, env)]
+    return [[dataclasses.asdict(check) for check in found], dataclasses.asdict(expected_contents(resolution, lock))]
+
+
+def value_digest(value: Any) -> str:
+    """Return the sha256 (hex) of a value of plain data, in any order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def image_key(parts: Mapping[str, str]) -> str:
+    """Return the key of an image: one digest of all its parts."""
+    return f"sha256:{value_digest(dict(parts))}"

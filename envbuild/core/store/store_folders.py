@@ -1,0 +1,75 @@
+"""The folders of a store: what a group shares, what is one user's, and which hold trees that others may not enter."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from envbuild.core.engines import CACHES as ENGINE_CACHES
+from envbuild.core.errors import EngineError
+from envbuild.core.store.access import OWN_STORE, check_readable
+from envbuild.core.store.mark import mark_store
+from envbuild.core.store.members import LOCKS, check_entry, check_members, check_place, has_folders
+from envbuild.core.store.permissions import (
+    close_folder,
+    is_shared,
+    make_own_place,
+    make_shared_folder,
+    make_store_folder,
+    own_place,
+)
+
+FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "locks", "exports", "control")
+OWN_FOLDERS = ("layers", "tmp", "logs", "partial")
+PRIVATE = (*OWN_FOLDERS, *ENGINE_CACHES, "apt", "git", "uv", "ccache", "base", "published")
+CLOSED = ("layers", "tmp")  # they hold trees of files
+
+
+def prepare_store(root: Path, report: Callable[[str], object]) -> None:
+    """Make the folders of the store `root`, and close those of an older one that others could enter.
+
+    report: called with a line about that. Raises EngineError when the place cannot be written, when it is a folder
+    with other content (`mark_store`), and when another user could make this one's commands change files elsewhere
+    (`check_members`).
+    """
+    try:
+        make_store_folder(root)
+        check_place(root)
+        mark_store(root)
+        closed = close_trees(root)
+        check_members(root, FOLDERS, PRIVATE, report)
+        if close_folder(root / LOCKS, 0o007 if is_shared(root) else 0o077):
+            report(f"store {root}: other users could hold its locks; closed now")
+        for name in FOLDERS:
+            make_shared_folder(root / name, sticky=has_folders(name, FOLDERS), closed=name == LOCKS)
+        own = make_own_place(root)
+        for name in OWN_FOLDERS:
+            (own / name).mkdir(mode=0o700, exist_ok=True)
+            check_entry(own / name)
+        try_to_write(own / "tmp")
+    except OSError as error:
+        check_readable(root)
+        why = "it is not a folder" if error.errno == errno.EEXIST else os.strerror(error.errno or errno.EIO)
+        raise EngineError(f"the store {root} cannot be written: {why}", hint=OWN_STORE) from error
+    if closed:
+        names = ", ".join(closed)
+        report(f"store {root}: other users could enter {names}, where setuid programs may be; closed now")
+
+
+def close_trees(root: Path) -> list[str]:
+    """Close the folders with trees that others could enter; return their names."""
+    places = dict.fromkeys((own_place(root), root))  # an older envbuild let a group share these, too
+    names = [name for place in places for name in (*CLOSED, *ENGINE_CACHES) if close_folder(place / name)]
+    return [f"{name}/" for name in dict.fromkeys(names)]
+
+
+def try_to_write(folder: Path) -> None:
+    """Make a file in a folder; a killed process leaves none where the file system knows files without a name."""
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600))
+    except OSError:
+        probe = folder / f".probe-{os.urandom(4).hex()}"
+        probe.touch()
+        probe.unlink()

@@ -1,0 +1,62 @@
+"""``caches:`` of ``site.yaml``: what a user may write about caches of units, and every mistake in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from envbuild.core.distributions import PATHS
+from envbuild.core.errors import SpecError
+from envbuild.core.yaml_nodes import Node
+from envbuild.core.yaml_reader import Reader
+from envbuild.net.registry.reference import parse_reference
+from envbuild.net.unit_caches import UnitCache
+
+KEYS = ("at", "write", "unsigned", "keys")
+LAYOUT = "oci:"
+FOLDERS = (*PATHS, "$", LAYOUT)
+UNSIGNED = (
+    "write unsigned: true if you believe all who can write there: what they put there runs in your builds and images"
+)
+
+
+def read_caches(reader: Reader, node: Node, folder: Callable[[str], str]) -> tuple[UnitCache, ...]:
+    """Return the caches that a site file lists; report mistakes."""
+    found: dict[str, UnitCache] = {}
+    for item in reader.items(node, "caches"):
+        entries = reader.table(item, KEYS, "caches", "a cache")
+        if "at" not in entries:
+            if entries:
+                reader.wrong(item.where, "a cache without 'at'", "name it: at: REGISTRY/REPOSITORY, or a folder")
+            continue
+        text = reader.text(entries["at"], "at") or ""
+        flags = {key: reader.value(entries[key], bool, key) is True for key in KEYS[1:3] if key in entries}
+        if "keys" in entries:
+            what = f"'{text}': this envbuild does not check signatures of units yet"
+            reader.wrong(entries["keys"].where, what, f"leave out the keys; {UNSIGNED}")
+        elif not flags.get("unsigned"):
+            reader.wrong(item.where, f"'{text}': units of a cache have no signatures yet", UNSIGNED)
+        try:
+            cache = _parse_place(text, folder, flags.get("write", False))
+        except SpecError as error:
+            reader.wrong(entries["at"].where, error.message, error.hint)
+            continue
+        if cache.at in found:
+            reader.wrong(item.where, f"'{text}' is listed twice", "leave out one of them")
+        found[cache.at] = cache
+    return tuple(found.values())
+
+
+def _parse_place(text: str, folder: Callable[[str], str], write: bool) -> UnitCache:
+    """Return the cache at a place. Raises SpecError."""
+    if text.startswith(FOLDERS):
+        path = folder(text.removeprefix(LAYOUT))
+        return UnitCache(path, folder=Path(path), write=write)
+    hint = "write REGISTRY/REPOSITORY, as in ghcr.io/team/envbuild-cache, or a folder: /shared/cache, ./cache"
+    try:
+        found = parse_reference(text)
+    except SpecError:
+        raise SpecError(f"'{text[:200]}' is neither a repository of a registry nor a folder", hint) from None
+    if found.name != text:
+        raise SpecError(f"'{text[:200]}' has a tag: the keys of units are the tags of a cache", hint)
+    return UnitCache(found.name, write=write)

@@ -1,0 +1,136 @@
+"""Units that were built here, sent to the caches of the site that may be written.
+
+A cache that fails is reported and left: the image remains. Format: `envbuild.build.cache.unit_document`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from envbuild.build.cache.open_cache import OpenCache, UnusableCacheError
+from envbuild.build.cache.unit_document import StoredBlob, UnitDocument
+from envbuild.core.console import Reporter
+from envbuild.core.errors import EnvbuildError
+from envbuild.core.store.build_records import SharedLayer
+from envbuild.core.store.store import LayerRecord, Store, UnitRecord
+from envbuild.core.text import amount, counted
+from envbuild.core.userns.call import call
+from envbuild.net.failures import UnreachableError
+from envbuild.net.registry.media_types import OCI
+from envbuild.net.registry.push import Push
+from envbuild.oci.layers.copy_tree import Folder, describe_folders
+from envbuild.oci.layers.layer import implied_folders
+from envbuild.publish.pack_blobs import PART, FileSlice, digest_parts
+from envbuild.publish.unit_folder import SentUnit, add_units
+from envbuild.squashfs.pack.format import PackFormat
+from envbuild.squashfs.pack.store_packs import pack_layer
+from envbuild.squashfs.pack.unpack import ensure_trees
+
+PARALLEL = 4  # units that are searched at a time
+TASK = "caches"
+
+
+def send_units(
+    records: Sequence[UnitRecord], caches: Sequence[OpenCache], store: Store, reporter: Reporter
+) -> dict[str, int]:
+    """Send the units of `records` to each cache that may be written and lacks them, or has something else under their
+    keys. Return cache → units sent."""
+    sent: dict[str, int] = {}
+    for cache in caches:
+        if not cache.setting.write or cache.reason:
+            continue
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            keys = [record.key for record in records]
+            known = dict(zip(keys, pool.map(cache.has, keys), strict=True))
+        new = [record for record in records if not known[record.key] or record.key in cache.refused]
+        if not new or cache.reason:
+            continue
+        reporter.start(TASK, f"sending {counted(len(new), 'unit')} to the cache {cache.name}")
+        try:
+            with store.workdir() as work:
+                units = [describe_unit(record, store, work) for record in new]
+                total = sum(unit.size for unit in units)
+                if cache.setting.folder:
+                    add_units(cache.setting.folder, units, reporter.info)
+                else:
+                    push_units(cache, units, reporter)
+        except (EnvbuildError, UnreachableError, UnusableCacheError, OSError) as error:
+            cache.leave(f"it cannot be written: {getattr(error, 'message', error)}", getattr(error, "hint", ""))
+        else:
+            sent[cache.name] = len(units)
+            reporter.info(f"{counted(len(units), 'unit')}, {amount(total)}, sent to the cache {cache.name}")
+        finally:
+            reporter.finish(TASK)
+    return sent
+
+
+def push_units(cache: OpenCache, units: Sequence[SentUnit], reporter: Reporter) -> None:
+    """Push units to a registry: blobs first, so that a key never names a part. Raises UnreachableError."""
+    assert cache.address is not None
+    push = Push(cache.address, cache.repository().transport)
+    total, done = sum(unit.size for unit in units), 0
+
+    def add(size: int) -> None:
+        nonlocal done
+        done += size
+        reporter.advance(TASK, done, total)
+
+    push.sent = add
+    for unit in units:
+        for blob in unit.files:
+            push.blob(blob.path, blob.digest, blob.start, blob.size)
+        push.manifest(unit.document.manifest(), OCI.manifest, unit.document.key)
+
+
+def describe_unit(record: UnitRecord, store: Store, work: Path) -> SentUnit:
+    """Return a unit of the store as it is sent; its pack is made if there is none, its document is written into `work`.
+
+    Raises EnvbuildError, OSError.
+    """
+    document, files = UnitDocument(record.key, record.unit, record.seconds, dict(record.box)), list[FileSlice]()
+    if record.layer:
+        pack = pack_layer(store, record.layer, PackFormat())
+        size = pack.stat().st_size
+        whole, *split = digest_parts(pack, size)
+        starts = range(0, size, PART) if split else [0]
+        files = [
+            FileSlice(digest, min(PART, size - start) if split else size, pack, start)
+            for digest, start in zip(split or [whole], starts, strict=True)
+        ]
+        document = replace(
+            document,
+            diff_id=record.layer.diff_id,
+            pack=StoredBlob(whole, size),
+            parts=tuple(StoredBlob(part.digest, part.size) for part in files),
+            folders=layer_folders(store, record.layer),
+        )
+    else:
+        for name, digest in record.wheels:
+            path = store.blob(digest)
+            files.append(FileSlice(digest, path.stat().st_size, path, 0, name))
+        document = replace(document, wheels=tuple(StoredBlob(file.digest, file.size, file.title) for file in files))
+    content = document.encode()
+    path = work / f"{record.key}.json"
+    path.write_bytes(content)
+    files.append(FileSlice(hashlib.sha256(content).hexdigest(), len(content), path))
+    return SentUnit(document, tuple(files))
+
+
+def layer_folders(store: Store, layer: LayerRecord) -> tuple[Folder, ...]:
+    """Return the folders of a layer's tree that are not members of the layer."""
+    if shared := SharedLayer.read(store.root / "packs", layer.diff_id):
+        return shared.folders
+    ensure_trees(store, [layer.diff_id])
+    found: list[Any] = call(list_folders, store=str(store.root.resolve()), diff_id=layer.diff_id)
+    return tuple((path, mode, uid, gid, mtime, xattrs) for path, mode, uid, gid, mtime, xattrs in found)
+
+
+def list_folders(*, store: str, diff_id: str) -> list[Folder]:
+    """Return the same in this process, which must be root, or root of a user namespace."""
+    home = Store(Path(store))
+    return list(describe_folders(home.layer_tree(diff_id), implied_folders(home, diff_id)))

@@ -1,0 +1,120 @@
+"""The squashfs file that was published with an image: its artifact, checked as far as digests reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envbuild.core.errors import EnvbuildError, InputError, VerifyError
+from envbuild.oci import manifest as m
+from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
+from envbuild.publish.artifact_types import DOCUMENT, FAMILY, SQUASHFS, WHOLE
+from envbuild.publish.binding import Binding, read_binding
+from envbuild.publish.remote_blob import read_blob
+from envbuild.publish.remote_image import ImageDocument, RemoteImage, entries_of
+from envbuild.publish.squashfs_document import SquashfsDocument, decode_document
+
+CANDIDATES = 8  # artifacts of one image that are read, until one has the file that the image names
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSquashfs:
+    """A published squashfs file: digests (``sha256:…``) of its artifact and of the image that it belongs to, its
+    document, and the layers of the artifact."""
+
+    artifact: str
+    image: str
+    document: SquashfsDocument
+    layers: tuple[m.BlobDescriptor, ...]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of the blobs of the artifact by digest (hex)."""
+        return {layer.digest: layer.size for layer in self.layers}
+
+
+def find_squashfs(image: RemoteImage, found: ImageDocument) -> PublishedSquashfs | None:
+    """Return the squashfs file of an image, or of its artifact; None if it was published without one, or if the image
+    was named by its digest and its manifest has none.
+
+    Raises InputError for a newer format, and if a part is damaged or not available; VerifyError for an artifact of
+    another image or with another file, ConflictError.
+    """
+    if str(found.value.get("artifactType", "")).startswith(FAMILY):
+        return read_artifact(image, found)
+    binding = read_binding(found.value)
+    if image.pinned and not binding.file:
+        return None
+    failed: EnvbuildError | None = None
+    for artifact in list_artifacts(image, found)[: CANDIDATES if binding.file else 1]:
+        try:
+            return check_artifact(read_artifact(image, image.read(artifact)), binding, image.name, found.digest)
+        except EnvbuildError as error:
+            failed = failed or error
+    if failed:
+        raise failed
+    return None
+
+
+def check_artifact(found: PublishedSquashfs, binding: Binding, name: str, digest: str) -> PublishedSquashfs:
+    """Return an artifact that belongs to the image `digest` and has what its manifest names. Raises VerifyError."""
+    if found.image != digest:
+        raise other_image_error(name, found.image, digest)
+    if binding.file and not binding.fits(found.document, found.layers):
+        raise VerifyError(
+            f"the artifact that is listed for {name} has another squashfs file, spec or lock than the image names",
+            hint="the list of artifacts was changed: publish the image again",
+        )
+    return found
+
+
+def read_artifact(image: RemoteImage, artifact: ImageDocument) -> PublishedSquashfs:
+    """Return the squashfs file of an artifact. Raises as `find_squashfs`."""
+    try:
+        whole = Part(artifact.value)
+        check_kind(whole.part("artifactType").text(), image.name)
+        subject = m.parse_descriptor(whole.part("subject")).digest
+        layers = [m.parse_descriptor(item) for item in whole.part("layers").parts(needed=True)]
+        documents = [layer for layer in layers if layer.kind == DOCUMENT]
+        if len(documents) != 1:
+            raise InvalidDocumentError(f"it has {len(documents)} documents instead of one")
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(image.name, error, "artifact") from None
+    if documents[0].size > MAX_DOCUMENT:
+        raise InputError(
+            f"the document of the squashfs file of {image.name} has more than {MAX_DOCUMENT >> 20} MiB",
+            hint="publish the image again",
+        )
+    content = read_blob(image, documents[0].digest, documents[0].size)
+    document = decode_document(content, {layer.digest: layer.size for layer in layers}, image.name)
+    if document.manifest != f"sha256:{subject}":
+        raise other_image_error(image.name, document.manifest, f"sha256:{subject}")
+    return PublishedSquashfs(artifact.digest, document.manifest, document, tuple(layers))
+
+
+def list_artifacts(image: RemoteImage, found: ImageDocument) -> list[str]:
+    """Return the artifacts with the packs of an image (``sha256:…``), the last one that is listed first.
+
+    Raises InputError, also if there are only ones in a newer form."""
+    listed = list(entries_of(image.referrers(found.digest, SQUASHFS)))
+    own = [f"sha256:{part.digest}" for kind, part in listed if kind == SQUASHFS]
+    for kind, _ in () if own else listed:
+        if kind != WHOLE:
+            check_kind(kind, image.name)
+    return own[::-1]
+
+
+def check_kind(kind: str, name: str) -> None:
+    """Raise InputError for an artifact with a squashfs file in a newer form."""
+    if kind.startswith(FAMILY) and kind != SQUASHFS:
+        raise InputError(
+            f"the squashfs file of {name} is published as {kind[:100]!a}, and this envbuild reads {SQUASHFS}",
+            hint="install a newer envbuild, or convert its layers: envbuild export docker://NAME --to squashfs",
+        )
+
+
+def other_image_error(name: str, found: str, wanted: str) -> VerifyError:
+    """Return the error for an artifact that was published for another image."""
+    return VerifyError(
+        f"the artifact that is listed for {name} belongs to another image: {found} instead of {wanted}",
+        hint="the list of artifacts was changed: publish the image again",
+    )

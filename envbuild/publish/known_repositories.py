@@ -1,0 +1,44 @@
+"""The repositories that this user's store has sent blobs to: a registry copies a blob from one to another by itself.
+
+published/<host>.json of the user's part of the store: blob → repository, the newest last. The registry decides; a wrong
+entry costs nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from envbuild.core.store.json_files import read_sealed, write_sealed
+from envbuild.core.store.store import Store
+from envbuild.net.registry.client import RegistryAddress
+
+MOST = 20_000  # blobs of a registry in the record: 3 MB
+FOLDER = "published"
+
+
+def read_repositories(store: Store, at: RegistryAddress) -> dict[str, str]:
+    """Return digest (hex) → repository, of blobs in a registry."""
+    value = read_sealed(record_path(store, at))
+    found = value.get("blobs") if isinstance(value, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    return {str(digest): repository for digest, repository in found.items() if isinstance(repository, str)}
+
+
+def record_repository(store: Store, at: RegistryAddress, digests: Iterable[str]) -> None:
+    """Record that a repository has blobs (hex); in a store that cannot be written nothing is recorded."""
+    with contextlib.suppress(OSError):
+        store.own_folder(FOLDER)
+        known = read_repositories(store, at)
+        new = dict.fromkeys(digests, at.repository)
+        items = [*((digest, name) for digest, name in known.items() if digest not in new), *new.items()]
+        write_sealed(record_path(store, at), {"blobs": dict(items[-MOST:])})
+
+
+def record_path(store: Store, at: RegistryAddress) -> Path:
+    """Return the file for a registry."""
+    host = re.sub(r"[^A-Za-z0-9.-]", "_", at.url.partition("://")[2])
+    return store.own / FOLDER / f"{host[:200]}.json"

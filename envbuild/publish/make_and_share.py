@@ -1,0 +1,47 @@
+"""``make`` with the caches of the site: units are taken from them, and those that were built here are sent to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from envbuild.export.built_image import ImageRecord
+from envbuild.make import Options
+from envbuild.spec.workspace import Workspace
+
+if TYPE_CHECKING:  # with a network client
+    from envbuild.build.cache.open_cache import OpenCache
+
+Make = Callable[[str, Workspace, Options], ImageRecord]
+
+
+def site_caches(workspace: Workspace) -> Sequence[OpenCache]:
+    """Return the caches of the site, for one or more images: one that does not answer is left alone after that."""
+    if not workspace.site.caches:
+        return ()
+    from envbuild.build.cache.open_cache import open_caches
+
+    return open_caches(workspace.site, workspace.reporter)
+
+
+def make_and_share(make: Make, name: str, workspace: Workspace, options: Options, *, send: bool = True) -> ImageRecord:
+    """Return the image `name` as `make` (of `envbuild.make`) made it; then send its units, unless `send` is False.
+
+    options: with `caches`.
+    """
+    made, caches = make(name, workspace, options), options.caches or ()
+    if not send or made.up_to_date or not any(cache.setting.write for cache in caches):
+        return made
+    from envbuild.build.engines.select import load_engine
+    from envbuild.build.plan.planner import make_plan
+    from envbuild.lock.resolve import resolve_image
+    from envbuild.lock.update import current_lock
+    from envbuild.publish.cached_units import send_units
+
+    if load_engine(made.engine).caches:
+        resolution = resolve_image(name, workspace)
+        plan = make_plan(resolution, current_lock(resolution, workspace))
+        found = (workspace.store.unit(key) for key in plan.keys().values())
+        records = [record for record in found if record and not record.source]
+        send_units(records, caches, workspace.store, workspace.reporter)
+    return made

@@ -1,0 +1,135 @@
+"""A published image as its small documents describe it: configuration, layers, squashfs file, spec, lock, resolution.
+
+Nothing else is fetched. All of it comes from a registry or a folder that strangers may write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.errors import LockError, SpecError
+from envbuild.core.plain_yaml import MAX_BYTES
+from envbuild.export.enroot import start_script
+from envbuild.lock.lockfile import parse_lock
+from envbuild.oci import manifest as m
+from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
+from envbuild.oci.sources.image_documents import SourceConfig, check_layer_count, parse_configuration
+from envbuild.oci.sources.platform import Platform
+from envbuild.publish.artifact_types import LOCK, RESOLUTION, SPEC
+from envbuild.publish.find_squashfs import PublishedSquashfs, find_squashfs
+from envbuild.publish.remote_blob import read_blob
+from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote
+from envbuild.spec.workspace import Workspace
+from envbuild.verify.contents.metadata import ImageMetadata, parse_object, parse_start_script
+
+UNIT = "envbuild unit "  # begin of the history of a layer that envbuild built (`envbuild.oci.config`)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedLayer:
+    """A layer: digest (``sha256:…``) and size of its blob, digest of its content, and the unit that it is of."""
+
+    digest: str
+    size: int
+    diff_id: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedImage:
+    """A published image: `reference` as the user named it, `digest` (``sha256:…``) of its manifest. `spec`, `lock` and
+    `resolution` are empty if it was published without them."""
+
+    reference: str
+    digest: str
+    config: SourceConfig
+    layers: tuple[PublishedLayer, ...]
+    squashfs: PublishedSquashfs | None
+    spec: str
+    lock: str
+    resolution: Mapping[str, Any]
+
+    def metadata(self) -> ImageMetadata:
+        """Return what the image would state about itself as a squashfs file."""
+        config, lock, error = self.config.config, None, ""
+        try:
+            lock = parse_lock(self.lock, Path(self.reference)) if self.lock else None
+        except LockError as found:  # perhaps of a later envbuild
+            error = found.message
+        script = start_script(replace(config, labels={}))  # a label may have a line break
+        return ImageMetadata(
+            origin=dict(self.resolution),
+            lock=lock,
+            lock_error=error,
+            env=dict(config.env),
+            **{**parse_start_script(script), "labels": dict(config.labels)},
+            has_start_script=True,
+        )
+
+
+def read_published(text: str, workspace: Workspace, platform: str = "") -> PublishedImage:
+    """Return the documents of an image of a registry or a layout; `platform`: of an index (empty: this machine's).
+
+    Raises SpecError, InputError, VerifyError, ConflictError.
+    """
+    image, wanted = open_remote(text, workspace.site), Platform.of(platform)
+    if image is None:
+        raise SpecError(f"{text[:200]!r} is not an image of a registry or a layout", hint="docker://NAME:TAG, oci:DIR")
+    found = image.find(wanted)
+    squashfs = find_squashfs(image, found)
+    if squashfs and squashfs.artifact == found.digest:
+        found = image.read(squashfs.image)
+    config, layers = read_layers(image, found, wanted)
+    return PublishedImage(
+        image.name,
+        found.digest,
+        config,
+        layers,
+        squashfs,
+        read_text(image, squashfs, SPEC),
+        read_text(image, squashfs, LOCK),
+        parse_object(read_text(image, squashfs, RESOLUTION)),
+    )
+
+
+def read_layers(
+    image: RemoteImage, found: ImageDocument, platform: Platform
+) -> tuple[SourceConfig, tuple[PublishedLayer, ...]]:
+    """Return the configuration and the layers of an image. Raises InputError, VerifyError, ConflictError."""
+    try:
+        whole = Part(found.value)
+        described = m.parse_descriptor(whole.part("config"))
+        listed = [m.parse_descriptor(item) for item in whole.part("layers").parts(needed=True)]
+        if described.size > MAX_DOCUMENT:
+            raise InvalidDocumentError(f"its configuration has more than {MAX_DOCUMENT >> 20} MiB")
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(image.name, error) from None
+    content = read_blob(image, described.digest, described.size)
+    value = m.parse_document(content, image.name, "configuration")
+    config = parse_configuration(value, f"sha256:{described.digest}", image.name, platform)
+    check_layer_count(config, listed, image.name)
+    layers = [
+        PublishedLayer(f"sha256:{layer.digest}", layer.size, diff_id, unit)
+        for layer, diff_id, unit in zip(listed, config.diff_ids, unit_names(value, len(listed)), strict=True)
+    ]
+    return config, tuple(layers)
+
+
+def unit_names(config: Mapping[str, Any], count: int) -> Sequence[str]:
+    """Return the units of the layers, as the history of the image names them; empty for other layers."""
+    history = config.get("history")
+    entries = [item for item in history if isinstance(item, dict)] if isinstance(history, list) else []
+    texts = [str(item.get("created_by") or "") for item in entries if not item.get("empty_layer")]
+    names = [text.removeprefix(UNIT) if text.startswith(UNIT) else "" for text in texts]
+    return names if len(names) == count else [""] * count
+
+
+def read_text(image: RemoteImage, squashfs: PublishedSquashfs | None, kind: str) -> str:
+    """Return a text that was published with an image; empty if there is none."""
+    for layer in squashfs.layers if squashfs else ():
+        if layer.kind == kind and layer.size <= MAX_BYTES:
+            return read_blob(image, layer.digest, layer.size).decode(errors="replace")
+    return ""

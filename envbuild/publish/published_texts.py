@@ -1,0 +1,35 @@
+"""Small documents that are published beside the packs of an image: its spec, its lock and its resolution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from envbuild.publish import artifact_types as types
+
+if TYPE_CHECKING:
+    from envbuild.export.built_image import BuiltImage
+    from envbuild.spec.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedText:
+    """A document: media type, file name and content."""
+
+    kind: str
+    title: str
+    content: bytes
+
+
+def list_texts(image: BuiltImage, workspace: Workspace) -> list[PublishedText]:
+    """Return the documents of an image of the project."""
+    from envbuild.build.plan.provenance import documents
+
+    spec, name = image.resolution.spec, image.plan.image
+    lock = workspace.project.lock_path(spec.path)
+    resolution = documents(image.resolution, image.lock)["resolution.json"]
+    return [
+        PublishedText(types.SPEC, spec.path.name, spec.path.read_bytes()),
+        PublishedText(types.LOCK, lock.name, lock.read_bytes()),
+        PublishedText(types.RESOLUTION, f"{name}.resolution.json", resolution.encode()),
+    ]

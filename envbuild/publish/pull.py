@@ -1,0 +1,107 @@
+"""``envbuild pull``: a published squashfs file, byte for byte, from packs that the store has and those that it lacks.
+
+Every blob is checked against its digest when it is fetched, and the finished file against the sha256 that was
+published. Packs remain in the store as blobs under their digest, never as packs of a layer: that is only their claim.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from envbuild.core.result import Result
+from envbuild.core.store.records import read_record, record_path, write_record
+from envbuild.core.text import amount, counted
+from envbuild.export.artifact_link import free_name, link_by_name
+from envbuild.export.output_path import Output
+from envbuild.export.project_image import SquashfsFile, describe_squashfs
+from envbuild.net.download import Transfer
+from envbuild.net.registry.upload import FIRST_PAUSE, TRIES
+from envbuild.oci.sources.platform import Platform
+from envbuild.publish.find_squashfs import find_squashfs
+from envbuild.publish.pull_packs import Pull
+from envbuild.publish.remote_image import open_remote
+from envbuild.spec.workspace import Workspace
+
+
+def pull_image(text: str, output: Output | None, workspace: Workspace, platform: str = "") -> Result:
+    """Write the published squashfs file of an image to `output`, or into the store's artifacts.
+
+    An image that was published without one is converted (`envbuild.export.foreign_image`).
+
+    Raises SpecError, InputError, VerifyError, ConflictError, PublishError if the file cannot be written.
+    """
+    began = time.monotonic()
+    image = open_remote(text, workspace.site)
+    if output:
+        output.prepare(image.source if image else text)
+    found = None
+    if image:
+        transfer = Transfer(image.transport, workspace.store, pause=FIRST_PAUSE, attempts=TRIES)
+        workspace.reporter.start("published", f"reading what was published as {image.name}")
+        try:
+            found = find_squashfs(image, image.find(Platform.of(platform)))
+        finally:
+            workspace.reporter.finish("published")
+    if image is None or found is None:
+        why = "the digest of this image names no squashfs file" if image and image.pinned else "it has no squashfs file"
+        return convert(image.source if image else text, why, output, workspace, platform)
+    return write_published(Pull(image, found, transfer, workspace), output, began)
+
+
+def convert(source: str, why: str, output: Output | None, workspace: Workspace, platform: str) -> Result:
+    """Convert the layers of an image that was published without a squashfs file."""
+    from envbuild.export.export import export_foreign
+    from envbuild.export.options import ExportOptions
+
+    options = ExportOptions("squashfs", output=output, platform=platform, sha256=True)
+    workspace.reporter.info(f"{source}: {why}; converting its layers")
+    return export_foreign(source, options, workspace)
+
+
+def write_published(pull: Pull, output: Output | None, began: float) -> Result:
+    """Write the file, unless an earlier run left it in the store."""
+    store, document = pull.store, pull.published.document
+    name = free_name(pull.image.stem, pull.workspace)
+    file = f"{name}-{document.sha256[:12]}.sqsh"
+    record = None if output else record_path(store, ["pull", pull.published.artifact, name])
+    path = output.file(file) if output else store.root / "artifacts" / file
+    done = read_record(record) if record else None
+    present = done is not None and done.get("sha256") == document.sha256 and Path(done["artifact"]) == path
+    if not present:
+        pull.run(path)
+    if record:
+        link_by_name(path, name)
+    if record and not present:
+        made = {
+            "artifact": str(path),
+            "sha256": document.sha256,
+            "reference": pull.image.name,
+            "digest": pull.published.image,
+            "layers": [pack.key.partition(".")[0] for pack in document.packs if pack.key in pull.own],
+        }
+        write_record(record, made, blobs=pull.wanted())
+    return describe_pull(pull, SquashfsFile(path, document.sha256, document.size), time.monotonic() - began, present)
+
+
+def describe_pull(pull: Pull, artifact: SquashfsFile, seconds: float, present: bool) -> Result:
+    """Return the answer of a pull."""
+    fetched, blobs = pull.fetched, pull.wanted()
+    data = {
+        "path": str(artifact.path.absolute()),
+        "sha256": artifact.sha256,
+        "size": artifact.size,
+        "reference": pull.image.name,
+        "digest": pull.published.image,
+        "squashfs": pull.published.artifact,
+        "fetched": len(fetched),
+        "fetched_bytes": sum(fetched.values()),
+        "present": len(blobs) - len(fetched),
+        "own_packs": len(pull.own),
+        "seconds": round(seconds, 1),
+        "up_to_date": present,
+    }
+    work = f"{counted(len(fetched), 'blob')} fetched, {amount(sum(fetched.values()))}; {data['present']} there already"
+    if present:
+        work = "up to date, nothing to do"
+    return Result(data, f"{pull.image.name}: {work}\n{describe_squashfs(artifact)}")

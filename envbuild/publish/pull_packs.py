@@ -1,0 +1,183 @@
+"""Packs of a published squashfs file: those that the store has, those that are fetched, and the file of them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import stat
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envbuild.core.byte_progress import count_bytes
+from envbuild.core.digest import file_digest
+from envbuild.core.errors import InputError, VerifyError
+from envbuild.core.regular_file import pin_regular
+from envbuild.core.store.permissions import record_use
+from envbuild.core.store.store import Store
+from envbuild.core.text import amount, counted
+from envbuild.export.write_errors import raise_write_errors
+from envbuild.net.download import Transfer
+from envbuild.net.lanes import Lanes
+from envbuild.publish.find_squashfs import PublishedSquashfs
+from envbuild.publish.remote_blob import obtain
+from envbuild.publish.remote_image import RemoteImage
+from envbuild.publish.squashfs_document import BlobPart, PublishedPack
+from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.pack.checksums import read_chunks
+from envbuild.squashfs.write.assembly import SourcePiece, TruncatedSourceError, write_extents
+from envbuild.squashfs.write.output_file import open_output, publish_image
+
+PARALLEL = 8  # blobs that are fetched at a time
+
+
+def has_pack(store: Store, pack: PublishedPack) -> bool:
+    """Return whether a store built a pack of this name and size; its content is not compared."""
+    try:
+        found = (store.root / "packs" / pack.key).lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == pack.size
+
+
+@dataclass(slots=True)
+class Pull:
+    """One pull of `published` into the store of a workspace. `fetched`: digest (hex) → bytes, of blobs that came."""
+
+    image: RemoteImage
+    published: PublishedSquashfs
+    transfer: Transfer
+    workspace: Workspace
+    fetched: dict[str, int] = field(default_factory=dict)
+    lanes: Lanes = field(default_factory=lambda: Lanes(PARALLEL))
+    own: dict[str, Path] = field(default_factory=dict)  # packs that the store made itself, by key
+
+    @property
+    def store(self) -> Store:
+        return self.workspace.store
+
+    def find_own_packs(self) -> None:
+        """Find the published packs that this store made itself, by name and size: the sha256 of the file decides."""
+        for pack in self.published.document.packs:
+            stored = all(self.store.has_blob(part.digest) for part in pack.blobs)
+            if not stored and has_pack(self.store, pack):
+                self.own[pack.key] = self.store.root / "packs" / pack.key
+                record_use(self.own[pack.key])
+
+    def drop_other_packs(self) -> bool:
+        """Compare the packs of this store with the published ones; drop those that are others, and return whether there
+        were some."""
+        packs = {pack.key: pack for pack in self.published.document.packs if pack.key in self.own}
+        if not packs:
+            return False
+        reporter, total = self.workspace.reporter, sum(pack.size for pack in packs.values())
+        reporter.start("packs", f"comparing {counted(len(packs), 'pack')} of this store with those that were published")
+        add = count_bytes(reporter, "packs", total)
+        others = []
+        for key, pack in packs.items():
+            found = ""
+            with contextlib.suppress(OSError):  # removed meanwhile
+                found = file_digest(self.own[key], follow=False, progress=add)
+            if found != pack.digest:
+                others.append(key)
+        for key in others:
+            del self.own[key]
+        reporter.finish("packs")
+        return bool(others)
+
+    def wanted(self) -> dict[str, int]:
+        """Return the blobs (hex) that the file is made of, with their sizes."""
+        document = self.published.document
+        packs = [pack for pack in document.packs if pack.key not in self.own]
+        parts = [document.tables, *(part for pack in packs for part in pack.blobs)]
+        sizes = self.published.sizes
+        return {part.digest: sizes[part.digest] for part in parts}
+
+    def fetch(self) -> None:
+        """Fetch what the store lacks, the largest first. Raises InputError, VerifyError, EngineError."""
+        reporter, store = self.workspace.reporter, self.store
+        missing = {digest: size for digest, size in self.wanted().items() if not store.has_blob(digest)}
+        if not missing:
+            return
+        store.check_space(missing.items())
+        total = sum(missing.values())
+        self.transfer.progress, self.transfer.lanes = count_bytes(reporter, "pull", total), self.lanes
+        reporter.start("pull", f"pulling {self.image.name}: {counted(len(missing), 'blob')}, {amount(total)}")
+        pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="pull")
+        try:
+            wanted = sorted(missing, key=lambda digest: -missing[digest])
+            futures = [pool.submit(self.obtain, digest, missing[digest]) for digest in wanted]
+            wait(futures, return_when=FIRST_EXCEPTION)
+            if error := next((error for future in futures if future.done() and (error := future.exception())), None):
+                raise error
+            self.fetched.update(missing)
+        finally:
+            self.transfer.stop.set()
+            pool.shutdown(cancel_futures=True)
+            self.transfer.stop.clear()
+            reporter.finish("pull")
+
+    def obtain(self, digest: str, size: int) -> None:
+        """Fetch one blob (hex), as soon as the registry may have one request more."""
+        with self.lanes.lane():
+            obtain(self.image, self.transfer, digest, size)
+
+    def pieces(self, parts: Sequence[BlobPart]) -> list[SourcePiece]:
+        """Return the open blobs of a pack."""
+        return [SourcePiece(pin_regular(self.store.blob(part.digest)), part.start, part.length) for part in parts]
+
+    def source(self, pack: PublishedPack) -> list[SourcePiece]:
+        """Return a pack as open files."""
+        if own := self.own.get(pack.key):
+            return [SourcePiece(pin_regular(own), 0, pack.size)]
+        return self.pieces(pack.blobs)
+
+    def write(self, out: Path) -> bool:
+        """Write the file; False if its sha256 is another one than was published: then nothing has changed."""
+        document = self.published.document
+        packs = [self.source(pack) for pack in document.packs]
+        with raise_write_errors(out), open_output(out) as file:
+            try:
+                write_extents(file.fd, document.extents, packs, self.pieces([document.tables]), document.size)
+            except TruncatedSourceError:
+                return False
+            digest = hashlib.sha256()
+            add = count_bytes(self.workspace.reporter, "squashfs", document.size)
+            for chunk in read_chunks(file.fd):
+                digest.update(chunk)
+                add(len(chunk))
+            if digest.hexdigest() != document.sha256:
+                return False
+            publish_image(file)
+        return True
+
+    def drop_damaged(self) -> list[str]:
+        """Move aside the blobs whose content is not what their digest names; return those."""
+        found = []
+        for digest in self.wanted():
+            try:
+                self.store.check_blob(digest)
+            except InputError as error:
+                found.append(digest)
+                self.workspace.reporter.warn(error.message)
+        return found
+
+    def run(self, out: Path) -> None:
+        """Fetch what is missing and write the file. Raises VerifyError."""
+        self.find_own_packs()
+        self.fetch()
+        self.workspace.reporter.start("squashfs", f"squashfs {out.name}: {amount(self.published.document.size)}")
+        whole = self.write(out)
+        if not whole:
+            damaged = self.drop_damaged()
+            if self.drop_other_packs() or damaged:
+                self.fetch()
+                whole = self.write(out)
+        self.workspace.reporter.finish("squashfs")
+        if not whole:
+            raise VerifyError(
+                f"the packs of {self.image.name} do not result in the squashfs file that was published: "
+                f"sha256 {self.published.document.sha256}",
+                hint="publish it again: envbuild publish NAME --to PLACE --move",
+            )

@@ -1,0 +1,47 @@
+"""Blobs of a published image: small ones read at once, others fetched into the store."""
+
+from __future__ import annotations
+
+import hashlib
+
+from envbuild.core.errors import EnvbuildError, VerifyError
+from envbuild.net.download import DownloadError, Transfer
+from envbuild.net.failures import NotFoundError, UnreachableError
+from envbuild.net.miss import Miss, MissKind
+from envbuild.net.urls import redact
+from envbuild.publish.remote_image import RemoteImage
+
+
+def read_blob(image: RemoteImage, digest: str, size: int) -> bytes:
+    """Return a small blob (hex). Raises InputError if no place provides it, VerifyError if one provided other
+    content."""
+    misses: list[Miss] = []
+    for place in image.places(digest):
+        try:
+            content = image.transport.read(place, limit=size).content
+        except (NotFoundError, UnreachableError) as error:
+            misses.append(error.miss(redact(place)))
+            continue
+        found = hashlib.sha256(content).hexdigest()
+        if found == digest:
+            return content
+        why = f"digest mismatch: expected sha256 {digest}, got {found}"
+        misses.append(Miss(redact(place), MissKind.MISMATCH, why))
+    raise blob_error(image, digest, misses)
+
+
+def obtain(image: RemoteImage, transfer: Transfer, digest: str, size: int) -> None:
+    """Fetch a blob (hex) into the store, unless it has it. Raises as `read_blob`."""
+    try:
+        transfer.obtain(image.places(digest), digest, size)
+    except DownloadError as error:
+        raise blob_error(image, digest, list(error.misses)) from None
+
+
+def blob_error(image: RemoteImage, digest: str, misses: list[Miss]) -> EnvbuildError:
+    """Return the error for a blob that no place provides as its digest names it."""
+    what = f"the blob sha256:{digest} of {image.name}"
+    if any(miss.kind is MissKind.MISMATCH for miss in misses):
+        tried = "".join(f"\n  {miss}" for miss in misses)
+        return VerifyError(f"{what} is not what its digest names; tried:{tried}", hint="publish the image again")
+    return image.not_available(what, misses)

@@ -1,0 +1,205 @@
+"""The squashfs file of an image as an artifact: its packs, the tables that no pack has, and the document of both.
+
+The file itself does not travel: who has the packs and the tables writes it again, byte for byte
+(`envbuild.squashfs.write.assembly`). That is checked here, before anything is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envbuild.build.cache.unit_document import PACK
+from envbuild.core.byte_progress import count_bytes
+from envbuild.core.errors import PublishError, VerifyError
+from envbuild.core.regular_file import open_regular, pin_regular
+from envbuild.export.options import ExportOptions
+from envbuild.export.project_image import image_evidence, pack_layers
+from envbuild.net.registry.media_types import OCI
+from envbuild.oci.config import canonical_json
+from envbuild.oci.document import MAX_DOCUMENT
+from envbuild.publish import artifact_types as types
+from envbuild.publish.pack_blobs import FileSlice, make_pack_blobs
+from envbuild.publish.published_texts import PublishedText
+from envbuild.publish.squashfs_document import BlobPart, SquashfsDocument
+from envbuild.squashfs.write.assembly import (
+    SourcePiece,
+    TruncatedSourceError,
+    copy_tables,
+    extents_digest,
+    list_extents,
+)
+from envbuild.squashfs.write.extents import Range
+
+if TYPE_CHECKING:
+    from envbuild.export.built_image import BuiltImage
+    from envbuild.spec.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """An artifact of an image (`subject`: its digest): the `manifest`, its digest (``sha256:…``), and its blobs, each
+    once."""
+
+    kind: str
+    manifest: bytes
+    digest: str
+    subject: str
+    blobs: tuple[FileSlice, ...]
+
+    @property
+    def descriptor(self) -> dict[str, Any]:
+        """The entry of the artifact in a list of referrers."""
+        entry = types.describe(OCI.manifest, self.digest.removeprefix("sha256:"), len(self.manifest))
+        return {**entry, "artifactType": self.kind}
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedImage:
+    """A squashfs file that was written from `packs`: its name, path, sha256 and CPU architecture, the `ranges` of the
+    packs in it, and how they were merged."""
+
+    name: str
+    architecture: str
+    path: Path
+    sha256: str
+    packs: Sequence[Path]
+    ranges: Sequence[Range]
+    merge: Mapping[str, Any]
+
+
+def project_artifacts(
+    image: BuiltImage,
+    subject: dict[str, Any],
+    texts: Sequence[PublishedText],
+    workspace: Workspace,
+    work: Path,
+    *,
+    whole: bool,
+) -> list[Artifact]:
+    """Return the artifacts of an image of the project, whose OCI image is `subject`: its squashfs file as packs with
+    `texts`, and with `whole` also as one blob. Files that are made for them are in `work`.
+
+    Raises VerifyError for a file that its packs do not result in: the next run writes it again.
+    """
+    from envbuild.core.store.records import forget_damaged
+    from envbuild.export.built_image import image_record_path
+    from envbuild.export.squashfs_image import plan_squashfs
+
+    plan, options, path = image.plan, ExportOptions(sha256=True), Path(image.record.artifact)
+    packs = pack_layers(image.layers, workspace.store, workspace.reporter, path, options)
+    evidence = image_evidence(plan, image.layers, image.lock)
+    ranges = plan_squashfs(packs, plan.config, path, options, epoch=plan.epoch, evidence=evidence)
+    form = options.pack_format
+    merge = {"codec": form.codec, "level": form.level, "block": form.block, "epoch": plan.epoch}
+    finished = FinishedImage(plan.image, plan.config.architecture, path, image.record.sha256, packs, ranges, merge)
+    try:
+        total = sum(pack.stat().st_size for pack in packs) + path.stat().st_size
+        add = count_bytes(workspace.reporter, "packs", total)
+        workspace.reporter.start("packs", f"{plan.image}: comparing its packs with its squashfs file")
+        found = [squashfs_artifact(finished, subject, work, texts, add)]
+        workspace.reporter.finish("packs")
+    except VerifyError:
+        forget_damaged(image_record_path(image.resolution, workspace))
+        raise
+    return [*found, whole_artifact(finished, subject, work)] if whole else found
+
+
+def squashfs_artifact(
+    image: FinishedImage,
+    subject: dict[str, Any],
+    work: Path,
+    texts: Sequence[PublishedText] = (),
+    progress: Callable[[int], object] = lambda size: None,
+) -> Artifact:
+    """Return the artifact with the packs of an image, and `texts`. `progress` is called with bytes that were read: in
+    total those of the packs and of the file."""
+    with open_regular(image.path, follow=False) as file:
+        size = file.seek(0, 2)
+        extents = list_extents(file.fileno(), size, image.ranges, len(image.packs))
+        tables = work / "tables"
+        with tables.open("xb") as out:
+            copy_tables(file.fileno(), extents, out.fileno())
+    packs, blobs = make_pack_blobs(image.packs, work, progress)
+    made = read_slice(tables, f"{image.name}.tables")
+    sources = {blob.digest: blob for blob in [*blobs, made]}
+    check_assembly(image, extents, [open_pieces(pack.blobs, sources) for pack in packs], made, progress)
+    document = SquashfsDocument(
+        image.name,
+        image.architecture,
+        str(subject["digest"]),
+        image.sha256,
+        size,
+        BlobPart(made.digest, 0, made.size),
+        tuple(packs),
+        extents,
+        image.merge,
+    ).encode()
+    if len(document) > MAX_DOCUMENT:
+        raise PublishError(
+            f"the squashfs file of {image.name} has {len(extents)} extents, too many for one document",
+            hint=f"publish it as one blob: envbuild publish {image.name} --whole",
+        )
+    (work / "document").write_bytes(document)
+    parts = [(types.DOCUMENT, read_slice(work / "document", f"{image.name}.squashfs.json")), (types.TABLES, made)]
+    for number, text in enumerate(texts):
+        copy = work / f"text-{number}"
+        copy.write_bytes(text.content)
+        parts.append((text.kind, read_slice(copy, text.title)))
+    return make_artifact(types.SQUASHFS, [*parts, *((PACK, blob) for blob in blobs)], subject, work)
+
+
+def whole_artifact(image: FinishedImage, subject: dict[str, Any], work: Path) -> Artifact:
+    """Return the artifact with the file as one blob, for clients without envbuild."""
+    blob = FileSlice(image.sha256, image.path.stat().st_size, image.path, 0, f"{image.name}.sqsh")
+    return make_artifact(types.WHOLE, [(types.WHOLE, blob)], subject, work)
+
+
+def make_artifact(kind: str, parts: Sequence[tuple[str, FileSlice]], subject: dict[str, Any], work: Path) -> Artifact:
+    layers = [types.describe(media, part.digest, part.size, part.title) for media, part in parts]
+    manifest = canonical_json(types.artifact_manifest(kind, layers, subject))
+    empty = work / "empty"
+    empty.write_bytes(types.EMPTY)
+    blobs = {part.digest: part for part in [read_slice(empty, ""), *(part for _, part in parts)]}
+    digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    return Artifact(kind, manifest, digest, str(subject["digest"]), tuple(blobs.values()))
+
+
+def read_slice(path: Path, title: str) -> FileSlice:
+    """Return all of a file that envbuild made as a slice."""
+    with path.open("rb") as file:
+        return FileSlice(hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size, path, 0, title)
+
+
+def open_pieces(parts: Sequence[BlobPart], slices: Mapping[str, FileSlice]) -> list[SourcePiece]:
+    """Return the pieces of a pack, from the files of its blobs."""
+    found = []
+    for part in parts:
+        blob = slices[part.digest]
+        found.append(SourcePiece(pin_regular(blob.path), blob.start + part.start, part.length))
+    return found
+
+
+def check_assembly(
+    image: FinishedImage,
+    extents: Sequence[Any],
+    packs: Sequence[Sequence[SourcePiece]],
+    tables: FileSlice,
+    progress: Callable[[int], object],
+) -> None:
+    """Raise VerifyError unless the packs and the tables result in the file of the image."""
+    whole = BlobPart(tables.digest, 0, tables.size)
+    try:
+        found = extents_digest(extents, packs, open_pieces([whole], {tables.digest: tables}), progress)
+    except TruncatedSourceError as error:
+        found = str(error)
+    if found != image.sha256:
+        raise VerifyError(
+            f"the packs of {image.name} do not result in its squashfs file: expected sha256 {image.sha256}, "
+            f"got {found}",
+            hint="run the command again: the file is then written from them again",
+            where=str(image.path),
+        )

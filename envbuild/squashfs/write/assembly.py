@@ -1,0 +1,161 @@
+"""An image's file as a list of extents: bytes of packs as they are, and the rest, which is stored as *tables*.
+
+Another machine that has the same packs and the tables writes the same file without merging layers and without
+compressing anything, so that the result does not depend on its codec library. The list may come from a stranger:
+`check_extents` bounds the file by the bytes of its sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from envbuild.core.regular_file import PinnedFile
+from envbuild.squashfs.pack.append_file import write_all
+from envbuild.squashfs.pack.file import PAGE
+from envbuild.squashfs.write.copy_extents import PageCopier, copy_range
+from envbuild.squashfs.write.extents import Range
+
+TABLES, ZEROS = -1, -2  # sources of an extent beside the numbers of packs
+PIECE = 1 << 18
+
+Extent = tuple[int, int, int]  # (number of a pack, TABLES or ZEROS; position in it; length)
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePiece:
+    """A part of a pack, or all of it: `length` bytes from `start` on of an open file."""
+
+    file: PinnedFile
+    start: int
+    length: int
+
+
+Source = Sequence[SourcePiece]  # the pieces of a pack, or of the tables, one after another
+
+
+class TruncatedSourceError(Exception):
+    """A source has fewer bytes than its list of extents requires."""
+
+
+def list_extents(file: int, size: int, ranges: Iterable[Range], packs: int) -> list[Extent]:
+    """Return the extents of the finished image that is open as `file`, `size` bytes long.
+
+    `ranges` were copied (`envbuild.squashfs.write.image_body.plan_ranges`); those of a pack with the number `packs` or
+    more, which is not stored, belong to the tables.
+    """
+    extents: list[Extent] = []
+    position = tables = 0
+
+    def add_gap(end: int) -> None:
+        nonlocal tables
+        length = end - position
+        if 0 < length < PAGE and not any(os.pread(file, length, position)):  # in front of what begins a page
+            extents.append((ZEROS, 0, length))
+        elif length:
+            extents.append((TABLES, tables, length))
+            tables += length
+
+    for number, at, length, to in sorted(ranges, key=lambda item: item[3]):
+        if number < packs:
+            add_gap(to)
+            extents.append((number, at, length))
+            position = to + length
+    add_gap(size)
+    return extents
+
+
+def copy_tables(file: int, extents: Iterable[Extent], out: int) -> None:
+    """Copy the parts of an image that belong to its tables into the open file `out`, one after another."""
+    at = 0
+    with PageCopier(out, direct=False) as pages:
+        for source, to, length in extents:
+            if source == TABLES and not copy_range(file, at, out, to, length, pages):
+                raise TruncatedSourceError("the image is shorter than its extents")
+            at += length
+
+
+def check_extents(extents: Iterable[Extent], packs: Sequence[int], tables: int, size: int) -> None:
+    """Raise ValueError unless `extents` take each byte of packs (their sizes) once at most, all of the tables, and make
+    up a file of `size` bytes: so none is larger than what was downloaded for it."""
+    ends, total, used = [0] * len(packs), 0, 0
+    for source, at, length in extents:
+        if length <= 0 or at < 0:
+            raise ValueError("an extent has no length")
+        if source == ZEROS:
+            if length >= PAGE:
+                raise ValueError("an extent of zeros is longer than a page")
+        elif source == TABLES:
+            if at != used:
+                raise ValueError("the tables are not in their order")
+            used += length
+        elif not 0 <= source < len(packs) or at < ends[source] or at + length > packs[source]:
+            raise ValueError("an extent is outside its pack")
+        else:
+            ends[source] = at + length
+        total += length
+    if (total, used) != (size, tables):
+        raise ValueError("the extents do not make up the file")
+
+
+def write_extents(out: int, extents: Iterable[Extent], packs: Sequence[Source], tables: Source, size: int) -> None:
+    """Write an image into the open, empty file `out`, and wait until it is on the disk.
+
+    Raises TruncatedSourceError, OSError.
+    """
+    os.ftruncate(out, size)
+    to = 0
+    with PageCopier(out, direct=True) as pages:
+        for source, at, length in extents:
+            if source == ZEROS:
+                write_all(out, [bytes(length)], to)
+                to += length
+                continue
+            for piece, start, some in parts(tables if source == TABLES else packs[source], at, length):
+                if not copy_range(piece.file.fd, start, out, to, some, pages):
+                    raise TruncatedSourceError("a pack is shorter than its size")
+                to += some
+    os.fsync(out)
+
+
+def extents_digest(
+    extents: Iterable[Extent],
+    packs: Sequence[Source],
+    tables: Source,
+    progress: Callable[[int], object] = lambda size: None,
+) -> str:
+    """Return the sha256 of the image that `write_extents` would write; `progress` is called with the bytes that were
+    read. Raises TruncatedSourceError."""
+    digest, buffer = hashlib.sha256(), memoryview(bytearray(PIECE))
+    for source, at, length in extents:
+        if source == ZEROS:
+            digest.update(bytes(length))
+            continue
+        for piece, start, some in parts(tables if source == TABLES else packs[source], at, length):
+            end = start + some
+            while start < end:
+                count = os.preadv(piece.file.fd, [buffer[: end - start]], start)
+                if not count:
+                    raise TruncatedSourceError("a pack is shorter than its size")
+                digest.update(buffer[:count])
+                start += count
+            progress(some)
+    return digest.hexdigest()
+
+
+def parts(source: Source, at: int, length: int) -> Iterator[tuple[SourcePiece, int, int]]:
+    """Yield (piece, position in its file, length) of `length` bytes of a source from position `at` on.
+
+    Raises TruncatedSourceError.
+    """
+    begin = 0
+    for piece in source:
+        if length and at < begin + piece.length:
+            some = min(length, begin + piece.length - at)
+            yield piece, piece.start + at - begin, some
+            at, length = at + some, length - some
+        begin += piece.length
+    if length:
+        raise TruncatedSourceError("a pack has fewer bytes than its size")

@@ -1,0 +1,193 @@
+"""Archives that are not named, cannot be read or never end: which are reported, and which place is used instead."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.console import SilentReporter
+from envbuild.core.errors import EngineError, InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.debian import resolve as debian
+from envbuild.lock.debian.apt import AptSource
+from envbuild.lock.debian.unreadable_archives import failures_by_place
+from envbuild.net.limits import LIMITS
+from envbuild.net.site import Site
+from envbuild.spec.recipe import AptRepository
+from tests.support.debian_archive import Signer, publish, stanza
+from tests.support.http_server import Handler, serving
+from tests.support.lock_server import Answers, serve
+from tests.support.time_limit import ends_within
+from tests.support.vendor_archives import CUDA, DOCA, NOBLE, messages, named, repositories, resolve, with_vendors
+
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.skipif(not shutil.which("apt-get"), reason="apt-get is not installed"),
+    pytest.mark.skipif(not shutil.which("gpg"), reason="gpg is not installed"),
+]
+
+
+def test_without_archive_or_keys_the_distribution_is_named(site: Site) -> None:
+    keyless = replace(NOBLE, keyrings=())
+    with pytest.raises(InputError) as caught:
+        bare = replace(site, mirrors={}, keyrings={}, debian_keyring=site.keyrings["ubuntu:"])
+        request = debian.DebianRequest(keyless, "amd64", {"base": ()})
+        debian.resolve(request, bare, Store.open(site.store), SilentReporter())
+    assert messages(caught.value) == [
+        (
+            "this machine's apt configuration names no Ubuntu archive",
+            "write into site.yaml:  mirrors: {ubuntu: [ADDRESS]}",
+        ),
+        (
+            "the keys of the Ubuntu archive are not installed",
+            "sudo apt install ubuntu-archive-keyring, or in site.yaml:  keyrings: {ubuntu: FILE}",
+        ),
+    ]
+
+
+@pytest.mark.slow_unit
+def test_all_missing_repositories_are_reported_together(site: Site, tmp_path: Path, vendor: Signer) -> None:
+    """No address, no answer, no signature: three repositories, one error; and none for the distribution."""
+    at = with_vendors(site, tmp_path, vendor)
+    publish(tmp_path / "doca", "noble", [stanza("rdma-core", "1")], None)
+    cuda, doca = repositories(vendor)
+    at = replace(
+        at,
+        mirrors={**at.mirrors, CUDA: ("http://127.0.0.1:9/cuda",)},
+        keyrings={**at.keyrings, "apt:cuda": vendor.keyring},
+        apt={"Acquire::Retries": "0"},
+    )
+    homeless = AptRepository("apt:neuron", "noble", ("main",), vendor.fingerprint, "key")
+    with pytest.raises(InputError) as caught:
+        resolve(at, (cuda, homeless, doca), base="")
+    first, second, third = messages(caught.value)
+    assert first == (
+        "no place is known for the package repository apt:neuron",
+        'write into site.yaml:  mirrors: {"apt:neuron": [ADDRESS-OR-FOLDER]}',
+    )
+    assert second[0].startswith(f"the package repository {CUDA} cannot be read:\n") and "127.0.0.1:9" in second[0]
+    assert second[1] == f'name another place in site.yaml:  mirrors: {{"{CUDA}": [ADDRESS]}}'
+    assert third[0].startswith(f"the package repository {DOCA} cannot be read:\n") and "doca" in third[0]
+    assert "127.0.0.1" not in third[0]
+
+
+def test_vendors_are_resolved_without_the_distribution_too(site: Site, tmp_path: Path, vendor: Signer) -> None:
+    at = with_vendors(site, tmp_path, vendor)
+    shutil.rmtree(tmp_path / "doca/dists")
+    bare = replace(at, mirrors={name: places for name, places in at.mirrors.items() if name != "ubuntu:"})
+    with pytest.raises(InputError) as caught:
+        resolve(bare, repositories(vendor), base="")
+    first, second = messages(caught.value)
+    assert first[0] == "this machine's apt configuration names no Ubuntu archive"
+    assert second[0].startswith(f"the package repository {DOCA} cannot be read:\n")
+
+
+def test_without_the_distribution_s_archive_nothing_is_resolved(site: Site, tmp_path: Path, vendor: Signer) -> None:
+    """Its error is the only one: what vendors have needs packages of the distribution."""
+    at = with_vendors(site, tmp_path, vendor)
+    broken = replace(at, mirrors={**at.mirrors, "ubuntu:": (str(tmp_path / "none"),)})
+    with pytest.raises(InputError) as caught:
+        resolve(broken, repositories(vendor), base="", debian="cuda-nvcc")
+    assert caught.value.findings and all("none" in message for message, _ in messages(caught.value))
+
+
+@pytest.mark.slow_unit
+def test_a_full_disk_is_not_reported_as_a_fault_of_the_mirror(site: Site, tmp_path: Path, key: Signer) -> None:
+    publish(tmp_path / "ubuntu", "noble", [stanza(f"package-{number}") for number in range(1_000)], key)
+    store = Store.open(site.store)
+    (store.root / "apt").mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(store.root / "apt")]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mount needs root and CAP_SYS_ADMIN")
+    try:
+        with pytest.raises(EngineError, match="the lists of the Ubuntu archive cannot be written") as caught:
+            resolve(site, base="")
+    finally:
+        subprocess.run(["umount", str(store.root / "apt")], check=True)
+    assert "ENVBUILD_STORE" in caught.value.hint
+
+
+@pytest.mark.slow_unit
+def test_only_failed_repositories_use_the_next_mirror(site: Site, tmp_path: Path, vendor: Signer) -> None:
+    at = with_vendors(site, tmp_path, vendor)
+    mirrors = {
+        "ubuntu:": (str(tmp_path / "ubuntu"), str(tmp_path / "stale")),
+        CUDA: (str(tmp_path / "none"), str(tmp_path / "cuda/ubuntu2404/x86_64")),
+        "apt:doca": at.mirrors["apt:doca"],
+    }
+    lock = resolve(replace(at, mirrors=mirrors), repositories(vendor), base="", debian="cuda-nvcc")
+    assert named(lock, "debian") == {"cuda-crt 12.4": CUDA, "cuda-nvcc 12.4": CUDA}
+
+
+@pytest.mark.slow_unit
+def test_over_the_network(site: Site, tmp_path: Path, vendor: Signer) -> None:
+    at = with_vendors(site, tmp_path, vendor)
+    with serve() as server:
+        offer(server, tmp_path / "doca", "/repo")
+        remote = replace(at, mirrors={**at.mirrors, "apt:doca": (server.url.replace("//", "//me:secret@") + "/repo",)})
+        reporter = SilentReporter()
+        lock = resolve(remote, [repositories(vendor)[1]], None, reporter, base="", debian="rdma-core")
+        assert named(lock, "debian") == {"libibverbs1 2410": DOCA, "rdma-core 2410": DOCA}
+        assert not any("secret" in line for line in reporter.lines)
+        server.files.clear()
+        with pytest.raises(InputError) as caught:
+            resolve(remote, [repositories(vendor)[1]], base="")
+    assert "secret" not in str(caught.value) and "/repo/keys/vendor.pub: HTTP 404" in caught.value.message
+
+
+def offer(server: Answers, folder: Path, below: str) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            server.files[f"{below}/{path.relative_to(folder)}"] = path.read_bytes()
+
+
+@pytest.mark.slow_unit
+def test_an_archive_that_sends_a_byte_now_and_then_ends_the_lock(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """apt's own limit is the time without a byte."""
+    monkeypatch.setattr("envbuild.lock.debian.apt.LIMITS", replace(LIMITS, program=2))
+
+    class Dripping(Handler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "9000000")
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b"x")
+                    time.sleep(0.2)
+
+    with serving(Dripping) as url, pytest.raises(InputError, match="did not end within 2 seconds"), ends_within(60):
+        resolve(replace(site, mirrors={"ubuntu:": (url,)}), base="")
+
+
+def test_errors_of_apt_are_assigned_to_repositories() -> None:
+    """Lines of apt's go to the most exact place; lines that name none count only when no place is named."""
+
+    def source(place: str) -> AptSource:
+        return AptSource("apt:x", place, "./", (), Path("/k"))
+
+    near, far = source("http://me:pw@h/ubuntu"), source("http://h/ubuntu/more%20x")
+    folder = source("/srv/a b")
+    assert [item.printed_address for item in (near, far, folder)] == [
+        "http://h/ubuntu",
+        "http://h/ubuntu/more x",
+        "file:/srv/a b",
+    ]
+    lines = [
+        "The repository 'http://h/ubuntu ./ Release' does not have a Release file.",
+        "Failed to fetch http://h/ubuntu/more%20x/InRelease  404",
+        "The repository 'file:/srv/a b ./ Release' is not signed.",
+        "Some index files failed to download.",
+    ]
+    assert failures_by_place("\n".join(lines), [near, far, folder]) == {
+        near.printed_address: lines[:1],
+        far.printed_address: lines[1:2],
+        folder.printed_address: lines[2:3],
+    }
+    assert failures_by_place(lines[3], [near]) == {"": [lines[3]]}

@@ -1,0 +1,62 @@
+"""Trees that were unpacked from packs: a build does not work with what a cache of units described."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.store.build_records import SharedLayer
+from envbuild.core.store.store import LayerRecord, Store
+from envbuild.oci.layers.layer import make_layer
+from envbuild.squashfs.pack.format import PackFormat
+from envbuild.squashfs.pack.store_packs import PackSink
+from envbuild.squashfs.pack.unpack import ensure_trees
+from tests.support.stored_layers import EPOCH, layer
+
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.skipif(os.geteuid() != 0, reason="layers made outside of a user namespace are read by root"),
+]
+
+
+def fill_base(tree: Path) -> None:
+    (tree / "usr").mkdir()
+    (tree / "usr/low").write_text("low")
+
+
+def build(store: Store) -> LayerRecord:
+    """Return a layer over a base; its folder usr is not a member of it."""
+    base = layer(store, "base", fill_base)
+    with store.workdir() as work:
+        tree = work / "layer/tree"
+        (tree / "usr").mkdir(parents=True)
+        (tree / "usr/up").write_text("up")
+        lower = store.layer_tree(base.diff_id)
+        for path in ("", "usr"):
+            shutil.copystat(lower / path, tree / path)
+        return make_layer(work / "layer", [lower], store, epoch=EPOCH, unit="up", sinks=[PackSink(PackFormat())])
+
+
+def test_a_built_tree_replaces_one_with_described_folders(tmp_path: Path) -> None:
+    first, second = Store.open(tmp_path / "a"), Store.open(tmp_path / "b")
+    made = build(first)
+    (pack,) = (path for path in (first.root / "packs").iterdir() if path.name.startswith(made.hex))
+    shutil.copy(pack, second.root / "packs")
+    SharedLayer(made, pack.name, (("usr", 0o777, 12345, 12345, 1, {}),)).write(second.root / "packs")
+    ensure_trees(second, [made.diff_id])
+    folder = second.layer_tree(made.diff_id) / "usr"
+    assert folder.stat().st_uid == 12345
+    assert build(second) == made
+    assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (0, 0o755)
+    shutil.rmtree(second.layer_path(made.diff_id))
+    ensure_trees(second, [made.diff_id])  # by its record, which is of the build, too
+    assert folder.stat().st_uid == 0
+    before = folder.stat().st_ino
+    build(second)
+    assert folder.stat().st_ino != before
+    build(second)
+    ensure_trees(second, [made.diff_id])
+    assert len(list(second.tmp.glob("removed-*"))) == 2

@@ -1,0 +1,480 @@
+"""Units of one store that another store takes from a cache: a registry or a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from envbuild.build.cache import fill_store
+from envbuild.build.cache.fill_store import fill_from_caches
+from envbuild.build.engines.base import BuildOptions
+from envbuild.core.console import SilentReporter
+from envbuild.core.errors import EngineError
+from envbuild.core.store.store import Store
+from envbuild.publish import cached_units, pack_blobs
+from envbuild.publish.cached_units import send_units
+from tests.support.as_user import open_folder, run_as
+from tests.support.command import ROOT
+from tests.support.local_registry import Server
+from tests.support.push_proxy import pushing
+from tests.support.small_plan import small_plan
+from tests.support.unit_caches import IMAGE, UNITS, built_store, fill, opened, send, setting, warnings
+
+pytestmark = pytest.mark.registry
+
+KEYS = small_plan().keys()
+Place = Callable[[], "str | Path"]
+
+
+@pytest.fixture(params=["folder", "registry"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
+    """Return an empty cache of each kind."""
+    if request.param == "folder":
+        return tmp_path / "cache"
+    server: Server = request.getfixturevalue("registry")
+    return f"{server.host}/team/cache"
+
+
+def change(path: Path, edit: Callable[[dict], object]) -> None:  # type: ignore[type-arg]
+    """Change the document of a unit in a folder: `path` is its manifest."""
+    manifest, blobs = json.loads(path.read_bytes()), path.parents[1] / "blobs/sha256"
+    document = json.loads((blobs / manifest["config"]["digest"][7:]).read_bytes())
+    edit(document)
+    content = json.dumps(document).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    (blobs / digest).write_bytes(content)
+    manifest["config"] |= {"digest": f"sha256:{digest}", "size": len(content)}
+    path.write_text(json.dumps(manifest))
+
+
+def pack_of(cache: Path, name: str) -> Path:
+    """Return the file of the pack of a unit in a folder."""
+    manifest = json.loads((cache / "units" / KEYS[name]).read_bytes())
+    return Path(cache / "blobs/sha256" / manifest["layers"][0]["digest"][7:])
+
+
+def test_units_are_as_if_they_had_been_built_here(tmp_path: Path, place: str | Path) -> None:
+    store, records = built_store(tmp_path / "a")
+    assert f"sent to the cache {place}" in send(store, records, place)[-1]
+    other = Store.open(tmp_path / "b")
+    taken, lines = fill(other, place)
+    assert sorted(taken) == sorted(IMAGE) and not warnings(lines)
+    for record in records:
+        found = other.unit(record.key)
+        if record.unit not in IMAGE:
+            assert found is None  # nothing needs it
+            continue
+        assert found and found.layer and record.layer
+        assert (found.layer.diff_id, found.layer.size, found.seconds) == (record.layer.diff_id, record.layer.size, 1.5)
+        assert found.source.startswith(f"{place}@sha256:") and found.caches == (str(place),)
+        assert found.box == {"seccomp": True}
+    packs = {path.name: path.read_bytes() for path in (tmp_path / "b/packs").glob("*.v2")}
+    assert packs and all((store.root / "packs" / name).read_bytes() == content for name, content in packs.items())
+    assert fill(other, place) == ({}, [])  # nothing is requested again
+
+
+def test_what_a_missing_unit_needs_is_taken_too(tmp_path: Path, place: str | Path) -> None:
+    store, records = built_store(tmp_path / "a")
+    send(store, [record for record in records if record.unit not in ("glue", "venv", "ucx")], place)
+    other = Store.open(tmp_path / "b")
+    taken, _ = fill(other, place)
+    assert sorted(taken) == sorted(KEYS.keys() - {"glue", "venv", "ucx"})
+    apex = other.unit(KEYS["apex"])
+    assert apex and other.has_blob(apex.wheels[0][1])
+
+
+def test_a_miss_is_one_request(tmp_path: Path, registry: Server) -> None:
+    with pushing(registry.host) as proxy:
+        name = f"{proxy.url.removeprefix('http://')}/team/cache"
+        assert fill(Store.open(tmp_path / "b"), name)[0] == {}
+        assert len(proxy.asked) == UNITS and {method for method, _, _ in proxy.asked} == {"HEAD"}
+        store, records = built_store(tmp_path / "a")
+        send(store, records, name)
+        proxy.asked.clear()
+        assert send(store, records, name) == []  # a known unit: one request, too
+        assert len(proxy.asked) == UNITS and {method for method, _, _ in proxy.asked} == {"HEAD"}
+
+
+def test_caches_are_tried_in_their_order(tmp_path: Path, registry: Server) -> None:
+    store, records = built_store(tmp_path / "a")
+    send(store, records[:2], tmp_path / "near")
+    send(store, records, f"{registry.host}/far")
+    taken, _ = fill(Store.open(tmp_path / "b"), tmp_path / "near", f"{registry.host}/far")
+    near = {name for name, record in taken.items() if record.caches == (str(tmp_path / "near"),)}
+    assert near == {"base", "debian"} and len(taken) == len(IMAGE)
+
+
+def test_a_unit_of_a_cache_that_a_build_does_not_use_is_not_used(tmp_path: Path, place: str | Path) -> None:
+    store, records = built_store(tmp_path / "a")
+    send(store, records, place)
+    other = Store.open(tmp_path / "b")
+    fill(other, place)
+    assert BuildOptions().find_unit(other, KEYS["base"]) is None
+    assert BuildOptions(caches=frozenset((str(place),))).find_unit(other, KEYS["base"])
+    assert BuildOptions().find_unit(store, KEYS["base"])
+
+
+def test_wrong_bytes_are_refused_and_the_next_cache_is_tried(tmp_path: Path) -> None:
+    cache, good = tmp_path / "cache", tmp_path / "good"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    send(store, records, good)
+    wrong = pack_of(cache, "base")
+    content = bytearray(wrong.read_bytes())
+    content[5000] ^= 1
+    wrong.write_bytes(content)
+    cut = pack_of(cache, "ucx")
+    cut.write_bytes(cut.read_bytes()[:-1])
+    pack_of(cache, "debian").unlink()
+    taken, lines = fill(Store.open(tmp_path / "b"), cache)
+    assert sorted(taken) == sorted({*IMAGE, "root-build-ucx"} - {"base", "ucx", "debian"})
+    assert len(warnings(lines)) == 3 and all(str(cache) in line and "refused" in line for line in warnings(lines))
+    assert any(wrong.name in line and hashlib.sha256(content).hexdigest() in line for line in lines)
+    taken, lines = fill(Store.open(tmp_path / "c"), cache, good)
+    assert sorted(taken) == sorted(IMAGE) and taken["base"].caches == (str(good),)
+
+
+def test_a_unit_of_another_key_is_refused(tmp_path: Path, registry: Server) -> None:
+    cache = tmp_path / "cache"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    shutil.copyfile(cache / "units" / KEYS["debian"], cache / "units" / KEYS["base"])
+    taken, lines = fill(Store.open(tmp_path / "b"), cache)
+    (line,) = warnings(lines)
+    assert "base" not in taken and f"another unit, debian with the key {KEYS['debian']}" in line
+
+
+LIES: dict[str, Callable[[dict], object]] = {  # type: ignore[type-arg]
+    "its layer is not the one": lambda value: value["layer"].update(diff_id=f"sha256:{'0' * 64}"),
+    "it does": lambda value: value["layer"]["pack"].update(size=1),
+    "it does not": lambda value: value["layer"].update(folders=[["../x", 1 << 20, 0, 0, 0, {}]]),
+    "it does not describe": lambda value: value.pop("box"),
+    "it does not describe a unit": lambda value: value.update(seconds=1e999),
+    "it does not describe a unit (not a number": lambda value: value.update(seconds="inf"),
+    "it does not describe a unit (it has too many": lambda value: value.update(box=[[]] * 1_100_000),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_wrong_document_is_refused(tmp_path: Path, lie: str) -> None:
+    cache = tmp_path / "cache"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    change(cache / "units" / KEYS["base"], LIES[lie])
+    other = Store.open(tmp_path / "b")
+    taken, lines = fill(other, cache)
+    assert "base" not in taken and lie in warnings(lines)[0]
+    assert not any(path.name.startswith("0" * 64) for path in (tmp_path / "b/packs").iterdir())
+
+
+def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    for path in (cache / "units").iterdir():
+        change(path, lambda value: value.update(format=2))
+    taken, lines = fill(Store.open(tmp_path / "b"), cache)
+    assert taken == {} and len(lines) == 1 and "a newer envbuild wrote its units" in lines[0]
+
+
+def test_a_cache_that_does_not_answer_is_reported_once(tmp_path: Path, registry: Server) -> None:
+    store, records = built_store(tmp_path / "a")
+    taken, lines = fill(Store.open(tmp_path / "b"), "127.0.0.1:1/team/cache")
+    assert taken == {} and len(lines) == 1 and "connection refused" in lines[0]
+    assert len(send(store, records, "127.0.0.1:1/team/cache")) == 1
+    (tmp_path / "file").touch()
+    assert len(warnings(fill(Store.open(tmp_path / "c"), tmp_path / "file")[1])) == 1
+    assert fill(Store.open(tmp_path / "d"), tmp_path / "none") == ({}, [])  # nothing was sent yet
+
+
+def test_a_registry_that_may_not_be_written_is_reported(tmp_path: Path, registry: Server) -> None:
+    store, records = built_store(tmp_path / "a")
+    with pushing(registry.host) as proxy:
+        proxy.most = 100  # of a body: 413
+        lines = send(store, records, f"{proxy.url.removeprefix('http://')}/team/cache")
+    assert len(lines) == 1 and "it cannot be written" in lines[0]
+
+
+def test_large_packs_travel_in_parts(tmp_path: Path, place: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack_blobs, "LARGE", 40_000)
+    monkeypatch.setattr(pack_blobs, "PART", 20_000)
+    monkeypatch.setattr(cached_units, "PART", 20_000)
+    store, records = built_store(tmp_path / "a")
+    send(store, records, place)
+    taken, lines = fill(Store.open(tmp_path / "b"), place)
+    assert sorted(taken) == sorted(IMAGE) and not warnings(lines)
+
+
+def test_two_builders_at_once(tmp_path: Path, place: str | Path) -> None:
+    context = multiprocessing.get_context("fork")
+    stores = [built_store(tmp_path / name) for name in "ab"]
+    writers = [context.Process(target=send, args=(*found, place)) for found in stores]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(120)
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert sorted(fill(Store.open(tmp_path / "c"), place)[0]) == sorted(IMAGE)
+
+
+def test_a_full_store_is_an_error(tmp_path: Path, place: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, records = built_store(tmp_path / "a")
+    send(store, records, place)
+    other = Store.open(tmp_path / "b")
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result((4096,) * 2 + (0,) * 8))
+    with pytest.raises(EngineError, match="is full"):
+        fill(other, place)
+
+
+def test_another_user_reads_a_folder() -> None:
+    with open_folder() as folder:
+        store, records = built_store(folder / "a")
+        send(store, records, folder / "cache")
+        (folder / "b").mkdir()
+        shutil.chown(folder / "b", 12345, 12345)
+        names = run_as(12345, 12345, (), lambda: sorted(fill(Store.open(folder / "b"), folder / "cache")[0]))
+        assert names == sorted(IMAGE)
+        text = run_as(12345, 12345, (), lambda: send(Store(folder / "b"), records[:1], folder / "cache"))
+        assert text == []  # it is present
+        (folder / "cache/units" / records[0].key).unlink()
+        (line,) = run_as(12345, 12345, (), lambda: send(Store(folder / "b"), records[:1], folder / "cache"))
+        assert "it cannot be written" in line
+
+
+def test_a_folder_that_every_user_may_write_is_not_believed(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    for path in (cache, cache / "units", cache / "blobs/sha256"):
+        path.chmod(0o777)
+        taken, lines = fill(Store.open(tmp_path / "b"), cache)
+        assert taken == {} and len(lines) == 1 and f"chmod o-w {path}" in lines[0]
+        assert "chmod o-w" in send(store, records, cache)[0]
+        path.chmod(0o755)
+
+
+@pytest.mark.parametrize("size", [17 << 20, 1 << 50, (1 << 63) - 1])
+def test_a_description_of_any_claimed_size_is_refused_unread(tmp_path: Path, size: int) -> None:
+    cache, good = tmp_path / "cache", tmp_path / "good"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    send(store, records, good)
+    path = cache / "units" / KEYS["base"]
+    manifest = json.loads(path.read_bytes())
+    manifest["config"]["size"] = size
+    path.write_text(json.dumps(manifest))
+    taken, lines = fill(Store.open(tmp_path / "b"), cache, good)
+    (line,) = warnings(lines)
+    assert sorted(taken) == sorted(IMAGE) and taken["base"].caches == (str(good),)
+    assert "the unit base of the cache" in line and "more than 16 MiB" in line
+
+
+def long_document(cache: Path) -> None:
+    path = document_of(cache)
+    path.write_bytes(path.read_bytes() + b" ")
+
+
+def document_of(cache: Path) -> Path:
+    manifest = json.loads((cache / "units" / KEYS["base"]).read_bytes())
+    return Path(cache / "blobs/sha256" / manifest["config"]["digest"][7:])
+
+
+def replaced(path: Path, make: Callable[[Path], object]) -> None:
+    path.unlink()
+    make(path)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "fifo-document": lambda cache: replaced(document_of(cache), os.mkfifo),
+    "fifo-pack": lambda cache: replaced(pack_of(cache, "base"), os.mkfifo),
+    "fifo-unit": lambda cache: replaced(cache / "units" / KEYS["base"], os.mkfifo),
+    "folder-unit": lambda cache: replaced(cache / "units" / KEYS["base"], Path.mkdir),
+    "folder-pack": lambda cache: replaced(pack_of(cache, "base"), Path.mkdir),
+    "link-unit": lambda cache: replaced(cache / "units" / KEYS["base"], lambda path: path.symlink_to("/etc/passwd")),
+    "link-document": lambda cache: replaced(document_of(cache), lambda path: path.symlink_to("/dev/zero")),
+    "link-pack": lambda cache: replaced(pack_of(cache, "base"), lambda path: path.symlink_to("/etc/passwd")),
+    "long-document": long_document,
+    "long-unit": lambda cache: os.truncate(cache / "units" / KEYS["base"], 17 << 20),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_entry_refuses_its_unit_alone(tmp_path: Path, damage: str) -> None:
+    cache, good = tmp_path / "cache", tmp_path / "good"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    send(store, records, good)
+    DAMAGE[damage](cache)
+    taken, lines = fill(Store.open(tmp_path / "b"), cache, good)
+    (line,) = warnings(lines)
+    assert f"the unit base of the cache {cache} is refused" in line and sorted(taken) == sorted(IMAGE)
+    assert [name for name, record in taken.items() if record.caches == (str(good),)] == ["base"]
+
+
+def give_away(path: Path) -> Path:
+    for folder, _, names in os.walk(path):
+        for name in ("", *names):
+            os.chown(Path(folder, name), 12345, 12345)
+    return path
+
+
+def open_link(at: Path, cache: Path) -> Path:
+    (at / "open").mkdir()
+    (at / "open").chmod(0o777)
+    (at / "open/cache").symlink_to(cache)
+    return at / "open/cache"
+
+
+def exchanged_link(at: Path, cache: Path) -> Path:
+    link = open_link(at, give_away(cache))
+    os.lchown(link, 12345, 12345)
+    return link
+
+
+def sticky_link(at: Path, cache: Path) -> Path:
+    link = exchanged_link(at, cache)
+    os.chown(cache, 0, 0)
+    link.parent.chmod(0o1777)
+    return link
+
+
+def stranger_made_it(at: Path, cache: Path) -> Path:
+    (at / "sticky").mkdir()
+    (at / "sticky").chmod(0o1777)
+    return give_away(cache.rename(at / "sticky/cache"))
+
+
+def other_group(at: Path, cache: Path) -> Path:
+    os.chown(cache / "units", 0, 12345)
+    (cache / "units").chmod(0o775)
+    return cache
+
+
+def stranger_of_the_group(at: Path, cache: Path) -> Path:
+    os.chown(cache, 12345, os.getegid())
+    cache.chmod(0o775)
+    return cache
+
+
+def linked_units(at: Path, cache: Path) -> Path:
+    (cache / "units").rename(at / "elsewhere")
+    (cache / "units").symlink_to(at / "elsewhere")
+    return cache
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (open_link, "open can be written by every user (owner root, mode 0777)"),
+        (exchanged_link, "open can be written by every user"),
+        (sticky_link, "open/cache belongs to the user 12345"),
+        (stranger_made_it, "sticky/cache belongs to the user 12345 (mode 0"),
+        (other_group, "units can be written by the group 12345 (owner root, mode 0775)"),
+        (stranger_of_the_group, "cache belongs to the user 12345 (mode 0775)"),
+        (linked_units, "units is a symbolic link"),
+    ],
+)
+def test_a_folder_that_others_can_replace_is_not_believed(
+    tmp_path: Path, make: Callable[[Path, Path], Path], named: str
+) -> None:
+    store, records = built_store(tmp_path / "a")
+    send(store, records, tmp_path / "cache")
+    place = make(tmp_path, tmp_path / "cache")
+    taken, lines = fill(Store.open(tmp_path / "b"), place)
+    (line,) = lines
+    assert taken == {} and "is not used: " in line and named in line
+
+
+def test_a_trusted_folder_of_another_user_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid():
+        pytest.skip("only root gives files away")
+    store, records = built_store(tmp_path / "a")
+    send(store, records, tmp_path / "cache")
+    give_away(tmp_path / "cache")
+    monkeypatch.setenv("ENVBUILD_TRUST", str(tmp_path / "cache"))
+    assert sorted(fill(Store.open(tmp_path / "b"), tmp_path / "cache")[0]) == sorted(IMAGE)
+
+
+def test_a_folder_that_another_user_makes_meanwhile_is_checked(tmp_path: Path) -> None:
+    store, records = built_store(tmp_path / "a")
+    (cache,) = opened(reporter := SilentReporter(), setting(tmp_path / "cache"))
+    assert cache.find(KEYS["base"]) is None
+    send(store, records, tmp_path / "cache")
+    (tmp_path / "cache").chmod(0o777)
+    assert cache.find(KEYS["base"]) is None and "every user" in reporter.lines[0]
+
+
+def test_a_folder_of_a_group_has_its_mode_everywhere(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o2775)
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    modes = {path.stat().st_mode & 0o7777 for path in (cache / "units", cache / "blobs", cache / "blobs/sha256")}
+    assert modes == {0o2775}
+
+
+def test_a_killed_search_leaves_a_store_that_works(tmp_path: Path, place: str | Path) -> None:
+    store, records = built_store(tmp_path / "a")
+    send(store, records, place)
+    argument = f"Path({str(place)!r})" if isinstance(place, Path) else repr(place)
+    code = (
+        "import sys; from pathlib import Path; from envbuild.core.store.store import Store;"
+        f"from tests.support.unit_caches import fill; s = Store.open(Path({str(tmp_path / 'b')!r}));"
+        f"print('ready', flush=True); fill(s, {argument})"
+    )
+    dice = random.Random(1)
+    for _ in range(int(os.environ.get("ENVBUILD_ATTACK_N", "3"))):
+        process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(dice.uniform(0, 0.4))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    other = Store.open(tmp_path / "b")
+    fill(other, place)
+    assert all(other.unit(KEYS[name]) for name in IMAGE)
+    for record in records:
+        found = other.unit(record.key)
+        assert found is None or (found.layer and record.layer and found.layer.diff_id == record.layer.diff_id)
+
+
+def test_a_stopped_search_ends_its_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, records = built_store(tmp_path / "a")
+    send(store, records, tmp_path / "cache")
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fill_store, "take_unit", fail)
+    with pytest.raises(KeyboardInterrupt):
+        fill(Store.open(tmp_path / "b"), tmp_path / "cache")
+
+
+def test_what_was_refused_is_sent_again(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    pack_of(cache, "base").write_bytes(b"wrong")
+    reporter = SilentReporter()
+    caches = opened(reporter, setting(cache, write=True))
+    assert "base" not in fill_from_caches(
+        small_plan(), Store.open(tmp_path / "b"), caches, reporter, BuildOptions(caches=frozenset((str(cache),)))
+    )
+    assert send_units(records, caches, store, reporter) == {str(cache): 1}
+    taken, lines = fill(Store.open(tmp_path / "c"), cache)
+    assert sorted(taken) == sorted(IMAGE) and not warnings(lines)

@@ -1,0 +1,423 @@
+"""A squashfs file that one store published and another one pulls: the same bytes, and only packs that are missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.core.errors import EnvbuildError, InputError, VerifyError
+from envbuild.net import download
+from envbuild.publish import pack_blobs
+from envbuild.publish.artifact_types import LOCK, SPEC
+from envbuild.publish.published_texts import PublishedText
+from envbuild.publish.pull import pull_image
+from envbuild.publish.show_remote import show_remote
+from envbuild.publish.squashfs_artifact import Artifact, make_artifact, read_slice
+from tests.support.as_user import open_folder, run_as
+from tests.support.command import ROOT
+from tests.support.cutting_proxy import cutting
+from tests.support.foreign_images import layers, noise, workspace
+from tests.support.local_registry import Server, file, skopeo, tar
+from tests.support.published import built, document, publish, publish_folder, pull
+from tests.support.push_proxy import pushing
+
+pytestmark = pytest.mark.registry
+
+SEED = int(os.environ.get("ENVBUILD_ATTACK_SEED", "1"))
+TRIALS = int(os.environ.get("ENVBUILD_ATTACK_N", "5"))
+MORE = tar(file("opt/more", noise(400_000, 7)))
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress, _, *others = download.Transfer.__init__.__defaults__ or ()
+    monkeypatch.setattr(download.Transfer.__init__, "__defaults__", (progress, 0.1, *others))
+
+
+def digest(path: str | Path) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def changed(artifact: Artifact, work: Path, change: Callable[[dict[str, Any]], object]) -> Artifact:
+    """Return an artifact with another document."""
+    work.mkdir()
+    value = document(artifact)
+    change(value)
+    (work / "document").write_text(json.dumps(value))
+    manifest = json.loads(artifact.manifest)
+    blobs = {f"sha256:{blob.digest}": blob for blob in artifact.blobs}
+    parts = [(layer["mediaType"], blobs[layer["digest"]]) for layer in manifest["layers"][1:]]
+    first = (manifest["layers"][0]["mediaType"], read_slice(work / "document", "document"))
+    return make_artifact(artifact.kind, [first, *parts], manifest["subject"], work)
+
+
+def test_another_store_gets_the_same_file(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    name = f"{registry.host}/team/app:1"
+    publish(parts, artifacts, name)
+    first = pull(name, tmp_path / "b")
+    assert (first["sha256"], digest(first["path"])) == (sha256, sha256)
+    assert (first["digest"], first["squashfs"], first["up_to_date"]) == (parts.digest, artifacts[0].digest, False)
+    assert (tmp_path / "b/artifacts/app-1.sqsh").resolve() == Path(first["path"])
+    again = pull(name, tmp_path / "b")
+    assert (again["up_to_date"], again["fetched"], again["fetched_bytes"]) == (True, 0, 0)
+    out = pull(name, tmp_path / "b", tmp_path / "out.sqsh")
+    assert (out["fetched"], digest(tmp_path / "out.sqsh")) == (0, sha256)
+    assert pull(f"{registry.host}/team/app@{artifacts[0].digest}", tmp_path / "b")["sha256"] == sha256
+
+
+def test_only_new_packs_travel(tmp_path: Path, registry: Server) -> None:
+    one, two = built(tmp_path / "1", layers()), built(tmp_path / "2", [*layers(), MORE])
+    with pushing(registry.host) as proxy:
+        host = proxy.url.removeprefix("http://")
+        publish(*one[:2], f"{host}/app:1")
+        proxy.asked.clear()
+        publish(*two[:2], f"{host}/app:2")
+        assert 400_000 < sum(proxy.sent("PUT")) < 900_000  # the layer, its pack, and small documents
+    pull(f"{registry.host}/app:1", tmp_path / "b")
+    with cutting(registry.host) as counter:
+        made = pull(f"{counter.url.removeprefix('http://')}/app:2", tmp_path / "b")
+        assert made["sha256"] == two[2] and made["fetched_bytes"] < 500_000
+        fetched = {path.rpartition(":")[2] for path, _ in counter.asked}
+    sizes = [registry.blob(found).stat().st_size for found in fetched]
+    assert sum(sizes) < 500_000 and made["present"] == 2
+
+
+def test_packs_that_the_store_made_itself_are_used(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    made = pull(f"{registry.host}/app:1", tmp_path / "a/store")
+    assert made["sha256"] == sha256 and made["own_packs"] == 3 and made["fetched"] == 1  # the tables
+    for pack in (tmp_path / "a/store/packs").glob("*.v2"):
+        if pack.stat().st_size > 1_000_000:
+            with pack.open("r+b") as damaged:
+                damaged.seek(5000)
+                damaged.write(b"wrong")
+    shutil.rmtree(tmp_path / "a/store/artifacts")
+    made = pull(f"{registry.host}/app:1", tmp_path / "a/store")
+    assert made["sha256"] == sha256 and made["own_packs"] == 2
+
+
+def test_reading_packs_is_reported_in_bytes(tmp_path: Path) -> None:
+    """Of a publish: the packs, and then the file that they result in. Of a pull: the file."""
+    (tmp_path / "w").mkdir()
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    packs = [path for path in (tmp_path / "a/store/packs").iterdir() if path.suffix == ".v2"]
+    read: list[int] = []
+    pack_blobs.make_pack_blobs(packs, tmp_path / "w", read.append)
+    assert sum(read) == sum(pack.stat().st_size for pack in packs) and len(read) > len(packs)
+    publish_folder(parts, artifacts, tmp_path / "shared", "1")
+    at, seen = workspace(tmp_path / "b"), list[tuple[str, int, int]]()
+    at.reporter.advance = lambda *values: seen.append(values)  # type: ignore[method-assign, assignment]
+    made = pull_image(f"oci:{tmp_path}/shared:1", None, at).data
+    assert seen[-1] == ("squashfs", made["size"], made["size"]) and ("pull", made["fetched_bytes"]) in {
+        values[:2] for values in seen
+    }
+
+
+def test_nothing_is_compressed_by_a_pull(tmp_path: Path, registry: Server) -> None:
+    """So the version of a compression library does not decide the bytes."""
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    code = (
+        "import zstandard; zstandard.ZstdCompressor = zstandard.ZstdDecompressor = None; from pathlib import Path;"
+        "from tests.support.published import pull; "
+        f"print(pull({registry.host + '/app:1'!r}, Path({str(tmp_path / 'b')!r}))['sha256'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == sha256, done.stderr
+
+
+def test_a_user_without_subordinate_ids_pulls(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    with open_folder() as place:
+        place.chmod(0o777)
+        made = run_as(4321, 4321, (), lambda: pull(f"{registry.host}/app:1", place / "store"))
+        assert (made["sha256"], digest(made["path"])) == (sha256, sha256)
+
+
+def test_a_folder_serves_images_and_their_files(tmp_path: Path) -> None:
+    one, two = built(tmp_path / "1", layers()), built(tmp_path / "2", [*layers(), MORE])
+    there = tmp_path / "shared"
+    publish_folder(*one[:2], there, "one")
+    assert pull(str(there), tmp_path / "b")["sha256"] == one[2]  # the only image: artifacts are not images
+    assert publish_folder(*one[:2], there, "one") == (0, 0)
+    before = sum(path.stat().st_size for path in (there / "blobs/sha256").iterdir())
+    publish_folder(*two[:2], there, "two")
+    assert sum(path.stat().st_size for path in (there / "blobs/sha256").iterdir()) < before + 900_000
+    made = pull(f"oci:{there}:two", tmp_path / "b")
+    assert made["sha256"] == digest(made["path"]) == two[2] and made["fetched_bytes"] < 500_000
+    for tag, found in (("one", one), ("two", two)):
+        assert json.loads(skopeo("inspect", f"oci:{there}:{tag}"))["Digest"] == found[0].digest
+    publish_folder(*two[:2], there, "one")  # moved: what belonged to the first image is listed no more
+    assert one[0].digest.replace(":", "-") not in (there / "index.json").read_text()
+    assert pull(f"oci:{there}:one", tmp_path / "c")["sha256"] == two[2]
+
+
+def test_an_image_without_a_squashfs_file_is_converted(tmp_path: Path, registry: Server) -> None:
+    parts, _, sha256 = built(tmp_path / "a", layers())
+    publish(parts, [], f"{registry.host}/layout:x")
+    made = pull(f"{registry.host}/layout:x", tmp_path / "b", tmp_path / "out.sqsh")
+    assert made["source"] and digest(tmp_path / "out.sqsh") == sha256 == made["sha256"]
+
+
+def test_show_of_a_published_image_reads_no_layers(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    with cutting(registry.host) as counter:
+        name = f"docker://{counter.url.removeprefix('http://')}/app:1"
+        found = show_remote(name, workspace(tmp_path / "b")).data
+        assert found["digest"] == parts.digest and found["squashfs"]["sha256"] == sha256
+        assert found["squashfs"]["missing_bytes"] > 3_000_000 and len(found["layers"]) == 3
+        pull(name, tmp_path / "b")
+        assert show_remote(name, workspace(tmp_path / "b")).data["squashfs"]["missing_bytes"] == 0
+        assert show_remote(name, workspace(tmp_path / "a/store")).data["squashfs"]["missing_bytes"] < 20_000
+        counter.asked.clear()
+        show_remote(name, workspace(tmp_path / "c"))
+        assert sum(registry.blob(path.rpartition(":")[2]).stat().st_size for path, _ in counter.asked) < 10_000
+        assert not list((tmp_path / "c/blobs/sha256").iterdir())
+    publish(parts, [], f"{registry.host}/plain:1")
+    plain = show_remote(f"docker://{registry.host}/plain:1", workspace(tmp_path / "c"))
+    assert plain.data["squashfs"] is None and "none" in plain.text
+
+
+def test_the_file_is_also_there_as_one_blob(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers(), whole=True)
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    assert digest(registry.blob(sha256)) == sha256
+    assert json.loads(artifacts[1].manifest)["layers"][0]["annotations"] == {
+        "org.opencontainers.image.title": "app.sqsh"
+    }
+    skopeo("copy", "--src-tls-verify=false", f"docker://{registry.host}/app@{artifacts[1].digest}", f"dir:{tmp_path}/w")
+    assert digest(tmp_path / "w" / sha256) == sha256
+
+
+def test_large_packs_are_split_and_many_small_ones_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack_blobs, "LARGE", 2 << 20)
+    monkeypatch.setattr(pack_blobs, "PART", 1 << 20)
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    assert [len(pack["blobs"]) for pack in document(artifacts[0])["packs"]] == [1, 3, 1]
+    publish_folder(parts, artifacts, tmp_path / "shared", "1")
+    assert pull(f"oci:{tmp_path}/shared:1", tmp_path / "b")["sha256"] == sha256
+    small, large = 10_000, 5 << 20
+    assert pack_blobs.group_packs([small, small, large, small, large]) == [[0, 1], [2], [3], [4]]
+    for count in (91, 1000, 4000):
+        groups = pack_blobs.group_packs([large] * count)
+        assert len(groups) <= pack_blobs.MOST and [number for group in groups for number in group] == list(range(count))
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_an_interrupted_transfer_resumes(tmp_path: Path, registry: Server, ranges: bool) -> None:
+    """A registry that ignores ranges sends all again."""
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    with cutting(registry.host) as proxy:
+        proxy.cuts, proxy.ranges, proxy.least = [100_000, 500_000, 70_000], ranges, 1_000_000
+        made = pull(f"{proxy.url.removeprefix('http://')}/app:1", tmp_path / "b")
+        assert made["sha256"] == digest(made["path"]) == sha256 and not proxy.cuts
+        resumed = [wanted for _, wanted in proxy.asked if wanted]
+        assert resumed[0] == "bytes=100000-"
+
+
+def test_wrong_bytes_are_never_stored(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    with cutting(registry.host) as proxy:
+        proxy.wrong, proxy.least = True, 100_000
+        with pytest.raises(VerifyError) as caught:
+            pull(f"{proxy.url.removeprefix('http://')}/app:1", tmp_path / "b")
+        assert caught.value.exit_code == 7 and "digest mismatch" in caught.value.message
+        assert not list((tmp_path / "b/artifacts").iterdir())
+        proxy.wrong = False
+        assert pull(f"{proxy.url.removeprefix('http://')}/app:1", tmp_path / "b")["sha256"] == sha256
+
+
+def test_a_damaged_blob_of_the_store_is_fetched_again(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    pull(f"{registry.host}/app:1", tmp_path / "b")
+    blob = max((tmp_path / "b/blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
+    with blob.open("r+b") as damaged:
+        damaged.seek(10_000)
+        damaged.write(b"wrong")
+    made = pull(f"{registry.host}/app:1", tmp_path / "b", tmp_path / "out.sqsh")
+    assert (made["sha256"], digest(tmp_path / "out.sqsh"), made["fetched"]) == (sha256, sha256, 1)
+
+
+def test_a_missing_blob_is_named(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    missing = max(artifacts[0].blobs, key=lambda blob: blob.size).digest
+    shutil.rmtree(registry.blob(missing).parent)
+    with pytest.raises(InputError, match=missing) as caught:
+        pull(f"{registry.host}/app:1", tmp_path / "b")
+    assert caught.value.exit_code == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "text"),
+    [
+        (lambda value: value.update(format=2, envbuild="9.9"), InputError, "format 2, by envbuild 9.9"),
+        (lambda value: value["file"].update(sha256="0" * 64), VerifyError, "do not result"),
+        (lambda value: value["image"].update(manifest="sha256:" + "1" * 64), VerifyError, "another image"),
+        (lambda value: value["extents"].__setitem__(2, 1 << 50), InputError, "not in their order"),
+        (lambda value: value["packs"][0].update(key="../../etc/passwd"), InputError, "name of a pack"),
+        (lambda value: value["packs"][0]["blobs"][0].__setitem__(2, 5), InputError, "another size"),
+        (lambda value: value["packs"][0]["blobs"][0].__setitem__(0, "sha256:" + "a" * 64), InputError, "outside"),
+        (lambda value: value["file"].update(size=1 << 40), InputError, "far larger than the blobs"),
+        (lambda value: value.update(packs="x"), InputError, "packs"),
+        (lambda value: value.pop("tables"), InputError, "tables"),
+    ],
+)
+def test_a_wrong_document_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], kind: type[EnvbuildError], text: str
+) -> None:
+    parts, artifacts, _ = built(tmp_path / "a", layers(), bound=False)
+    publish_folder(parts, [changed(artifacts[0], tmp_path / "other", change)], tmp_path / "shared", "1")
+    with pytest.raises(kind, match=text):
+        pull(f"oci:{tmp_path}/shared:1", tmp_path / "b")
+    assert not list((tmp_path / "b/artifacts").iterdir())
+
+
+def test_an_artifact_of_another_image_is_refused(tmp_path: Path, registry: Server) -> None:
+    """In the list of the first image's artifacts the one of the second."""
+    one, two = built(tmp_path / "1", layers()), built(tmp_path / "2", [*layers(), MORE])
+    publish(*two[:2], f"{registry.host}/app:2")
+    lie = Artifact(two[1][0].kind, two[1][0].manifest, two[1][0].digest, one[0].digest, two[1][0].blobs)
+    publish(one[0], [lie], f"{registry.host}/app:1")
+    with pytest.raises(VerifyError, match="another image"):
+        pull(f"{registry.host}/app:1", tmp_path / "b")
+
+
+def test_the_digest_of_an_image_fixes_its_squashfs_file(tmp_path: Path, registry: Server) -> None:
+    """What a registry or a mirror lists as the artifacts of an image is bound by nothing but the image's manifest."""
+    parts, artifacts, sha256 = built(tmp_path / "a", layers(), texts=[PublishedText(SPEC, "a.yaml", b"own")])
+    name = f"{registry.host}/app"
+    publish(parts, artifacts, f"{name}:1")
+    _, others, evil = built(tmp_path / "b", [*layers(), MORE])
+    other = changed(others[0], tmp_path / "c", lambda value: value["image"].update(manifest=parts.digest))
+    work = tmp_path / "d"
+    work.mkdir()
+    blobs = {f"sha256:{blob.digest}": blob for blob in other.blobs}
+    listed = [(item["mediaType"], blobs[item["digest"]]) for item in json.loads(other.manifest)["layers"]]
+    forged = make_artifact(other.kind, listed, parts.subject, work)
+    publish(parts, [*artifacts, forged], f"{name}:1")
+    for reference in (f"{name}@{parts.digest}", f"{name}:1"):  # the right one of the two is taken
+        made = pull(reference, tmp_path / "e", tmp_path / "out.sqsh")
+        assert (made["sha256"], made["squashfs"]) == (sha256, artifacts[0].digest) != (evil, forged.digest)
+    alone = f"{registry.host}/alone"
+    publish(parts, [forged], f"{alone}:1")
+    for reference in (f"{alone}@{parts.digest}", f"{alone}:1"):
+        with pytest.raises(VerifyError, match="another squashfs file, spec or lock"):
+            pull(reference, tmp_path / "f")
+        with pytest.raises(VerifyError, match="another squashfs file, spec or lock"):
+            show_remote(f"docker://{reference}", workspace(tmp_path / "f"))
+
+
+def test_other_texts_than_those_of_the_image_are_refused(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, _ = built(tmp_path / "a", layers(), texts=[PublishedText(SPEC, "a.yaml", b"own")])
+    (tmp_path / "text").write_bytes(b"forged")
+    blobs = {f"sha256:{blob.digest}": blob for blob in artifacts[0].blobs}
+    listed = [(item["mediaType"], blobs[item["digest"]]) for item in json.loads(artifacts[0].manifest)["layers"]]
+    for kind, place in ((SPEC, "spec"), (LOCK, "lock")):
+        work = tmp_path / place
+        work.mkdir()
+        forged = (kind, read_slice(tmp_path / "text", "a.yaml"))
+        other = make_artifact(artifacts[0].kind, [*listed, forged], parts.subject, work)
+        publish(parts, [other], f"{registry.host}/{place}:1", move=True)
+        with pytest.raises(VerifyError, match="another squashfs file, spec or lock"):
+            show_remote(f"docker://{registry.host}/{place}:1", workspace(tmp_path / "f"))
+
+
+def test_an_image_that_names_no_file_is_converted_where_it_is_pinned(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers(), bound=False)
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    assert pull(f"{registry.host}/app:1", tmp_path / "b")["sha256"] == sha256
+    made = pull(f"{registry.host}/app@{parts.digest}", tmp_path / "b")
+    assert "squashfs" not in made and made["layers"]
+    assert pull(f"{registry.host}/app@{artifacts[0].digest}", tmp_path / "b")["sha256"] == sha256
+
+
+def test_a_newer_kind_of_artifact_is_refused_by_name(tmp_path: Path) -> None:
+    parts, _, _ = built(tmp_path / "a", layers())
+    (tmp_path / "w").mkdir()
+    newer = make_artifact("application/vnd.envbuild.squashfs.v2", [], parts.subject, tmp_path / "w")
+    publish_folder(parts, [newer], tmp_path / "shared", "1")
+    with pytest.raises(InputError, match=r"squashfs\.v2"):
+        pull(f"oci:{tmp_path}/shared:1", tmp_path / "b")
+
+
+def test_the_list_of_artifacts_keeps_entries_of_other_publishers(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers(), whole=True)
+    (tmp_path / "w").mkdir()
+    other = make_artifact("application/vnd.cyclonedx+json", [], parts.subject, tmp_path / "w")
+    publish(parts, [other], f"{registry.host}/app:1")
+    made = publish(parts, artifacts, f"{registry.host}/app:1")
+    assert made.sent and publish(parts, artifacts, f"{registry.host}/app:1").sent == 0
+    listed = json.loads(
+        skopeo(
+            "inspect", "--raw", "--tls-verify=false", f"docker://{registry.host}/app:{parts.digest.replace(':', '-')}"
+        )
+    )
+    assert [entry["digest"] for entry in listed["manifests"]] == [other.digest, *(item.digest for item in artifacts)]
+    assert pull(f"{registry.host}/app:1", tmp_path / "b")["sha256"] == sha256
+
+
+@pytest.mark.slow_unit
+def test_a_killed_pull_resumes(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", [*layers(), tar(file("big", noise(30_000_000, 9)))])
+    name = f"{registry.host}/app:1"
+    publish(parts, artifacts, name)
+    store = tmp_path / "b"
+    command = [sys.executable, "-m", "envbuild", "pull", name]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ENVBUILD_STORE": str(store)}
+    for wait in (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2):
+        with subprocess.Popen(
+            command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        ) as process:
+            time.sleep(wait)
+            process.send_signal(signal.SIGKILL)
+        link = store / "artifacts/app-1.sqsh"
+        assert not link.exists() or digest(link) == sha256
+    done = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["sha256"] == digest(store / "artifacts/app-1.sqsh") == sha256
+
+
+@pytest.mark.slow_unit
+def test_a_killed_publish_leaves_nothing_half_visible(tmp_path: Path, registry: Server) -> None:
+    """A tag names an image with its squashfs file, or does not exist."""
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    places: dict[str, Callable[[], object]] = {
+        f"{registry.host}/app:1": lambda: publish(parts, artifacts, f"{registry.host}/app:1"),
+        f"oci:{tmp_path}/shared:1": lambda: publish_folder(parts, artifacts, tmp_path / "shared", "1"),
+    }
+    chance = random.Random(SEED)
+    for name, send in places.items():
+        for trial in range(TRIALS):
+            child = os.fork()
+            if not child:
+                send()
+                os._exit(0)
+            time.sleep(chance.uniform(0, 0.4))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            try:
+                made = pull(name, tmp_path / f"store-{trial}-{registry.host in name}")
+            except InputError:
+                continue
+            assert made["sha256"] == sha256 and made["squashfs"] == artifacts[0].digest, f"trial {trial} of seed {SEED}"
+        send()
+        assert pull(name, tmp_path / f"store-{registry.host in name}")["squashfs"] == artifacts[0].digest
