@@ -6,10 +6,12 @@ its place (``file:line:column``). A file with several mistakes raises one error 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 FREE_SOME = "envbuild store gc, or set ENVBUILD_STORE to a folder on a larger disk"  # hint where the store is full
 
 

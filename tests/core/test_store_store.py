@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import EngineError, InputError
+from envbuild.core.store import store_folders, work_folders
 from envbuild.core.store.json_files import write_private
 from envbuild.core.store.store import (
     LayerRecord,
@@ -59,6 +60,33 @@ def test_a_full_disk_is_reported_and_another_error_is_itself(store: Store) -> No
     with pytest.raises(OSError) as caught, store.filled():
         raise OSError(errno.EACCES, "no")
     assert caught.value.errno == errno.EACCES
+
+
+@pytest.mark.parametrize("blocked", ["mkdir", "open"])
+def test_a_full_disk_takes_no_work_folder_and_leaves_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch, blocked: str
+) -> None:
+    def refuse(path: Path, *_: object, **__: object) -> object:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    if blocked == "open":
+        monkeypatch.setattr(Path, "open", refuse)
+    else:
+        monkeypatch.setattr(work_folders, "make_private_folder", refuse)
+    with pytest.raises(EngineError, match="is full: No space left") as caught, store.workdir():
+        pass
+    assert "store gc" in caught.value.hint
+    assert list(store.tmp.iterdir()) == []
+
+
+def test_a_full_disk_is_not_a_missing_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), str(path))
+
+    monkeypatch.setattr(store_folders, "try_to_write", refuse)
+    with pytest.raises(EngineError, match="is full: Disk quota exceeded") as caught:
+        Store.open(tmp_path / "store")
+    assert "store gc" in caught.value.hint
 
 
 def test_blobs_are_found_by_their_digest(store: Store) -> None:

@@ -53,7 +53,8 @@ def test_an_error_of_a_local_class_becomes_its_base_class() -> None:
 
 def test_errors_of_the_system() -> None:
     found = returned(OSError(errno.ENOSPC, "No space left on device", "/place"))
-    assert isinstance(found, OSError) and found.errno == errno.ENOSPC and "/place" in str(found)
+    assert str(found) == "[Errno 28] No space left on device: '/place'" and isinstance(found, OSError)
+    assert (found.errno, found.filename) == (errno.ENOSPC, "/place")
     nameless = returned(OSError("odd"))
     assert isinstance(nameless, OSError) and nameless.errno == errno.EIO
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from envbuild.core.errors import FREE_SOME
 from envbuild.core.userns import diagnose, id_maps
 from envbuild.core.userns.diagnose import LOCAL_DISK, UNMASK, fix_for
 
@@ -33,7 +35,13 @@ APPARMOR = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
         ("mount tmpfs", {}, 1, 1000, "use root"),
         ("mount overlay", {LIMIT: 0}, 1, 1000, LOCAL_DISK),
         ("chown", {}, 1, 1000, LOCAL_DISK),
-        ("mount squashfs", {}, 1, 1000, "squashfuse"),
+        ("chown", {}, errno.EDQUOT, 1000, FREE_SOME),
+        ("whiteout", {}, errno.ENOSPC, 0, FREE_SOME),
+        ("mount overlay", {}, errno.ENOSPC, 0, FREE_SOME),
+        ("fork", {}, errno.ENOSPC, 0, FREE_SOME),
+        ("bind", {LIMIT: 100}, errno.ENOSPC, 0, "fs.mount-max"),
+        ("mount tmpfs", {LIMIT: 100}, errno.ENOSPC, 1000, "fs.mount-max"),
+        ("mount squashfs", {}, 1, 1000, "install squashfs-tools squashfuse"),
     ],
 )
 def test_each_failed_step_has_its_fix(
@@ -41,7 +49,15 @@ def test_each_failed_step_has_its_fix(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     monkeypatch.setattr(diagnose, "_number", settings.get)
+    monkeypatch.setattr(shutil, "which", lambda name: name if name == "apt-get" else None)
     assert fix in fix_for(step, code)
+
+
+def test_programs_that_are_installed_are_no_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: name if name in ("apt-get", "unsquashfs") else None)
+    assert fix_for("mount squashfs") == "sudo apt-get install squashfuse"
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    assert fix_for("mount squashfs") == ""
 
 
 @pytest.mark.parametrize("step", ["newuidmap", "subordinate ids", "unshare", "pivot_root", "another", "fork"])

@@ -335,7 +335,7 @@ def test_probe_where_namespaces_are_forbidden(store: Store, other_user: tuple[st
         ("newuidmap", 0, "apt-get install uidmap"),
         ("subordinate ids", 0, "usermod --add-subuids"),
         ("unshare", errno.ENOSPC, "user.max_user_namespaces"),
-        ("mount squashfs", 0, "apt-get install squashfs-tools"),
+        ("mount overlay", errno.ENOSPC, "store gc"),
         ("mount overlay", errno.EINVAL, "ENVBUILD_STORE"),
     ],
 )

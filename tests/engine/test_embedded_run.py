@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -15,13 +16,14 @@ import pytest
 
 from envbuild.build.engines.embedded import mount_squashfs
 from envbuild.build.engines.embedded.run_command import run_in_root
-from envbuild.core.errors import SpecError, VerifyError
+from envbuild.core.errors import EngineError, SpecError, VerifyError
 from envbuild.core.store.store import Store
+from envbuild.core.userns.namespaces import SetupError
 from envbuild.spec.recipe import Check
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
 from tests.support import tiny_root as kit
-from tests.support.engine_fixtures import working_store
+from tests.support.engine_fixtures import open_working_store, working_store
 from tests.support.tools import require_tools
 
 pytestmark = pytest.mark.engine
@@ -202,6 +204,52 @@ def test_an_unpacked_file_has_the_reason_why_it_was_not_mounted(
     (scratch / "no-fuse").touch()
     assert "; squashfuse ended with exit code 1)" in mount_squashfs.mount_image(image, work)[1]
     shutil.rmtree(work)
+
+
+def use_programs(monkeypatch: pytest.MonkeyPatch, folder: Path, **texts: str) -> None:
+    """Have no programs but scripts of these texts, and the shell of their first lines."""
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_a_disk_that_unpacking_fills_is_reported_as_that(
+    image: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """unsquashfs is there: a hint to install it would not help."""
+    require_tools("unsquashfs", "mount")
+    if os.geteuid():
+        pytest.skip("only root can mount a small file system")
+    (small := scratch / "small").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=True)
+    try:
+        store = open_working_store(small)
+        mounted = run(image, store, "true")
+        (small / "filler").write_bytes(b"x" * (shutil.disk_usage(small).free - 100_000))
+        use_programs(monkeypatch, scratch / "unpacking", unsquashfs=f'exec {shutil.which("unsquashfs")} "$@"')
+        with pytest.raises(EngineError) as caught:
+            run(image, store, "true")
+    finally:
+        subprocess.run([str(shutil.which("umount", path="/usr/bin:/bin")), "-l", str(small)], check=True)
+    assert mounted == (0, "")
+    assert f"the store {small} is full" in str(caught.value) and "store gc" in caught.value.hint
+
+
+@pytest.mark.parametrize(("code", "free", "full"), [(1, 0, True), (2, 0, True), (0, 0, False), (1, 1 << 40, False)])
+def test_what_unsquashfs_leaves_out_on_a_full_disk_is_not_run(
+    code: int, free: int, full: bool, image: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends with 2 where links are missing, as it does where an owner cannot be set."""
+    text = f"echo 'failed to create symlink x, because No space left on device' >&2; exit {code}"
+    use_programs(monkeypatch, scratch / f"code-{code}-{free}", unsquashfs=text)
+    monkeypatch.setattr(mount_squashfs, "free_bytes", lambda _: free)
+    (work := scratch / f"full-{code}-{free}").mkdir()
+    raises = (OSError, SetupError) if code else ()
+    with pytest.raises(raises) if raises else contextlib.nullcontext() as caught:
+        mount_squashfs.mount_image(image, work, one_id=code == 2)
+    assert isinstance(caught.value if caught else None, OSError) == full
 
 
 @pytest.mark.parametrize("damage", ["cut", "table", "far"])

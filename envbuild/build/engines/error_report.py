@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 
 from envbuild.build.plan.units import Unit
-from envbuild.core.errors import FREE_SOME, BuildError, EngineError, SpecError
-from envbuild.core.store.store import FULL as FULL_DISK
+from envbuild.core.errors import FREE_SOME, FULL_DISK, BuildError, EngineError, SpecError
 from envbuild.core.text import amount
 from envbuild.core.userns.diagnose import fix_for
 from envbuild.core.userns.namespaces import BIND, SetupError
@@ -19,6 +18,7 @@ FULL = re.compile(
 )
 IN_MEMORY = "/tmp and /run of a unit are in memory"
 FULL_BELOW = 64 << 20  # bytes left on a disk that is full for every purpose
+FEW_FILES = 100  # left on one that has no room for the files of a package
 
 
 def read_last_lines(log: Path, count: int = LINES) -> str:
@@ -53,8 +53,7 @@ def step_error(
     full = ""
     if found := FULL.search(read_tail(log)):
         free = free_bytes(store) if free is None else free
-        # no file system in memory has a quota
-        full = full_store_message(store) if free < FULL_BELOW or b"quota" in found[0] else ""
+        full = full_store_message(store) if is_full(found, free) else ""
         lines.append(full or f"a file system was full, but not the store's ({amount(free)} free): {IN_MEMORY}")
     lines += [f"the last lines of {log}:", read_last_lines(log)]
     if full:
@@ -78,8 +77,17 @@ def full_store_message(store: Path) -> str:
     return f"the store {store} is full"
 
 
+def is_full(found: re.Match[bytes], free: int) -> bool:
+    """Return whether a message of `FULL` is about the disk that has `free` bytes: no file system in memory has a
+    quota."""
+    return free < FULL_BELOW or b"quota" in found[0]
+
+
 def free_bytes(path: Path) -> int:
+    """Return the bytes that the disk of a folder has left: none where it takes no more files."""
     status = os.statvfs(path)
+    if status.f_files and status.f_favail < FEW_FILES:
+        return 0
     return status.f_bavail * status.f_frsize
 
 
@@ -89,4 +97,5 @@ def system_error(unit: Unit, error: OSError, log: Path, store: Path) -> BuildErr
     if error.errno in FULL_DISK:
         full = f"{os.strerror(error.errno)}: {full_store_message(store)}"
         return EngineError(f"unit {unit.name} failed: {full}", hint=FREE_SOME, where=str(log))
-    return BuildError(f"unit {unit.name} failed: {error.strerror or error}", hint=f"cat {log}", where=str(log))
+    place = f": {error.filename}" if error.filename else ""
+    return BuildError(f"unit {unit.name} failed: {error.strerror or error}{place}", hint=f"cat {log}", where=str(log))

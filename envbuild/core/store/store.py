@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.core.digest import file_digest
-from envbuild.core.errors import FREE_SOME, EngineError, InputError
+from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError, InputError
 from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
 from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
 from envbuild.core.store.json_files import read_json, read_sealed, stamp, write_atomic, write_json, write_sealed
@@ -51,7 +51,6 @@ from envbuild.core.text import amount
 __all__ = ["LayerRecord", "SharedLayer", "Store", "UnitRecord", "read_json", "stamp", "write_atomic", "write_json"]
 
 MAX_DOCUMENT = 16 << 20  # bytes, as when it is downloaded
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def ignore(text: str) -> None:
@@ -91,7 +90,7 @@ class Store:
         try:
             yield
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in FULL_DISK:
                 raise
             raise EngineError(f"the store {self.root} is full: {error.strerror}", hint=FREE_SOME) from None
 
@@ -238,8 +237,12 @@ class Store:
 
     @contextlib.contextmanager
     def workdir(self) -> Iterator[Path]:
-        """Make a private folder in tmp/ and remove it at the end; a later process removes it if this one is killed."""
-        with work_folder(self.tmp, self.lock("tmp")) as path:
+        """Make a private folder in tmp/ and remove it at the end; a later process removes it if this one is killed.
+
+        Raises EngineError where the disk is full."""
+        with contextlib.ExitStack() as stack:
+            with self.filled():
+                path = stack.enter_context(work_folder(self.tmp, self.lock("tmp")))
             yield path
 
     def abandoned(self) -> Iterator[Path]:

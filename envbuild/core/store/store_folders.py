@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from envbuild.core.engines import CACHES as ENGINE_CACHES
-from envbuild.core.errors import EngineError
+from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError
 from envbuild.core.store.access import OWN_STORE, check_readable
 from envbuild.core.store.mark import mark_store
 from envbuild.core.store.members import LOCKS, check_entry, check_members, check_place, has_folders
@@ -50,6 +50,8 @@ def prepare_store(root: Path, report: Callable[[str], object]) -> None:
             check_entry(own / name)
         try_to_write(own / "tmp")
     except OSError as error:
+        if error.errno in FULL_DISK:
+            raise EngineError(f"the store {root} is full: {error.strerror}", hint=FREE_SOME) from error
         check_readable(root)
         why = "it is not a folder" if error.errno == errno.EEXIST else os.strerror(error.errno or errno.EIO)
         raise EngineError(f"the store {root} cannot be written: {why}", hint=OWN_STORE) from error

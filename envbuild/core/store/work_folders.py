@@ -51,7 +51,11 @@ def work_folder(tmp: Path, lock: contextlib.AbstractContextManager[None]) -> Ite
     with contextlib.ExitStack() as stack:
         with lock:  # until its own lock is held the folder looks abandoned
             make_private_folder(path)
-            file = stack.enter_context((path / "alive").open("w"))
+            try:
+                file = stack.enter_context((path / "alive").open("w"))
+            except BaseException:  # the disk may have no room for another file
+                discard_folder(path)
+                raise
             fcntl.flock(file, fcntl.LOCK_EX)
         stack.callback(discard_folder, path)
         stack.enter_context(signals.leftover(lambda: discard_folder(path)))

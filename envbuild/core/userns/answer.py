@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import traceback
 from dataclasses import asdict
 from typing import Any
@@ -26,7 +27,7 @@ def encode_error(error: BaseException) -> bytes:
     elif isinstance(error, EnvbuildError):
         answer = {"error": type(error).__name__, "findings": [asdict(finding) for finding in error.findings]}
     elif isinstance(error, OSError):
-        answer = {"errno": error.errno or errno.EIO, "message": str(error)}
+        answer = {"errno": error.errno or errno.EIO, "message": error.strerror or str(error), "file": file_name(error)}
     else:
         answer = {"crash": "".join(traceback.format_exception(error))}
     return json.dumps(answer).encode()
@@ -41,10 +42,15 @@ def decode(text: bytes, what: str) -> Any:
         kind = getattr(errors, answer["error"], EngineError)
         raise kind.of(map(_finding, answer["findings"]))
     if "errno" in answer:
-        raise OSError(answer["errno"], answer["message"])
+        raise OSError(answer["errno"], answer["message"], answer["file"])
     if "crash" in answer:
         raise EngineError(f"{what} failed", hint=f"please report this:\n{answer['crash']}")
     return answer["result"]
+
+
+def file_name(error: OSError) -> str | None:
+    """Return the file that an error names. A number is a descriptor of its process alone."""
+    return os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
 
 
 def _finding(fields: dict[str, Any]) -> Finding:

@@ -9,6 +9,7 @@ import pwd
 import shutil
 from pathlib import Path
 
+from envbuild.core.errors import FREE_SOME, FULL_DISK
 from envbuild.core.install_hint import install_hint
 from envbuild.core.userns import id_maps
 
@@ -32,12 +33,17 @@ def fix_for(step: str, code: int = 0) -> str:
         user = id_maps.user_name(os.geteuid()) or str(os.geteuid())
         ids = free_range()
         return f"sudo usermod --add-subuids {ids} --add-subgids {ids} {user}"
+    if code == errno.ENOSPC and step in ("mount proc", "bind", "mount tmpfs"):
+        return "sudo sysctl -w fs.mount-max=100000"  # mount(2); the default
     if step in ("unshare", "map ids", "mount proc", "bind", "mount tmpfs"):
         return _namespace_fix(step, code)
+    if code in FULL_DISK:
+        return FREE_SOME
     if step in ("mount overlay", "whiteout", "opaque folder", "chown", "setcap"):
         return LOCAL_DISK
     if step == "mount squashfs":
-        return install_hint("unsquashfs", "squashfuse")
+        missing = [program for program in ("unsquashfs", "squashfuse") if not shutil.which(program)]
+        return install_hint(*missing) if missing else ""
     return ""
 
 

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from envbuild.core.errors import EnvbuildError
+from envbuild.core.errors import FULL_DISK, EnvbuildError
 from envbuild.core.userns.answer import encode, encode_error
 from envbuild.core.userns.id_maps import become_root
 from envbuild.core.userns.namespaces import SetupError, die_with
@@ -31,7 +31,8 @@ def main(job_fd: int, answer_fd: int) -> NoReturn:
         become_root(job["parent"], one_id=job["one_id"])
         answer = encode(function(**job["arguments"]))
     except BaseException as error:
-        if not isinstance(error, (SetupError, EnvbuildError)):
+        full = isinstance(error, OSError) and error.errno in FULL_DISK
+        if not full and not isinstance(error, (SetupError, EnvbuildError)):
             traceback.print_exc()
         answer = encode_error(error)
     sys.stdout.flush()

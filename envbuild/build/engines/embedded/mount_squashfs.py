@@ -4,12 +4,14 @@ allows."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
 import time
 from pathlib import Path
 
+from envbuild.build.engines.error_report import FULL, free_bytes, is_full
 from envbuild.core.userns.namespaces import SetupError
 
 FUSE = "/dev/fuse"
@@ -23,7 +25,7 @@ def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path,
 
     one_id: no other id than 0 can own files here, so that all files have it.
 
-    Raises SetupError when no way is left, and VerifyError for a damaged file.
+    Raises SetupError when no way is left, VerifyError for a damaged file, and OSError where unpacking filled the disk.
     """
     target = work / "image"
     target.mkdir()
@@ -45,10 +47,19 @@ def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path,
     else:
         check_names(image)
         done = run_program("unsquashfs", "-quiet", "-no-progress", "-force", "-dest", str(target), str(image))
+        raise_full_disk(done, target)
         if done.returncode == 0 or (one_id and done.returncode == NOT_FATAL):
             return target, f"{image.name} was unpacked to {work} ({'; '.join(tried)})"
         tried.append("unsquashfs: " + last_line(done.stderr, "it failed"))
     raise SetupError("mount squashfs", "; ".join(tried))
+
+
+def raise_full_disk(done: subprocess.CompletedProcess[str], target: Path) -> None:
+    """Raise OSError if unsquashfs filled the disk of `target`. Its exit code may be NOT_FATAL then, too."""
+    found = FULL.search(f"{done.stdout}\n{done.stderr}".encode()) if done.returncode else None
+    if found and is_full(found, free_bytes(target)):
+        code = errno.EDQUOT if b"quota" in found[0] else errno.ENOSPC
+        raise OSError(code, os.strerror(code))
 
 
 def check_names(image: Path) -> None:

@@ -29,7 +29,9 @@ NET_RAW = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
 
 
 def probe_machine(store: Store) -> Probe:
-    """Try in a fresh process; takes a fraction of a second. A missing feature raises nothing."""
+    """Try in a fresh process; takes a fraction of a second. A missing feature raises nothing.
+
+    Raises EngineError where the disk is full."""
     if not hasattr(os, "memfd_create") or os.uname().sysname != "Linux":
         return Probe("embedded", False, "kernel", f"{os.uname().sysname} is not Linux", "use a Linux machine")
     detail = describe()
@@ -38,12 +40,14 @@ def probe_machine(store: Store) -> Probe:
             child = spawn(try_build, {"work": str(work / "probe")})
             output, _ = child.process.communicate()
     except OSError as error:
-        return Probe("embedded", False, "fork", str(error), fix_for("fork"), detail)
+        return Probe("embedded", False, "fork", str(error), fix_for("fork", error.errno or 0), detail)
     try:
         child.result()
     except SetupError as error:
         return Probe("embedded", False, error.step, error.reason, fix_for(error.step, error.code), detail, error.code)
-    except (EngineError, OSError):
+    except OSError as error:
+        return Probe("embedded", False, "start", str(error), fix_for("start", error.errno or 0), detail)
+    except EngineError:
         reason = output.decode(errors="replace") or "the process was killed"
         return Probe("embedded", False, "start", reason, "", detail)
     return Probe("embedded", True, detail=detail)

@@ -88,7 +88,8 @@ def run_in_root(
             child.kill()
             remove_folders(work)
             raise
-        answer = read_result(child)
+        with store.filled():
+            answer = read_result(child)
     for note in answer["notes"]:
         if reporter:
             reporter.info(note)
