@@ -22,7 +22,7 @@ from envbuild.export.artifact_link import free_name, link_by_name
 from envbuild.export.drop_damaged import write_again_if_damaged
 from envbuild.export.options import ExportOptions
 from envbuild.export.pack_layers import LayerPacker, PackedLayer
-from envbuild.export.progress import track_export
+from envbuild.export.progress import Progress, track_export
 from envbuild.export.project_image import SquashfsFile
 from envbuild.export.squashfs_image import WRITER
 from envbuild.oci.sources.base import SourceImage
@@ -55,46 +55,45 @@ def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> 
     Raises the errors of `open_source`, InputError with every finding for layers that are not available, unreadable or
     not trusted, and InputError for an image that could not start.
     """
-    began = time.monotonic()
-    store, out = workspace.store, options.output
+    began, out = time.monotonic(), options.output
     with (
         track_export(source, out.path if out else None, workspace) as progress,
-        open_source(source, workspace.site, store, options.platform, keep=options.keep_layers) as image,
+        open_source(source, workspace.site, workspace.store, options.platform, keep=options.keep_layers) as image,
     ):
-        for line in image.warnings:
-            workspace.reporter.warn(line)
-        if not image.layers:
-            raise InputError(f"{image.reference} has no layers", hint="choose another image")
-        image = replace(image, name=free_name(image.name, workspace))
-        name = f"{image.name}-{image.identity[7:19]}{options.suffix}.sqsh"
-        record = None if out else record_path(store, record_key_parts(image, options))
-        if record and (done := read_conversion(record)):
-            if options.sha256 and not done.artifact.sha256:
-                done = replace(done, artifact=replace(done.artifact, sha256=file_digest(done.artifact.path)))
-                write_conversion(record, done)
-            link_by_name(done.artifact.path, image.name)
-            return done
-        path = progress.output = out.file(name) if out else store.root / "artifacts" / name
+        return convert_open_image(image, progress, options, began)
 
-        def write() -> tuple[SquashfsFile, tuple[PackedLayer, ...]]:
-            packing = LayerPacker(image, progress.workspace, options)
-            direct = not options.cache and not image.stream
-            return packing.write_directly(path) if direct else packing.write_from_packs(path)
 
-        packs = [pack_path(store, layer.diff_id, options.pack_format) for layer in image.layers]
-        artifact, layers = write_again_if_damaged(write, packs if options.cache else (), workspace.reporter)
-        artifact = log_repairs(artifact, image, workspace.reporter)
-        done = ConvertedImage(
-            artifact,
-            image.reference,
-            image.origin,
-            image.identity,
-            layers,
-            round(time.monotonic() - began, 1),
-        )
-        if record:
-            link_by_name(path, image.name)
+def convert_open_image(image: SourceImage, progress: Progress, options: ExportOptions, began: float) -> ConvertedImage:
+    """Write an open image as squashfs, as `convert_image` does. `began`: of the command, by the monotonic clock."""
+    workspace, out = progress.workspace, options.output
+    for line in image.warnings:
+        workspace.reporter.warn(line)
+    if not image.layers:
+        raise InputError(f"{image.reference} has no layers", hint="choose another image")
+    image = replace(image, name=free_name(image.name, workspace))
+    name = f"{image.name}-{image.identity[7:19]}{options.suffix}.sqsh"
+    record = None if out else conversion_record(image, options, workspace)
+    if record and (done := read_conversion(record)):
+        if options.sha256 and not done.artifact.sha256:
+            done = replace(done, artifact=replace(done.artifact, sha256=file_digest(done.artifact.path)))
             write_conversion(record, done)
+        link_by_name(done.artifact.path, image.name)
+        return done
+    path = progress.output = out.file(name) if out else workspace.store.root / "artifacts" / name
+
+    def write() -> tuple[SquashfsFile, tuple[PackedLayer, ...]]:
+        packing = LayerPacker(image, workspace, options)
+        direct = not options.cache and not image.stream
+        return packing.write_directly(path) if direct else packing.write_from_packs(path)
+
+    packs = [pack_path(workspace.store, layer.diff_id, options.pack_format) for layer in image.layers]
+    artifact, layers = write_again_if_damaged(write, packs if options.cache else (), workspace.reporter)
+    artifact = log_repairs(artifact, image, workspace.reporter)
+    seconds = round(time.monotonic() - began, 1)
+    done = ConvertedImage(artifact, image.reference, image.origin, image.identity, layers, seconds)
+    if record:
+        link_by_name(path, image.name)
+        write_conversion(record, done)
     return done
 
 
@@ -108,6 +107,12 @@ def log_repairs(artifact: SquashfsFile, image: SourceImage, reporter: Reporter) 
 
 
 # records of earlier conversions
+def conversion_record(image: SourceImage, options: ExportOptions, workspace: Workspace) -> Path:
+    """Return the file of the record of a conversion into the store."""
+    image = replace(image, name=free_name(image.name, workspace))
+    return record_path(workspace.store, record_key_parts(image, options))
+
+
 def record_key_parts(image: SourceImage, options: ExportOptions) -> Iterator[str]:
     """Yield what decides the bytes beside envbuild's own code."""
     yield from (image.identity, image.name, *image.notes)

@@ -83,7 +83,7 @@ def push_units(cache: OpenCache, units: Sequence[SentUnit], reporter: Reporter) 
     push.sent = add
     for unit in units:
         for blob in unit.files:
-            push.blob(blob.path, blob.digest, blob.start, blob.size)
+            push.blob(blob.open, blob.digest, blob.size, blob.start)
         push.manifest(unit.document.manifest(), OCI.manifest, unit.document.key)
 
 

@@ -25,10 +25,9 @@ from envbuild.core.store.store import write_atomic
 from envbuild.net.registry.media_types import REF_NAME
 from envbuild.net.registry.push import FilePart
 from envbuild.oci.config import canonical_json
+from envbuild.publish.image_parts import BlobContent, ImageParts
 from envbuild.publish.layout_artifacts import list_artifacts, without_artifacts
 from envbuild.publish.layout_index import names, new_index, read_index
-from envbuild.publish.layout_parts import LayoutParts
-from envbuild.publish.pack_blobs import FileSlice
 from envbuild.publish.squashfs_artifact import Artifact
 
 WAIT = 1800.0  # seconds for another publisher: copying a large image to a slow file system takes some minutes
@@ -38,10 +37,9 @@ OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def publish_to_folder(
-    parts: LayoutParts,
+    parts: ImageParts,
     folder: Path,
     tag: str,
-    arch: str,
     *,
     move: bool,
     report: Callable[[str], object],
@@ -58,10 +56,11 @@ def publish_to_folder(
     try:
         check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        arch = parts.architecture
         with open_layout(folder, report) as (here, blobs):
             index = read_index(here, folder)
             _check_tag(index, folder, tag, parts.digest, arch, move)
-            wanted = [*parts.slices(), *(blob for item in artifacts for blob in item.blobs)]
+            wanted = [*parts.contents, *(blob for item in artifacts for blob in item.blobs)]
             copied = [copy_blob(blob, blobs) for blob in {blob.digest: blob for blob in wanted}.values()]
             manifests = {parts.digest: parts.manifest} | {item.digest: item.manifest for item in artifacts}
             for digest, content in manifests.items():
@@ -71,7 +70,7 @@ def publish_to_folder(
                 "digest": parts.digest,
                 "size": len(parts.manifest),
                 "annotations": {REF_NAME: tag},
-                "platform": {"architecture": arch, "os": "linux"},
+                "platform": dict(parts.platform),
             }
             others = [item for item in index if not names(item, tag, arch)]
             replaced = {item["digest"] for item in index if names(item, tag, arch)} - {
@@ -192,13 +191,13 @@ def blob_in_folder(folder: Path, digest: str, size: int) -> bool:
     return False
 
 
-def copy_blob(blob: FileSlice, blobs: Path) -> int:
+def copy_blob(blob: BlobContent, blobs: Path) -> int:
     """Copy a blob, unless the layout has it. Return the bytes that were written."""
     target = blobs / blob.digest
     with contextlib.suppress(OSError):  # missing, or not a regular file: it is replaced
         if file_digest(target, follow=False) == blob.digest:
             return 0
-    with blob.path.open("rb") as file:
+    with blob.open() as file:
         part = FilePart(file, blob.start, blob.start + blob.size)
         write_atomic(target, lambda out: shutil.copyfileobj(part, out, 1 << 20))
     return blob.size

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from envbuild.core.errors import DamagedPackError
 from envbuild.core.regular_file import open_regular
@@ -31,6 +32,10 @@ class FileSlice:
     path: Path
     start: int = 0
     title: str = ""
+
+    def open(self) -> IO[bytes]:
+        """Return the file."""
+        return self.path.open("rb")
 
 
 def make_pack_blobs(

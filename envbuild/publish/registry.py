@@ -20,8 +20,7 @@ from envbuild.net.registry.referrers import list_referrers
 from envbuild.net.registry.upload import FIRST_PAUSE, RegistryRefusal, send
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
-from envbuild.publish.layout_parts import LayoutParts
-from envbuild.publish.pack_blobs import FileSlice
+from envbuild.publish.image_parts import BlobContent, ImageParts
 from envbuild.publish.referrers import has_entry, push_artifact
 from envbuild.publish.squashfs_artifact import Artifact
 
@@ -85,7 +84,7 @@ def check_free(push: Push, reference: Reference, digest: str, move: bool) -> boo
 
 
 def publish_to_registry(
-    parts: LayoutParts,
+    parts: ImageParts,
     reference: Reference,
     push: Push,
     reporter: Reporter,
@@ -95,9 +94,9 @@ def publish_to_registry(
 ) -> Published:
     """Push an image, its artifacts and its tag. Raises PublishError with the cause; then no tag has changed."""
     there = check_free(push, reference, parts.digest, move)
-    wanted = list_new_blobs([] if there else parts.slices(), artifacts, push, reference)
+    wanted = list_new_blobs([] if there else parts.contents, artifacts, push, reference)
     all_blobs = count_digests(parts, artifacts)
-    new: list[FileSlice] = []
+    new: list[BlobContent] = []
     if not there or wanted:
         total = sum(part.size for part in wanted)
         push.sent = count_bytes(reporter, "publish", total)
@@ -128,14 +127,14 @@ def publish_to_registry(
     )
 
 
-def count_digests(parts: LayoutParts, artifacts: Sequence[Artifact]) -> int:
+def count_digests(parts: ImageParts, artifacts: Sequence[Artifact]) -> int:
     """Return the number of different blobs of an image and its artifacts."""
     return len({part.digest for part in parts.blobs} | {blob.digest for item in artifacts for blob in item.blobs})
 
 
 def list_new_blobs(
-    blobs: Sequence[FileSlice], artifacts: Sequence[Artifact], push: Push, reference: Reference
-) -> list[FileSlice]:
+    blobs: Sequence[BlobContent], artifacts: Sequence[Artifact], push: Push, reference: Reference
+) -> list[BlobContent]:
     """Return `blobs`, and those of the artifacts that the repository does not list, each once. Raises PublishError."""
     found = {blob.digest: blob for blob in blobs}
     try:
@@ -153,15 +152,15 @@ def is_listed(push: Push, item: Artifact) -> bool:
     return has_entry([entry for entry in found if isinstance(entry, dict)], item.digest)
 
 
-def _push_blobs(blobs: Sequence[FileSlice], push: Push) -> list[FileSlice]:
+def _push_blobs(blobs: Sequence[BlobContent], push: Push) -> list[BlobContent]:
     """Push the blobs that the repository lacks, the largest first. Return them."""
     wanted = sorted(blobs, key=lambda blob: -blob.size)
     failed = threading.Event()  # then no other blob begins
 
-    def push_one(blob: FileSlice) -> bool:
+    def push_one(blob: BlobContent) -> bool:
         try:
             with push.lanes.lane():
-                return not failed.is_set() and push.blob(blob.path, blob.digest, blob.start, blob.size)
+                return not failed.is_set() and push.blob(blob.open, blob.digest, blob.size, blob.start)
         except BaseException:
             failed.set()
             raise

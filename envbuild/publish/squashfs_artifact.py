@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from envbuild.build.cache.unit_document import PACK
 from envbuild.core.byte_progress import count_bytes
+from envbuild.core.console import Reporter
 from envbuild.core.errors import PublishError, VerifyError
 from envbuild.core.regular_file import open_regular, pin_regular
 from envbuild.export.options import ExportOptions
@@ -97,15 +98,30 @@ def project_artifacts(
     merge = {"codec": form.codec, "level": form.level, "block": form.block, "epoch": plan.epoch}
     finished = FinishedImage(plan.image, plan.config.architecture, path, image.record.sha256, packs, ranges, merge)
     try:
-        total = sum(pack.stat().st_size for pack in packs) + path.stat().st_size
-        add = count_bytes(workspace.reporter, "packs", total)
-        workspace.reporter.start("packs", f"{plan.image}: comparing its packs with its squashfs file")
-        found = [squashfs_artifact(finished, subject, work, texts, add)]
-        workspace.reporter.finish("packs")
+        return finished_artifacts(finished, subject, workspace.reporter, work, texts, whole=whole)
     except VerifyError:
         forget_damaged(image_record_path(image.resolution, workspace))
         raise
-    return [*found, whole_artifact(finished, subject, work)] if whole else found
+
+
+def finished_artifacts(
+    image: FinishedImage,
+    subject: dict[str, Any],
+    reporter: Reporter,
+    work: Path,
+    texts: Sequence[PublishedText] = (),
+    *,
+    whole: bool,
+) -> list[Artifact]:
+    """Return the artifacts of a squashfs file. Raises VerifyError for one that its packs do not result in."""
+    total = sum(pack.stat().st_size for pack in image.packs) + image.path.stat().st_size
+    add = count_bytes(reporter, "packs", total)
+    reporter.start("packs", f"{image.name}: comparing its packs with its squashfs file")
+    try:
+        found = squashfs_artifact(image, subject, work, texts, add)
+    finally:
+        reporter.finish("packs")
+    return [found, whole_artifact(image, subject, work)] if whole else [found]
 
 
 def squashfs_artifact(

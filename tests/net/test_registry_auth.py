@@ -295,7 +295,7 @@ def test_an_address_for_an_upload_on_another_host_gets_no_login(
         (place,) = repository.places
         assert isinstance(place, RegistryAddress)
         with pytest.raises(RefusedError, match="HTTP 401"):
-            Push(place, repository.transport, pause=0).blob(tmp_path / "blob", DIGEST)
+            Push(place, repository.transport, pause=0).blob((tmp_path / "blob").open, DIGEST, 1)
     assert {login for _, login in elsewhere.seen} == {""} and registry.seen[-1][1] == registry.wants
 
 

@@ -15,7 +15,7 @@ from envbuild.core.errors import PublishError
 from envbuild.net.registry import push as push_module
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
-from envbuild.publish.layout_parts import LayoutParts
+from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.registry import Published, open_push, publish_to_registry
 from tests.support.local_registry import PASSWORD, USER, Layout, Server, file, htpasswd, serve, skopeo, tar
 from tests.support.push_proxy import PushProxy, pushing
@@ -32,13 +32,13 @@ def proxy(registry: Server) -> Iterator[PushProxy]:
         yield found
 
 
-def image(folder: Path, *contents: bytes) -> LayoutParts:
+def image(folder: Path, *contents: bytes) -> ImageParts:
     layout = Layout(folder)
     layout.add(layout.image([tar(file("f", content)) for content in contents], compression="none"), "x")
-    return LayoutParts.read(folder)
+    return ImageParts.read(folder)
 
 
-def published(parts: LayoutParts, reference: str, *, move: bool = False) -> Published:
+def published(parts: ImageParts, reference: str, *, move: bool = False) -> Published:
     found = parse_reference(reference)
     return publish_to_registry(parts, found, open_push(found, Site(Path("/")), 0.01), SilentReporter(), move=move)
 

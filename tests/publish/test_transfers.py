@@ -19,7 +19,7 @@ from envbuild.net.registry.upload import persist
 from envbuild.net.site import Site
 from envbuild.net.transport import retry_delay
 from envbuild.publish import pull as pull_module
-from envbuild.publish.layout_parts import LayoutParts
+from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.registry import open_push
 from tests.support.cutting_proxy import Cutter, cutting
 from tests.support.foreign_images import layers, noise
@@ -143,13 +143,13 @@ def test_an_upload_that_is_refused_frees_its_lane() -> None:
 def test_fewer_uploads_at_a_time_after_too_many_requests(tmp_path: Path, registry: Server) -> None:
     layout = Layout(tmp_path / "layout")
     layout.add(layout.image([tar(file("f", noise(100_000, number))) for number in range(6)], compression="none"), "x")
-    parts = LayoutParts.read(tmp_path / "layout")
+    parts = ImageParts.read(tmp_path / "layout")
     with pushing(registry.host) as proxy:
         reference = parse_reference(f"{proxy.url.removeprefix('http://')}/app:1")
         push, proxy.busy = open_push(reference, Site(Path("/")), 0.01), [429]
-        for part in parts.slices():
+        for part in parts.contents:
             with push.lanes.lane():
-                push.blob(part.path, part.digest)
+                push.blob(part.open, part.digest, part.size)
         assert push.lanes.limit == 2 and not proxy.busy
 
 

@@ -17,7 +17,7 @@ from envbuild.net.site import Site
 from envbuild.oci.sources.open import open_source
 from envbuild.publish.binding import make_annotations
 from envbuild.publish.folder import publish_to_folder
-from envbuild.publish.layout_parts import LayoutParts
+from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.published_texts import PublishedText
 from envbuild.publish.pull import pull_image
 from envbuild.publish.registry import Published, open_push, publish_to_registry
@@ -35,13 +35,13 @@ def built(
     bound: bool = True,
     texts: Sequence[PublishedText] = (),
     **changes: Any,
-) -> tuple[LayoutParts, list[Artifact], str]:
+) -> tuple[ImageParts, list[Artifact], str]:
     """Return an image of layers (tars), its artifacts and the sha256 of its squashfs file, written in `folder`.
 
     `texts` are published with it; `bound`: its manifest names its squashfs file; `changes`: of its configuration."""
     layout = Layout(folder / "layout")
     layout.add(foreign_images.image(layout, contents, **changes), "x")
-    parts = LayoutParts.read(folder / "layout")
+    parts = ImageParts.read(folder / "layout")
     at = foreign_images.workspace(folder / "store")
     source = f"oci:{folder}/layout:x"
     done = foreign_images.made(source, at, folder / "image.sqsh")
@@ -62,16 +62,16 @@ def built(
     return parts, artifacts, done.artifact.sha256
 
 
-def publish(parts: LayoutParts, artifacts: Sequence[Artifact], name: str, *, move: bool = False) -> Published:
+def publish(parts: ImageParts, artifacts: Sequence[Artifact], name: str, *, move: bool = False) -> Published:
     """Publish to a registry, without long pauses."""
     found = parse_reference(name)
     push = open_push(found, Site(Path("/")), 0.01)
     return publish_to_registry(parts, found, push, SilentReporter(), move=move, artifacts=artifacts)
 
 
-def publish_folder(parts: LayoutParts, artifacts: Sequence[Artifact], folder: Path, tag: str) -> tuple[int, int]:
+def publish_folder(parts: ImageParts, artifacts: Sequence[Artifact], folder: Path, tag: str) -> tuple[int, int]:
     """Publish to a layout."""
-    return publish_to_folder(parts, folder, tag, "amd64", move=True, report=print, artifacts=artifacts)
+    return publish_to_folder(parts, folder, tag, move=True, report=print, artifacts=artifacts)
 
 
 def pull(name: str, store: Path, out: Path | None = None, **mirrors: str) -> dict[str, Any]:

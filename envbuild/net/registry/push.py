@@ -11,8 +11,8 @@ import contextlib
 import hashlib
 import io
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
@@ -97,17 +97,18 @@ class Push:
 
         return persist(ask, self.pause, self.lanes)
 
-    def blob(self, path: Path, digest: str, start: int = 0, size: int | None = None) -> bool:
-        """Push a file, or `size` bytes of it from `start` on, whose digest (hex) the caller knows. Return whether it
-        had to be sent.
+    def blob(
+        self, content: Callable[[], AbstractContextManager[IO[bytes]]], digest: str, size: int, start: int = 0
+    ) -> bool:
+        """Push `size` bytes from `start` on of the file that `content` returns, whose digest (hex) the caller knows;
+        the file can be read again from any position. Return whether it had to be sent.
 
-        Raises RegistryRefusal, UnreachableError.
+        Raises RegistryRefusal, UnreachableError, and what reading the file raises.
         """
         if self.has_blob(digest) or self.mount(digest):
             return False
-        with path.open("rb") as opened:
-            file = FilePart(opened, start, (start + size) if size is not None else path.stat().st_size, self.sent)
-            size = len(file)
+        with content() as opened:
+            file = FilePart(opened, start, start + size, self.sent)
             try:
                 persist(lambda: self._whole(file, digest), self.pause, self.lanes)
             except UnreachableError as error:

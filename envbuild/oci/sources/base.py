@@ -79,7 +79,8 @@ class SourceImage:
     - `created`: seconds since 1970 (0: unknown)
     - `notes`: what was left out of the configuration, and other notes for the user, one line each
     - `warnings`: about the transfer, one line each; they do not depend on the content
-    - `documents`: its manifest and configuration, of images on this machine: as they are stored, the configuration last
+    - `documents`: its manifest, if there is one, and its configuration, as they are stored; an image of a Docker Engine
+      has none
     - `stream`, if there is one: the source sends its layers only one after another and in its own order. They must
       be read from it, each before the next is requested. The `diff_id` of a layer of the stream that has none is known
       after it was read, and an entry that is not a layer of the image is left out.

@@ -37,16 +37,18 @@ def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
     repository = Repository(reference, site, Transport(site.network()))
     place = _RepositoryReader(repository, request.store, request.keep)
     name = printable_reference(reference)
-    digest, value = place.document(reference.wanted, name)
+    document, value = place.document(reference.wanted, name)
     for _ in range(m.INDEXES):
         if not m.is_index(value):
             break
         part = pick_manifest(m.list_index(value, name), name, platform)
-        digest, value = place.document(f"sha256:{part.digest}", name)
+        document, value = place.document(f"sha256:{part.digest}", name)
     if m.is_index(value):
         raise m.nested_index_error(name)
+    digest = f"sha256:{hashlib.sha256(document).hexdigest()}"
     image = m.read_manifest(value, name, place.has_blob)
-    found = image_documents.read_configuration(place.blob(image.config, name), name, platform)
+    content = place.blob(image.config, name)
+    found = image_documents.read_configuration(content, name, platform)
     source = image_documents.make_source_image(
         image,
         found,
@@ -58,6 +60,7 @@ def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
             [reference.repository.rpartition("/")[2], "" if reference.digest else reference.tag]
         ),
         places=len(place.repository.places) + any(has_blob_or_part(place.store, part.digest) for part in image.layers),
+        documents=(document, content),
     )
     yield replace(source, warnings=tuple(unprotected_transfers(repository)))
 
@@ -102,10 +105,10 @@ class _RepositoryReader:
     store: Store
     keeps: bool
 
-    def document(self, wanted: str, name: str) -> tuple[str, dict[str, Any]]:
-        """(digest, content) of a manifest or index: ``sha256:…`` or a tag."""
+    def document(self, wanted: str, name: str) -> tuple[bytes, dict[str, Any]]:
+        """(content, value) of a manifest or index: ``sha256:…`` or a tag."""
         content = self.read_cached(wanted) or self.keep(self.repository.manifest(wanted))
-        return f"sha256:{hashlib.sha256(content).hexdigest()}", m.parse_document(content, name)
+        return content, m.parse_document(content, name)
 
     def blob(self, part: m.BlobDescriptor, name: str) -> bytes:
         """Return a small blob, from the store if it has it. Raises InputError."""

@@ -1,0 +1,144 @@
+"""``envbuild publish SOURCE``: a third-party image to a registry or a folder, with the file that `export` writes.
+
+Blobs of the source are streamed to the target, or copied by a registry that has both; none is stored here.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from envbuild.core.errors import InputError, SpecError, VerifyError
+from envbuild.core.result import Result
+from envbuild.core.store.records import forget_damaged
+from envbuild.export.foreign_image import ConvertedImage, conversion_record, convert_open_image
+from envbuild.export.options import ExportOptions
+from envbuild.export.pack_layers import LayerPacker, foreign_evidence
+from envbuild.export.progress import PACKING, Progress, track_export
+from envbuild.export.squashfs_image import plan_squashfs
+from envbuild.net.registry.client import RegistryAddress, Repository
+from envbuild.net.transport import Transport
+from envbuild.oci.sources.base import SourceImage
+from envbuild.oci.sources.open import SourceReference, open_source, parse_source, split_path
+from envbuild.oci.sources.registry import parse_source_reference
+from envbuild.publish.binding import make_annotations
+from envbuild.publish.destination import TAG, Destination, parse_destination
+from envbuild.publish.source_parts import source_parts
+from envbuild.publish.squashfs_artifact import FinishedImage, finished_artifacts
+from envbuild.publish.squashfs_document import PLAIN
+from envbuild.publish.target import Target
+from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.pack.store_packs import pack_path
+
+
+def publish_source(
+    source: str,
+    to: str,
+    workspace: Workspace,
+    *,
+    compression: str = "",
+    platform: str = "",
+    move: bool = False,
+    whole: bool = False,
+) -> Result:
+    """Publish the image that `source` names (`envbuild.oci.sources.open`).
+
+    `compression`: of the layers (empty: as the source has them); `platform`: of an index; `move`, `whole`: as of
+    `envbuild.publish.publish.publish_image`.
+
+    Raises SpecError, InputError, ConflictError, PublishError, VerifyError.
+    """
+    began, options = time.monotonic(), ExportOptions(sha256=True, platform=platform)
+    target = Target.open(find_destination(source, to), workspace)
+    with (
+        track_export(source, None, workspace, PACKING) as progress,
+        open_source(source, workspace.site, workspace.store, platform) as image,
+        workspace.store.workdir() as work,
+    ):
+        check_plain(image)
+        done = convert_open_image(image, progress, options, began)
+        if target.push:
+            target.push.known = {**target.push.known, **same_registry(source, image, target)}
+        finished = finish_image(image, done, progress, options)
+        annotations = make_annotations(finished.sha256, ())
+        parts = source_parts(image, annotations, compression, workspace, work, target.has_blob)
+        try:
+            artifacts = finished_artifacts(finished, parts.subject, workspace.reporter, work, whole=whole)
+        except VerifyError:
+            forget_damaged(conversion_record(image, options, workspace))
+            raise
+        return target.send(image.reference, parts, artifacts, finished.sha256, move=move)
+
+
+def parse_publishable(source: str) -> SourceReference | None:
+    """Return the source that a user named; None for an image of the project. Raises SpecError for an image of a Docker
+    Engine, which does not state the blobs of its layers, InputError."""
+    place = parse_source(source)
+    if place and place.kind == "daemon":
+        raise SpecError(
+            f"{source[:200]!r} cannot be published from the Docker Engine",
+            hint=f"docker save -o image.tar {place.rest[:200]}; then: envbuild publish docker-archive:image.tar --to …",
+        )
+    return place
+
+
+def find_destination(source: str, to: str) -> Destination:
+    """Return where a third-party image is published; without a tag in `to` it has the tag of the source.
+
+    Raises SpecError."""
+    if not to:
+        raise SpecError(
+            "publish of a third-party image needs a destination",
+            hint=f"envbuild publish {source[:200]} --to REGISTRY/REPOSITORY[:TAG]",
+        )
+    return parse_destination(to, source_tag(parse_publishable(source)))
+
+
+def source_tag(place: SourceReference | None) -> str:
+    """Return the tag of a source; ``latest`` for one without."""
+    if place is None:
+        return "latest"
+    if place.kind == "registry":
+        reference = parse_source_reference(place.rest)
+        return "latest" if reference.digest else reference.tag
+    tag = split_path(place.rest)[1].rpartition(":")[2]
+    return tag if TAG.fullmatch(tag) else "latest"
+
+
+def check_plain(image: SourceImage) -> None:
+    """Raise InputError for an image whose architecture no reader of a published squashfs file accepts."""
+    if not PLAIN.fullmatch(image.config.architecture):
+        raise InputError(
+            f"{image.reference} states the architecture {image.config.architecture[:60]!a}, which is not a plain name",
+            hint="choose another image",
+        )
+
+
+def finish_image(image: SourceImage, done: ConvertedImage, progress: Progress, options: ExportOptions) -> FinishedImage:
+    """Return the squashfs file of an image with its packs; those that are missing are written."""
+    workspace, form = progress.workspace, options.pack_format
+    if done.up_to_date:
+        LayerPacker(image, workspace, options).pack_missing()
+    packs: list[Path] = [pack_path(workspace.store, layer.diff_id, form) for layer in image.layers]
+    path, epoch = done.artifact.path, image.created
+    ranges = plan_squashfs(
+        packs, image.config, path, options, epoch=epoch, evidence=foreign_evidence(image), foreign=True
+    )
+    merge = {"codec": form.codec, "level": form.level, "block": form.block, "epoch": epoch}
+    return FinishedImage(image.name, image.config.architecture, path, done.artifact.sha256, packs, ranges, merge)
+
+
+def same_registry(source: str, image: SourceImage, target: Target) -> dict[str, str]:
+    """Return digest (hex) → repository, of the blobs of an image that the registry of the target has."""
+    place = parse_source(source)
+    if place is None or place.kind != "registry" or target.push is None:
+        return {}
+    site = target.workspace.site
+    repository = Repository(parse_source_reference(place.rest), site, Transport(site.network()))
+    names = [
+        item.repository
+        for item in repository.places
+        if isinstance(item, RegistryAddress) and item.url == target.push.at.url
+    ]
+    digests = [image.identity, *(layer.digest for layer in image.layers)]
+    return {digest.removeprefix("sha256:"): names[0] for digest in digests} if names else {}
