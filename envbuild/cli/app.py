@@ -32,6 +32,7 @@ COMMANDS = {  # name → function, or group of commands, in the order of `--help
     "recipes": "envbuild.cli.recipes:recipes_command",
     "show": "envbuild.cli.show:show_command",
     "diff": "envbuild.cli.diff:diff_command",
+    "importer": "envbuild.cli.importer:importer_app",
     "store": "envbuild.cli.store:store_app",
     "matrix": "envbuild.cli.matrix:matrix_app",
 }

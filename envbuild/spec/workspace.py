@@ -58,7 +58,32 @@ def open_workspace(
     commands use it.
     """
     project = Project.find(folder)
-    site = load_site(project.root)
+    with _opened(project, load_site(project.root), reporter, alone=alone, clean=clean) as workspace:
+        yield workspace
+
+
+@contextlib.contextmanager
+def open_site(file: Path | None, reporter: Reporter | None = None) -> Iterator[Workspace]:
+    """Yield a workspace without a project, with the site `file`; None: the user's, or the host's. As `open_workspace`,
+    and SpecError if others can change the file."""
+    with _opened(Project(), read_site_file(file), reporter) as workspace:
+        yield workspace
+
+
+def read_site_file(file: Path | None) -> Site:
+    """Return the site of a file; None: the user's, or the host's. Raises SpecError, also if others can change it."""
+    if file is None:
+        return load_site()
+    from envbuild.net.site_file import read_site
+
+    check_file(file)
+    return read_site(file)
+
+
+@contextlib.contextmanager
+def _opened(
+    project: Project, site: Site, reporter: Reporter | None, *, alone: bool = False, clean: bool = True
+) -> Iterator[Workspace]:
     reporter = reporter or console.default_reporter()
     store = Store.open(site.store, reporter.info)
     with in_use(store, reporter, alone=alone, clean=clean):

@@ -31,6 +31,7 @@ WRITE = {
     "export": [IMAGE, "--to", "squashfs"],
     "publish": [IMAGE, "--to", "registry.example/team/images:demo"],
     "pull": ["registry.example/team/images:demo"],
+    "importer get": ["docker://registry.example/team/images:demo"],
     "verify": [IMAGE],
     "run": [IMAGE, "--", "true"],
     "store check": [],
@@ -43,7 +44,16 @@ READ = {
     "store du": [],
     "export": ["--list"],
 }
-NO_STORE = {"check", "origins", "recipes", "matrix show", "matrix lint", "matrix refresh"}
+NO_STORE = {
+    "importer release",
+    "importer script",
+    "check",
+    "origins",
+    "recipes",
+    "matrix show",
+    "matrix lint",
+    "matrix refresh",
+}
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from typing import Any
 from envbuild.core.console import Reporter
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.regular_file import mode_at
+from envbuild.core.store.leases import FOLDER as LEASES
+from envbuild.core.store.leases import LONGEST
 from envbuild.core.store.records import file_names, parse_record
 from envbuild.core.store.store import Store, read_json
 from envbuild.core.store.usage import size_of
@@ -141,6 +143,13 @@ def unneeded_entries(store: Store, *, everything: bool) -> Iterator[Path]:
         if path.name in gone or not store.has_blob(path.name):
             yield path
     yield from old_files_and_caches(store, before)
+    yield from old_leases(store)
+
+
+def old_leases(store: Store) -> Iterator[Path]:
+    """Yield the leases of steps that ended without `envbuild.core.store.leases.release_step`."""
+    folder, before = store.own / LEASES, time.time() - LONGEST
+    yield from (path for path in list_folder(folder) if change_time(path) <= before)
 
 
 def unneeded_temporary_files(store: Store, before: float) -> Iterator[Path]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -38,6 +39,7 @@ INDEXES = (
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
 LONGEST_REQUESTED = 300.0  # seconds that a registry may request with Retry-After
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # without it a registry returns the oldest form
 
 
@@ -75,6 +77,13 @@ class RegistryAddress:
     def manifest(self, transport: Transport, wanted: str) -> bytes:
         return transport.read(self.manifest_url(wanted), ACCEPT, transport.limits.manifest).content
 
+    def digest(self, transport: Transport, tag: str) -> str:
+        """Return the digest of a tag by HEAD, which Docker Hub does not count as a pull; the manifest's own where the
+        answer has none (distribution spec, "Checking if content exists in the registry": it is optional)."""
+        with transport.get(self.manifest_url(tag), {"Accept": ACCEPT}, method="HEAD") as answer:
+            named = answer.headers.get("Docker-Content-Digest", "")
+        return named if DIGEST.fullmatch(named) else digest_of(self.manifest(transport, tag))
+
 
 @dataclass(frozen=True, slots=True)
 class LayoutFolder:
@@ -111,6 +120,19 @@ class LayoutFolder:
         if len(fitting) > 1:  # one name for several architectures
             return json.dumps({"schemaVersion": 2, "manifests": [listed[number] for number in fitting]}).encode()
         return transport.read(self.blob(digests[fitting[0]]), limit=transport.limits.manifest).content
+
+    def digest(self, transport: Transport, tag: str) -> str:
+        """Return the digest of the manifest or index of a tag."""
+        return digest_of(self.manifest(transport, tag))
+
+
+class UnansweredError(InputError):
+    """No place of an image answered."""
+
+
+def digest_of(content: bytes) -> str:
+    """Return ``sha256:…`` of a document."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 @dataclass
@@ -177,12 +199,30 @@ class Repository:
             except (NotFoundError, UnreachableError) as error:
                 misses.append(error.miss(str(place)))
                 continue
-            found = f"sha256:{hashlib.sha256(content).hexdigest()}"
+            found = digest_of(content)
             if not wanted.startswith("sha256:") or wanted == found:
                 return content
             misses.append(Miss(str(place), MissKind.MISMATCH, f"digest mismatch: expected {wanted}, got {found}"))
         separator = "@" if wanted.startswith("sha256:") else ":"
         raise self.not_available(f"the image {self.reference.name}{separator}{wanted}", misses)
+
+    def digest(self) -> str:
+        """Return the digest (``sha256:…``) of the reference, of the first place that has it; it may be an index.
+
+        Raises InputError; UnansweredError if no place answered.
+        """
+        if self.reference.digest:
+            return self.reference.wanted
+        misses: list[Miss] = []
+        for place in self.places:
+            try:
+                return place.digest(self.transport, self.reference.tag)
+            except (NotFoundError, UnreachableError) as error:
+                misses.append(error.miss(str(place)))
+        missing = self.not_available(f"the image {self.reference.name}:{self.reference.tag}", misses)
+        if all(miss.kind is MissKind.UNREACHABLE for miss in misses):
+            raise UnansweredError.of(missing.findings)
+        raise missing
 
     def transfer(self, transfer: Transfer) -> Transfer:
         """Return `transfer` with the login of this repository."""

@@ -1,0 +1,83 @@
+"""Leases: names of a squashfs file for as long as a job step uses it.
+
+``leases/JOB.STEP.NODE/FILE`` is a hard link to the file in artifacts/: it takes no space, and neither a newer file of
+the same name nor `envbuild.core.store.gc` changes what a running job reads. The end of the step removes it. A step that
+was killed may leave its lease (pyxis calls the importer from slurmstepd, which SIGKILL ends, too), so that old ones are
+removed with the next."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.core.errors import EngineError, SpecError
+from envbuild.core.folder_removal import discard_folder
+from envbuild.core.store.store import Store
+
+FOLDER = "leases"
+LONGEST = 30 * 24 * 3600.0  # seconds: longer than the longest job of most clusters
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class JobStep:
+    """A step of a job on a node of Slurm."""
+
+    job: str
+    step: str
+    node: str
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> JobStep | None:
+        """Return the step that an environment describes; None outside of a job. Raises SpecError for an impossible
+        one."""
+        job, step = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_STEP_ID", "")
+        if not job or not step:
+            return None
+        # Several nodes may run on one host (slurmd -N), which then have names of their own.
+        found = cls(job, step, environment.get("SLURMD_NODENAME") or os.uname().nodename)
+        if not NAME.fullmatch(str(found)):
+            raise SpecError(f"'{str(found)[:200]}' is not a step of a job", hint="unset SLURM_JOB_ID SLURM_STEP_ID")
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.step}.{self.node}"
+
+
+def lease_file(store: Store, file: Path, step: JobStep) -> Path:
+    """Return another name of `file`, an artifact of the store, which remains until `release_step`.
+
+    Raises EngineError."""
+    folder = store.own_folder(FOLDER)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    discard_old(store, time.time() - LONGEST)
+    place = folder / str(step) / file.name
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    place.unlink(missing_ok=True)
+    try:
+        os.link(file, place)
+    except OSError as error:
+        raise EngineError(
+            f"{file} cannot have another name: {os.strerror(error.errno or 0)}",
+            hint="write the folder of a local disk as `store` of the site that the importer uses",
+        ) from None
+    return place
+
+
+def release_step(store: Store, step: JobStep) -> None:
+    """Remove the leases of a step, if it has some."""
+    if (store.own / FOLDER / str(step)).is_dir():
+        discard_folder(store.own / FOLDER / str(step))
+
+
+def discard_old(store: Store, before: float) -> None:
+    """Remove the leases that were made before a time (seconds since 1970)."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in (store.own / FOLDER).iterdir():
+            if path.lstat().st_mtime < before:
+                discard_folder(path)

@@ -1,0 +1,108 @@
+"""Importer of pyxis: ``srun --container-image=REGISTRY/REPOSITORY:TAG`` from the packs that a node has.
+
+pyxis (0.21 and later, ``importer=`` in plugstack.conf) runs ``IMPORTER get URI`` once for each node and step, as the
+job's user, and takes the first line of stdout as the path of a squashfs file; ``IMPORTER release`` at the end, perhaps
+twice. Source: NVIDIA/pyxis 0.24, importer.c and pyxis_slurmstepd.c.
+
+A tag is resolved by one request. An image that this store wrote before needs no other; the packs of one that changed
+are fetched as by ``envbuild pull``, once for all steps of the node that start at the same time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.errors import SpecError
+from envbuild.core.result import Result
+from envbuild.core.store.leases import JobStep, lease_file
+from envbuild.core.store.records import read_record, record_path, write_record
+from envbuild.net.registry.client import Repository, UnansweredError
+from envbuild.net.registry.reference import Reference
+from envbuild.net.transport import Transport
+from envbuild.oci.sources.registry import parse_source_reference, printable_reference
+from envbuild.publish.pull import pull_image
+from envbuild.spec.workspace import Workspace
+
+REGISTRY = "docker://"  # pyxis puts it in front of a reference without one
+
+
+def import_image(uri: str, workspace: Workspace, step: JobStep | None = None, *, offline: bool = False) -> Path:
+    """Return the squashfs file of the image `uri` (as pyxis passes it), which remains until the end of `step`.
+
+    offline: where no registry answers, take the file that this store last had for the same reference.
+
+    Raises SpecError, InputError, VerifyError, ConflictError, PublishError, EngineError.
+    """
+    if not uri.startswith(REGISTRY):
+        raise SpecError(
+            f"'{uri[:200]}' is not an image of a registry", hint="--container-image=REGISTRY/REPOSITORY:TAG"
+        )
+    if workspace.store.is_shared:  # another member could replace the file that a job reads
+        raise SpecError(
+            f"the store {workspace.store.root} is a group's, and files of an importer belong to one user",
+            hint="write a store for each user into the site:  store: /local/scratch/envbuild-$SLURM_JOB_UID",
+        )
+    reference = parse_uri(uri)
+    try:
+        found = Repository(reference, workspace.site, Transport(workspace.site.network())).digest()
+    except UnansweredError as error:
+        last = read_last(reference, workspace) if offline else None
+        if last is None:
+            raise
+        workspace.reporter.warn(f"{error.message}\nstarting {last['digest']}, which was imported here before")
+        return _lease(last, workspace, step)
+    pinned = replace(reference, digest=found.removeprefix("sha256:"))
+    with workspace.store.lock(f"import-{hashlib.sha256(str(pinned).encode()).hexdigest()[:16]}"):
+        made = read_last(pinned, workspace) or _record_image(
+            pinned, pull_image(_text(pinned), None, workspace), workspace
+        )
+    if not reference.digest:
+        _write(reference, made, workspace)
+    return _lease(made, workspace, step)
+
+
+def parse_uri(uri: str) -> Reference:
+    """Return the reference in ``docker://[USER@][REGISTRY#]PATH[:TAG]``, or with ``REGISTRY/PATH``. Raises SpecError.
+
+    USER is ignored: the login is the one for the registry."""
+    rest = uri.removeprefix(REGISTRY)
+    name, at, digest = rest.partition("@sha256:")
+    return parse_source_reference(f"{name.rpartition('@')[2]}{at}{digest}")
+
+
+def read_last(reference: Reference, workspace: Workspace) -> dict[str, Any] | None:
+    """Return what was imported into this store for a reference, if the file is unchanged."""
+    made = read_record(_record(reference, workspace))
+    return made if made and isinstance(made.get("digest"), str) else None
+
+
+def _record_image(reference: Reference, result: Result, workspace: Workspace) -> dict[str, Any]:
+    made = {
+        "artifact": str(result.data["path"]),
+        "sha256": str(result.data["sha256"]),
+        "reference": _text(reference),
+        "digest": reference.wanted,
+        "layers": [],
+    }
+    _write(reference, made, workspace)
+    return made
+
+
+def _write(reference: Reference, made: dict[str, Any], workspace: Workspace) -> None:
+    write_record(_record(reference, workspace), {**made, "reference": _text(reference)})
+
+
+def _record(reference: Reference, workspace: Workspace) -> Path:
+    return record_path(workspace.store, ["import", reference.name, reference.wanted])
+
+
+def _lease(made: dict[str, Any], workspace: Workspace, step: JobStep | None) -> Path:
+    file = Path(made["artifact"]).absolute()
+    return lease_file(workspace.store, file, step) if step else file
+
+
+def _text(reference: Reference) -> str:
+    return f"{REGISTRY}{printable_reference(reference)}"

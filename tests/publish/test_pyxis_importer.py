@@ -1,0 +1,170 @@
+"""The importer of pyxis, started as pyxis starts it: with the job's environment, for each node and step."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.console import SilentReporter
+from envbuild.core.errors import SpecError
+from envbuild.core.store.gc import collect
+from envbuild.core.store.leases import LONGEST, JobStep, discard_old
+from envbuild.core.store.store import Store
+from envbuild.publish.pyxis_importer import import_image, parse_uri
+from tests.support.command import ROOT
+from tests.support.foreign_images import image, layers, noise, workspace
+from tests.support.local_registry import Layout, Server, file, tar
+from tests.support.published import built, publish
+from tests.support.push_proxy import PushProxy, pushing
+
+pytestmark = pytest.mark.registry
+
+NODES = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURMD_NODENAME": "n1", "PYTHONHOME": "/nonexistent"}
+
+
+class Importer:
+    """The script in a folder, with a store of its own."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.store, self.path = folder / "store", folder / "importer"
+        self.site = folder / "site.yaml"
+        self.site.write_text(f"schema: 1\nstore: {self.store}\n")
+        words = [sys.executable, "-m", "envbuild", "importer", "script", "--site", str(self.site), *options]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        self.path.write_text(done.stdout)
+        self.path.chmod(0o755)
+
+    def start(self, *words: str, **changes: str) -> subprocess.Popen[str]:
+        """Start it with an environment of a job alone."""
+        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.path.parent), **NODES, **changes}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [str(self.path), *words], env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
+        )
+
+    def run(self, *words: str, code: int = 0, **changes: str) -> str:
+        """Return what it prints: stdout, or stderr if it must fail."""
+        with self.start(*words, **changes) as process:
+            output, errors = process.communicate()
+        assert process.returncode == code, errors
+        assert code == 0 or output == ""
+        return output if code == 0 else errors
+
+
+@pytest.fixture
+def proxy(registry: Server) -> Iterator[PushProxy]:
+    with pushing(registry.host) as found:
+        yield found
+
+
+def uri(proxy: PushProxy, name: str = "app:1") -> str:
+    return f"docker://{proxy.url.removeprefix('http://')}/{name}"
+
+
+def test_an_image_is_imported_once_and_remains_until_the_end_of_the_step(
+    tmp_path: Path, registry: Server, proxy: PushProxy
+) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    importer = Importer(tmp_path)
+    steps = [importer.start("get", uri(proxy), SLURM_STEP_ID=str(step)) for step in range(4)]
+    paths = []
+    for process in steps:
+        output, errors = process.communicate()
+        assert process.returncode == 0, errors
+        paths.append(Path(output.removesuffix("\n")))
+    assert [path.parent.name for path in paths] == [f"17.{step}.n1" for step in range(4)]
+    assert len({path.stat().st_ino for path in paths}) == 1 and paths[0].name.endswith(f"-{sha256[:12]}.sqsh")
+    blobs = [path for method, path, _ in proxy.asked if method == "GET" and "/blobs/" in path]
+    assert blobs and len(blobs) == len(set(blobs))
+    proxy.asked.clear()
+    again = Path(importer.run("get", uri(proxy).replace("docker://", "docker://me@").replace("/app", "#app")).strip())
+    assert again == paths[0] and [method for method, _, _ in proxy.asked] == ["HEAD"]
+    for _ in range(2):
+        assert importer.run("release") == ""
+    assert not again.exists() and paths[1].exists()
+    assert importer.run("release", SLURM_STEP_ID="99") == ""
+
+
+def test_a_running_step_keeps_the_file_of_a_tag_that_moved(tmp_path: Path, registry: Server, proxy: PushProxy) -> None:
+    parts, artifacts, _ = built(tmp_path / "1", layers())
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    importer = Importer(tmp_path)
+    first = Path(importer.run("get", uri(proxy)).strip())
+    content = first.read_bytes()
+    parts, artifacts, sha256 = built(tmp_path / "2", [*layers(), tar(file("opt/more", noise(400_000, 7)))])
+    publish(parts, artifacts, f"{registry.host}/app:1", move=True)
+    second = Path(importer.run("get", uri(proxy), SLURM_JOB_ID="18").strip())
+    assert second.name.endswith(f"-{sha256[:12]}.sqsh") and second.read_bytes() != content
+    assert collect(Store.open(importer.store), SilentReporter(), dry_run=False, everything=True)
+    assert first.read_bytes() == content and second.exists()
+    discard_old(Store.open(importer.store), first.parent.stat().st_mtime - LONGEST)
+    assert first.exists()
+
+
+def test_an_image_of_another_program_is_converted(tmp_path: Path, registry: Server, proxy: PushProxy) -> None:
+    layout = Layout(tmp_path / "layout")
+    layout.add(image(layout, layers()), "x")
+    registry.push(f"oci:{layout.path}:x", "other:2")
+    path = Path(Importer(tmp_path).run("get", uri(proxy, "other:2")).strip())
+    assert path.name.endswith(".sqsh") and path.read_bytes()[:4] == b"hsqs"
+
+
+def test_without_a_registry_a_known_tag_starts_only_where_the_site_wants_it(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/app:1")
+    importer = Importer(tmp_path)
+    with pushing(registry.host) as proxy:
+        name = uri(proxy)
+        path = Path(importer.run("get", name).strip())
+    refused = importer.run("get", name, code=10)
+    assert "is not available; tried:" in refused and "connection refused" in refused
+    allowed = Importer(tmp_path, "--offline")
+    assert allowed.run("get", name).strip() == str(path)
+    assert "is not available" in allowed.run("get", name.replace("app:1", "app:2"), code=10)
+
+
+def test_errors_are_for_the_user_of_srun(tmp_path: Path, registry: Server, proxy: PushProxy) -> None:
+    importer = Importer(tmp_path)
+    assert "app:7 is not available" in importer.run("get", uri(proxy, "app:7"), code=10)
+    assert "usage: " in importer.run("other", code=2)
+    assert "is not a step of a job" in importer.run("get", uri(proxy), code=2, SLURM_JOB_ID="../../x")
+    importer.site.write_text("schema: 1\nstore: relative: x\n")
+    assert "site.yaml" in importer.run("get", uri(proxy), code=2)
+
+
+def test_a_store_of_a_group_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    folder.chmod(0o3775)
+    with pytest.raises(SpecError, match=r"is a group's.*") as raised:
+        import_image("docker://registry.example/app:1", workspace(folder), JobStep("1", "0", "n"))
+    assert "store: /local/scratch/envbuild-$SLURM_JOB_UID" in str(raised.value.findings[0].hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "wanted"),
+    [
+        ("docker://debian", "docker.io/library/debian", "latest"),
+        ("docker://me@registry.example#team/app:3", "registry.example/team/app", "3"),
+        ("docker://$oauthtoken@nvcr.io#nvidia/pytorch:25.10-py3", "nvcr.io/nvidia/pytorch", "25.10-py3"),
+        ("docker://registry.example:5000/team/app:3", "registry.example:5000/team/app", "3"),
+        (f"docker://me@registry.example#a@sha256:{'0' * 64}", "registry.example/a", f"sha256:{'0' * 64}"),
+    ],
+)
+def test_references_are_those_of_enroot(text: str, name: str, wanted: str) -> None:
+    found = parse_uri(text)
+    assert (found.name, found.wanted) == (name, wanted)
+
+
+def test_a_step_is_what_slurm_states() -> None:
+    assert JobStep.of({}) is None and JobStep.of({"SLURM_JOB_ID": "1"}) is None
+    assert str(JobStep.of({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2"})) == f"1.2.{os.uname().nodename}"
+    with pytest.raises(SpecError):
+        JobStep.of({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2", "SLURMD_NODENAME": "a/b"})
