@@ -279,7 +279,7 @@ def test_what_a_member_put_in_the_place_of_a_file_stops_no_command(kind: str, sh
     for path in paths:
         as_member(ONE, lambda path=path: plant(path))
     with in_time():
-        assert store.unit(key) is None and not store.has_layer(f"sha256:{key}")
+        assert store.unit(key) is None and not store.find_layer(f"sha256:{key}")
         assert store.has_blob(key) == (kind == "closed")
         with pytest.raises(InputError, match="corrupt blob"):
             store.read_document(key)

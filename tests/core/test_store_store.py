@@ -193,7 +193,7 @@ def test_a_shared_layer_names_a_pack_of_its_own(store: Store) -> None:
     assert SharedLayer.read(packs, record.diff_id) is None  # the pack is missing
     (packs / layer.pack).touch()
     assert SharedLayer.read(packs, record.diff_id) == layer
-    assert store.layer(record.diff_id) == record and store.has_layer(record.diff_id)
+    assert store.layer(record.diff_id) == record and store.find_layer(record.diff_id) == record
     assert not store.has_tree(record.diff_id)
     for name in (f"{'2' * 64}.pack", f"{'1' * 64}/../../units/x", "/etc/passwd"):
         replace(layer, pack=name).write(packs)

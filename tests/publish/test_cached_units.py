@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,17 @@ from envbuild.build.cache.fill_store import fill_from_caches
 from envbuild.build.engines.base import BuildOptions
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
+from envbuild.core.store.build_records import SharedLayer, UnitRecord
+from envbuild.core.store.json_files import write_sealed
 from envbuild.core.store.store import Store
+from envbuild.oci.layers.layer import UNPACKED
 from envbuild.publish import cached_units, pack_blobs
 from envbuild.publish.cached_units import send_units
+from envbuild.squashfs.codec import Codec
+from envbuild.squashfs.pack.file import DATA, pack_foot, read_pack
+from envbuild.squashfs.pack.index import FILE, NONE, RAW, VERSION
+from envbuild.squashfs.pack.reader import send_members
+from envbuild.squashfs.pack.writer import PackWriter
 from tests.support.as_user import open_folder, run_as
 from tests.support.command import ROOT
 from tests.support.local_registry import Server
@@ -144,6 +153,79 @@ def test_wrong_bytes_are_refused_and_the_next_cache_is_tried(tmp_path: Path) -> 
     assert any(wrong.name in line and hashlib.sha256(content).hexdigest() in line for line in lines)
     taken, lines = fill(Store.open(tmp_path / "c"), cache, good)
     assert sorted(taken) == sorted(IMAGE) and taken["base"].caches == (str(good),)
+
+
+def replace_pack(cache: Path, name: str, content: bytes) -> None:
+    """Put another pack into the unit of a folder, with right digests."""
+    digest = hashlib.sha256(content).hexdigest()
+    (cache / "blobs/sha256" / digest).write_bytes(content)
+    pack = {"digest": digest, "size": len(content), "parts": [[digest, len(content)]]}
+    change(cache / "units" / KEYS[name], lambda value: value["layer"].update(pack=pack))
+
+
+def with_other_blocks(path: Path) -> bytes:
+    """Return a pack whose layer is that of `path`, of which an image shows other bytes: what is copied ends before
+    its size words do."""
+    pack, data = read_pack(path), bytearray(path.read_bytes())
+    index, end = pack.index, pack.end
+    columns, row = index.columns, index.kinds.index(FILE)
+    content = index.codec.decompress(bytes(data[DATA:end]), index.block)
+    del data[end:]
+    columns["starts"][row], columns["first"][row], columns["sizes"][row] = len(data), 0, len(content)
+    columns["fragments"][row], columns["tails"][row], columns["offsets"][row] = NONE, 0, 0
+    columns["words"].append(len(content) | RAW)
+    data += content
+    return bytes(data) + pack_foot(index, len(data))
+
+
+def compressed_with_gzip(path: Path) -> bytes:
+    """Return the pack of the same layer by another compressor than its name is made of."""
+    out = path.with_name("gzip")
+    with PackWriter(out, codec="gzip", level=3) as writer:
+        writer.index.library = Codec("zstd", 3).library
+        send_members(read_pack(path), [writer])
+    content = out.read_bytes()
+    out.unlink()
+    return content
+
+
+@pytest.mark.parametrize("make", [with_other_blocks, compressed_with_gzip])
+def test_no_pack_of_a_cache_enters_the_store(tmp_path: Path, make: Callable[[Path], bytes]) -> None:
+    cache = tmp_path / "cache"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    honest = pack_of(cache, "base").read_bytes()
+    content = make(pack_of(cache, "base"))
+    replace_pack(cache, "base", content)
+    other = Store.open(tmp_path / "b")
+    taken, lines = fill(other, cache)
+    base = taken["base"].layer
+    assert base and not warnings(lines) and content != honest
+    (pack,) = (tmp_path / "b/packs").glob(f"{base.hex}.*.v{VERSION}")
+    assert pack.read_bytes() == honest
+
+
+def test_the_folders_of_a_cache_are_for_its_own_units(tmp_path: Path) -> None:
+    """Two units may have the same layer. The folders that it does not list are described by the cache alone."""
+    near, far = tmp_path / "near", tmp_path / "far"
+    store, records = built_store(tmp_path / "a")
+    for cache in (near, far):
+        send(store, records, cache)
+    change(near / "units" / KEYS["base"], lambda value: value["layer"].update(folders=[["x", 0o777, 0, 0, 0, {}]]))
+    other = Store.open(tmp_path / "b")
+    taken, _ = fill(other, near)
+    layer = taken["base"].layer
+    assert layer and other.layer(layer.diff_id).caches == (str(near),)
+    other.record_unit(UnitRecord("1" * 64, "built", replace(layer, caches=())))
+    assert other.unit("1" * 64) is None and other.unit(KEYS["base"])
+    tree = other.layer_path(layer.diff_id)  # unpacked with those folders
+    tree.mkdir(mode=0o700)
+    (tree / UNPACKED).touch()
+    write_sealed(tree / "layer.json", asdict(layer))
+    taken, _ = fill(other, far)
+    assert taken["base"].caches == other.layer(layer.diff_id).caches == (str(far),)
+    shared = SharedLayer.read(tmp_path / "b/packs", layer.diff_id)
+    assert shared and not shared.folders and not other.has_tree(layer.diff_id)
 
 
 def test_a_unit_of_another_key_is_refused(tmp_path: Path, registry: Server) -> None:

@@ -24,6 +24,7 @@ from envbuild.oci.tar.writer import TarSink
 from envbuild.squashfs.pack.checksums import check_pack
 from envbuild.squashfs.pack.file import TAIL, read_pack
 from envbuild.squashfs.pack.format import PackFormat
+from envbuild.squashfs.pack.index import COLUMNS
 from envbuild.squashfs.pack.reader import send_members
 from envbuild.squashfs.pack.store_packs import PackSink
 from envbuild.squashfs.pack.unpack import unpack_layers
@@ -138,7 +139,7 @@ def test_a_pack_of_another_layer_is_refused_and_removed(store: Store) -> None:
     SharedLayer(other, f"{'1' * 64}.pack").write(store.root / "packs")
     with pytest.raises(EnvbuildError):
         unpack_layers(store=str(store.root), diff_ids=[other.diff_id])
-    assert not store.has_layer(other.diff_id)
+    assert not store.find_layer(other.diff_id)
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "file"])
@@ -218,11 +219,14 @@ def set_paths(header: dict[str, Any], parts: list[bytes]) -> None:
         (lambda header, _: header.update(xattrs="x"), 0),
         (lambda header, _: header.update(members=1e999), 0),
         (lambda header, _: header.update(codec=[1]), 0),
+        (lambda header, _: header.update(block=4096.0), 0),
+        (lambda header, _: header.update(level=True), 0),
+        (lambda header, _: header.update(library=[1]), 0),
         (lambda *_: None, 12 << 30),
         (lambda *_: b" " * (65 << 20), 0),
         (set_paths, 0),
     ],
-    ids=["nested", "numbers", "text", "infinity", "codec", "bomb", "long header", "paths"],
+    ids=["nested", "numbers", "text", "infinity", "codec", "block", "level", "library", "bomb", "long header", "paths"],
 )
 def test_a_hostile_index_is_damage(change: Any, unpacked: int, store: Store) -> None:
     """Another member of a group wrote it, with a right digest: the pack is made again, in little memory."""
@@ -236,3 +240,31 @@ def test_a_hostile_index_is_damage(change: Any, unpacked: int, store: Store) -> 
         assert tracemalloc.get_traced_memory()[1] < 512 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_an_index_is_read_in_pieces(store: Store) -> None:
+    pack = store.root / "packs" / write(store, FORMS[0]).pack
+    rewrite(pack, lambda _, parts: parts.__setitem__(3 + list(COLUMNS).index("words"), bytes(128 << 20)))
+    tracemalloc.start()
+    try:
+        read_pack(pack)
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_fragment_blocks_are_unpacked_to_a_limit(tmp_path: Path) -> None:
+    layer = [file(b"%04d" % number, os.urandom(3000)) for number in range(40)]
+    (found,) = packs(tmp_path, layer)
+    size = sum(found.index.columns["fragment_sizes"])
+    send_members(found, [TarSink()], size)
+    with pytest.raises(EnvbuildError, match="unpacks too much"):
+        send_members(found, [TarSink()], size - 1)
+
+
+@pytest.mark.parametrize(
+    "change", [{"xattrs": {b"user.a=b": b"c"}}, {"xattrs": {b"": b"c"}}, {"device": (1 << 31, 0)}], ids=str
+)
+def test_a_member_that_a_tar_stores_as_another_is_refused(change: Any, tmp_path: Path) -> None:
+    with pytest.raises(EnvbuildError):
+        packs(tmp_path, [(Member(b"a", Kind.FILE, 0o644, **change), b"")])

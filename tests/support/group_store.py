@@ -6,7 +6,6 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +81,7 @@ def build_image(
     return {
         "built": built.built,
         "reused": built.reused,
-        "layers": [asdict(layer) for layer in built.layers],
+        "layers": [[layer.diff_id, layer.size, layer.files, layer.unit] for layer in built.layers],
         "sha256": written.sha256,
         "reported": reported,
         "lines": reporter.lines,

@@ -19,6 +19,7 @@ from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store, UnitRecord
 from envbuild.core.text import amount, counted
 from envbuild.net.download import Transfer
+from envbuild.squashfs.pack.workers import Workers
 
 PARALLEL = 8  # units that are searched and fetched at a time
 TASK = "caches"
@@ -26,7 +27,8 @@ TASK = "caches"
 
 @dataclass(slots=True)
 class Filling:
-    """One search for the units of a plan. `keys`: unit → its key; `taken`: unit → its record."""
+    """One search for the units of a plan. `keys`: unit → its key; `workers`: what compresses their
+    layers; `taken`: unit → its record."""
 
     plan: Plan
     store: Store
@@ -34,6 +36,7 @@ class Filling:
     reporter: Reporter
     options: BuildOptions
     keys: Mapping[str, str]
+    workers: Workers
     taken: dict[str, UnitRecord] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
     guard: threading.Lock = field(default_factory=threading.Lock)
@@ -83,10 +86,12 @@ class Filling:
 
     def take(self, found: FoundUnit, name: str) -> UnitRecord | None:
         """Fetch a unit. Raises RefusedUnitError, EngineError."""
-        self.store.check_space((part.digest, part.size) for part in found.document.blobs)
+        pack = found.document.pack
+        written = ((pack.digest, pack.size),) if pack else ()  # beside what is fetched
+        self.store.check_space([*((part.digest, part.size) for part in found.document.blobs), *written])
         self.add(0, found.size)
         transfer = Transfer(found.cache.transport, self.store, self.add, stop=self.stop)
-        return take_unit(found, name, self.store, transfer)
+        return take_unit(found, name, self.store, transfer, self.workers)
 
     def add(self, size: int, total: int = 0) -> None:
         with self.guard:
@@ -108,9 +113,10 @@ def fill_from_caches(
     if all(options.find_unit(store, keys[unit.name]) for unit in plan.units if unit.in_image):
         return {}
     reporter.start(TASK, f"looking for units in {', '.join(cache.name for cache in caches)} (unsigned)")
-    work = Filling(plan, store, caches, reporter, options, keys)
     try:
-        work.run()
+        with Workers() as workers:
+            work = Filling(plan, store, caches, reporter, options, keys, workers)
+            work.run()
     finally:
         reporter.finish(TASK)
     if work.taken:

@@ -1,13 +1,13 @@
 """A unit that is taken from a cache: its blobs are fetched and compared, and it is recorded as if it was built here.
 
-The pack of a layer enters the store after the layer in it had the digest that the cache named: other images use it by
-that digest. Format of the store: `envbuild.core.store.store`.
+No pack of a cache enters the store. An image copies the bytes of packs by their index, which covers more than the layer
+that has the digest: so the layer is read, and compressed here in the same read. Other images use the pack by the
+digest of that layer. Format of the store: `envbuild.core.store.store`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,19 +24,21 @@ from envbuild.build.cache.unit_document import (
 from envbuild.core.bombs import most_unpacked
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.build_records import SharedLayer
-from envbuild.core.store.permissions import move_into_store
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
 from envbuild.core.text import amount, printable
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.miss import MissKind
 from envbuild.oci.document import InvalidDocumentError
+from envbuild.oci.layers.layer import remove_unpacked
 from envbuild.oci.tar.writer import TarSink
-from envbuild.squashfs.pack.file import read_pack
-from envbuild.squashfs.pack.index import VERSION
+from envbuild.squashfs.pack.file import MALFORMED, read_pack
+from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.reader import send_members
+from envbuild.squashfs.pack.store_packs import PackSink
+from envbuild.squashfs.pack.workers import Workers
 
-LIBRARY = re.compile(r"[a-z0-9]{1,20}(-[0-9.]{1,20})?")
+WRITTEN = "written"  # beside a fetched pack: the same layer, compressed here
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +88,17 @@ def find_unit(cache: OpenCache, key: str) -> FoundUnit | None:
     return FoundUnit(cache, hashlib.sha256(content).hexdigest(), document)
 
 
-def take_unit(found: FoundUnit, unit: str, store: Store, transfer: Transfer) -> UnitRecord | None:
+def take_unit(found: FoundUnit, unit: str, store: Store, transfer: Transfer, workers: Workers) -> UnitRecord | None:
     """Fetch a unit into the store and return its record; None if the cache stopped answering.
 
-    unit: its name in the plan.
+    unit: its name in the plan. workers: what compresses its layer.
 
     Raises RefusedUnitError, EngineError.
     """
     document, layer = found.document, None
     try:
         if document.pack:
-            layer = _take_layer(found, unit, store, transfer)
+            layer = _take_layer(found, unit, store, transfer, workers)
         for wheel in document.wheels:
             found.cache.check_blob(wheel.digest)
             transfer.obtain([found.cache.blob(wheel.digest)], wheel.digest, wheel.size)
@@ -116,18 +118,19 @@ def take_unit(found: FoundUnit, unit: str, store: Store, transfer: Transfer) -> 
     return record
 
 
-def _take_layer(found: FoundUnit, unit: str, store: Store, transfer: Transfer) -> LayerRecord:
+def _take_layer(found: FoundUnit, unit: str, store: Store, transfer: Transfer, workers: Workers) -> LayerRecord:
     diff_id, folders = found.document.diff_id, found.document.folders
     with store.lock(f"cache-{diff_id.removeprefix('sha256:')}"):
-        if store.has_layer(diff_id):
-            return store.layer(diff_id)
+        present = store.find_layer(diff_id)
+        if present and {found.cache.name}.issuperset(present.caches):
+            return present
         with store.filled(), store.workdir() as work:
             pack = work / "pack"
             _fetch_pack(found, pack, work, store, transfer)
-            layer, name = _check_pack(found, unit, pack)
-            target = store.root / "packs" / name
-            move_into_store(pack, target)
+            layer = _write_pack(found, unit, pack, workers)
+            target = PackSink(PackFormat()).give(work / WRITTEN, store, diff_id)
         SharedLayer(layer, target.name, folders).write(target.parent)
+        remove_unpacked(store, diff_id)  # with the folders of another cache
         store.share_packs(diff_id)
         return layer
 
@@ -164,30 +167,23 @@ def _fetch_part(found: FoundUnit, part: StoredBlob, target: Path, store: Store, 
     transfer.obtain([found.cache.blob(part.digest)], part.digest, part.size, target)
 
 
-def _check_pack(found: FoundUnit, unit: str, path: Path) -> tuple[LayerRecord, str]:
-    """Return the record of the layer in a pack, and the name of that pack. Raises RefusedUnitError."""
+def _write_pack(found: FoundUnit, unit: str, path: Path, workers: Workers) -> LayerRecord:
+    """Write the layer in a fetched pack as a pack of this machine into the same folder. Raises RefusedUnitError."""
     document = found.document
     assert document.pack is not None
     if (size := path.stat().st_size) != document.pack.size:
         raise RefusedUnitError(f"its pack has {amount(size)}, not {amount(document.pack.size)}")
-    tar = TarSink()
-    try:
-        pack = read_pack(path)
-        total = sum(pack.index.columns["sizes"])
-        if total > most_unpacked(document.pack.size):
-            raise RefusedUnitError(f"{amount(document.pack.size)} unpack to {amount(total)}")
-        send_members(pack, [tar])
-    except RefusedUnitError:
-        raise
-    except (ArithmeticError, EnvbuildError, LookupError, ValueError) as error:
-        raise RefusedUnitError(f"its pack is damaged: {printable(str(error))[:300]}") from None
+    tar, most = TarSink(), most_unpacked(size)
+    with PackSink(PackFormat(), workers).open(path.with_name(WRITTEN)) as writer:
+        try:
+            pack = read_pack(path)
+            if (total := sum(pack.index.columns["sizes"])) > most:
+                raise RefusedUnitError(f"{amount(size)} unpack to {amount(total)}")
+            send_members(pack, [tar, writer], most)
+        except (*MALFORMED, EnvbuildError) as error:
+            raise RefusedUnitError(f"its pack is damaged: {printable(str(error))[:300]}") from None
     if tar.diff_id != document.diff_id:
         raise RefusedUnitError(
             f"its layer is not the one that it names: expected {document.diff_id}, got {tar.diff_id}"
         )
-    index = pack.index
-    if not LIBRARY.fullmatch(index.library):
-        raise RefusedUnitError("its pack names no library that compressed it")
-    hex_name = document.diff_id.removeprefix("sha256:")
-    name = f"{hex_name}.{index.library}-level{index.codec.level}-block{index.block}.v{VERSION}"
-    return LayerRecord(tar.diff_id, tar.size, tar.files, unit), name
+    return LayerRecord(tar.diff_id, tar.size, tar.files, unit, (found.cache.name,))

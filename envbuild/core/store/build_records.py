@@ -26,12 +26,13 @@ WHEEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,200}\.whl")
 @dataclass(frozen=True, slots=True)
 class LayerRecord:
     """A layer in the store. `diff_id` is ``sha256:<hex>`` of its canonical tar, `size` the length of that tar in
-    bytes."""
+    bytes. `caches`: the cache that described the folders of its tree that are not members; none: it was built here."""
 
     diff_id: str
     size: int
     files: int
     unit: str = ""
+    caches: tuple[str, ...] = ()
 
     @property
     def hex(self) -> str:
@@ -41,8 +42,11 @@ class LayerRecord:
     def parse(cls, value: Any) -> LayerRecord | None:
         """Return the record in a JSON value; None if it is not one."""
         try:
-            found = cls(**value)
-        except TypeError:
+            caches = value.get("caches", [])
+            found = cls(**{**value, "caches": tuple(caches)})
+        except (AttributeError, TypeError):
+            return None
+        if not isinstance(caches, (list, tuple)) or not all(isinstance(cache, str) for cache in caches):
             return None
         kinds = (found.diff_id, str), (found.size, int), (found.files, int), (found.unit, str)
         return (

@@ -162,12 +162,17 @@ class Store:
 
     # units and layers
     def unit(self, key: str) -> UnitRecord | None:
-        """Return the record of a built unit whose product is in the store, else None."""
+        """Return the record of a built unit whose product is in the store, else None.
+
+        A layer that a cache described is the product of units of that cache alone, also if another unit has the same.
+        """
         record = UnitRecord.parse(read_sealed(self.root / "units" / f"{key}.json"))
         if record is None or record.key != key:
             return None
-        if record.layer and not self.has_layer(record.layer.diff_id):
-            return None
+        if record.layer:
+            layer = self.find_layer(record.layer.diff_id)
+            if layer is None or not set(record.caches).issuperset(layer.caches):
+                return None
         return record if all(self.has_blob(sha256) for _, sha256 in record.wheels) else None
 
     def record_unit(self, record: UnitRecord) -> None:
@@ -175,15 +180,17 @@ class Store:
 
     def layer(self, diff_id: str) -> LayerRecord:
         """Return the record of a layer. Raises EngineError if the store does not have it."""
-        if record := LayerRecord.parse(read_sealed(self.layer_path(diff_id) / "layer.json")):
+        if record := self.find_layer(diff_id):
             return record
-        if shared := SharedLayer.read(self.root / "packs", diff_id):
-            return shared.record
         raise EngineError(f"the store has no layer {diff_id}", hint="run envbuild make again to build it")
 
-    def has_layer(self, diff_id: str) -> bool:
-        """Return whether this user has the tree of a layer, or can unpack it from the pack of another user."""
-        return self.has_tree(diff_id) or SharedLayer.read(self.root / "packs", diff_id) is not None
+    def find_layer(self, diff_id: str) -> LayerRecord | None:
+        """Return the record of a layer whose tree this user has, or can unpack from a pack of another user or a cache;
+        None if there is neither."""
+        if record := LayerRecord.parse(read_sealed(self.layer_path(diff_id) / "layer.json")):
+            return record
+        shared = SharedLayer.read(self.root / "packs", diff_id)
+        return shared.record if shared else None
 
     def has_tree(self, diff_id: str) -> bool:
         """Return whether this user has the tree of a layer, with a record that can be read."""

@@ -129,8 +129,7 @@ def move_to_store(folder: Path, target: Path, tmp: Path) -> None:
     if (target / "layer.json").is_file():
         if not (target / UNPACKED).exists() or (folder / UNPACKED).exists():
             return
-        with contextlib.suppress(FileNotFoundError):
-            target.rename(tmp / f"removed-{target.name}-{os.urandom(4).hex()}")
+        _move_aside(target, tmp)
     with contextlib.suppress(FileNotFoundError):
         target.rename(folder.with_name("broken"))  # goes away with the unit's working folder
     try:
@@ -138,6 +137,18 @@ def move_to_store(folder: Path, target: Path, tmp: Path) -> None:
     except OSError:
         if not (target / "layer.json").is_file():
             raise
+
+
+def remove_unpacked(store: Store, diff_id: str) -> None:
+    """Remove this user's tree of a layer if it was made from a pack, as a built one replaces it (`move_to_store`)."""
+    path = store.layer_path(diff_id)
+    if (path / UNPACKED).exists():
+        _move_aside(path, store.tmp)
+
+
+def _move_aside(layer: Path, tmp: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        layer.rename(tmp / f"removed-{layer.name}-{os.urandom(4).hex()}")
 
 
 def stored_members(store: Store, diff_id: str) -> Iterator[tuple[Member, Path | None]]:

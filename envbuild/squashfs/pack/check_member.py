@@ -9,6 +9,7 @@ from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.pack.index import BLOCK, CHAR, DIR, FIFO, FILE, HARDLINK, SYMLINK
 
 LIMIT = 1 << 32  # of owners
+NO_DEVICE = (0, 0)
 SPECIAL = {Kind.HARDLINK: HARDLINK, Kind.FIFO: FIFO, Kind.CHAR: CHAR, Kind.BLOCK: BLOCK}
 
 
@@ -42,6 +43,10 @@ def check_member(member: Member) -> int:
             f"{os.fsdecode(path)!r} has mode {member.mode:o} and owner {member.uid}:{member.gid},"
             " which cannot be stored"
         )
+    if member.xattrs and any(not name or b"=" in name or b"\0" in name for name in member.xattrs):
+        raise EnvbuildError(f"{os.fsdecode(path)!r} has an extended attribute whose name no tar can hold")
+    if member.device != NO_DEVICE and kind is not Kind.CHAR and kind is not Kind.BLOCK:
+        raise EnvbuildError(f"{os.fsdecode(path)!r} is not a device but has the number of one")
     if kind is Kind.FILE:  # an enumeration's hash is slow: no dictionary look-up for nearly every member
         code = FILE
     else:

@@ -25,6 +25,7 @@ from envbuild.core.regular_file import PinnedFile, open_regular
 from envbuild.oci.tar.name_count import NameCount
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.index import (
+    MAX_INDEX,
     VERSION,
     PackIndex,
     check_bounds,
@@ -38,8 +39,6 @@ HEAD = struct.Struct("<8sII")
 TAIL = struct.Struct("<QQQ32s8s")
 PAGE = 4096
 DATA = PAGE  # position of the first byte of data
-# Bytes of an index: the entries and names that a layer may have (`envbuild.oci.tar.name_count`) take half of it.
-MAX_INDEX = 2 << 30
 # What reading an index of another form raises: another member of a group's store may have written it.
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
 DAMAGED_HINT = "remove it, and it is made again: envbuild store check --repair"
@@ -100,16 +99,23 @@ def read_pack(path: Path) -> Pack:
             data = file.read(stored)
         if hashlib.blake2b(data, digest_size=32).digest() != digest:
             raise ValueError("its index does not match its digest")
-        content = Codec("zstd", 1).decompress(data, unpacked)
-        if len(content) != unpacked:
-            raise ValueError("its index has another length")
-        index = decode_index(content)
+        index = _unpack_index(data, unpacked)
         check_bounds(index, DATA, position)
     except OSError as error:
         raise DamagedPackError(f"the pack cannot be read: {error.strerror}", DAMAGED_HINT, str(path)) from error
     except (*MALFORMED, EnvbuildError) as error:
         raise DamagedPackError(f"the pack is damaged: {error}", DAMAGED_HINT, str(path)) from error
     return Pack(path, index, position, digest=digest, file=pinned)
+
+
+def _unpack_index(data: bytes, size: int) -> PackIndex:
+    import zstandard
+
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(data) as content:
+            return decode_index(content, size)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"its index is damaged: {error}") from None
 
 
 def read_packs(paths: Sequence[Path], below: Sequence[Pack] = ()) -> list[Pack]:

@@ -15,12 +15,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import add
-from typing import Any
+from typing import IO, Any
 
 from envbuild.core.errors import EnvbuildError
+from envbuild.core.json_text import check_count, json_value
 from envbuild.oci.tar.fields import LayerTooLargeError
 from envbuild.oci.tar.member import Kind, Member
-from envbuild.oci.tar.name_count import MAX_ENTRIES
+from envbuild.oci.tar.name_count import MAX_ENTRIES, MAX_NAMES
 from envbuild.squashfs.codec import BLOCKS, Codec
 
 VERSION = 2  # raise it when the bytes of a pack, or their meaning, change
@@ -31,6 +32,10 @@ KINDS = tuple(Kind)
 FILE, DIR, SYMLINK, HARDLINK, FIFO, CHAR, BLOCK = range(len(KINDS))
 
 MAX_HEADER = 64 << 20  # bytes of the header: sets of extended attributes, some thousand bytes in real layers
+# Bytes of an index: 91 for each of the entries that a layer may have, its names and its header. Layers with two million
+# files have a third of that.
+MAX_INDEX = 1 << 30
+PIECE = 16 << 20  # bytes of a column that are read at a time
 # The metadata of a member as one packed row; then the same as columns.
 ROW = struct.Struct("<QqIIIIIHxx")
 MEMBER_COLUMNS = {
@@ -145,44 +150,70 @@ def encode_index(index: PackIndex) -> bytes:
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     if len(text) > MAX_HEADER:
         raise LayerTooLargeError(f"its extended attributes take {len(text)} bytes in a pack; the limit is {MAX_HEADER}")
-    return b"".join([struct.pack("<I", len(text)), text, *strings, *columns])
+    try:
+        check_count(text)  # as a reader does
+    except ValueError:
+        raise LayerTooLargeError(f"it has {len(index.xattr_sets)} different sets of extended attributes") from None
+    data = b"".join([struct.pack("<I", len(text)), text, *strings, *columns])
+    if len(data) > MAX_INDEX:
+        raise LayerTooLargeError(f"its index in a pack has {len(data)} bytes; the limit is {MAX_INDEX}")
+    return data
 
 
-def decode_index(data: bytes) -> PackIndex:
-    """Return the index that `encode` wrote. Raises ValueError, KeyError, struct.error … for anything else."""
-    (length,) = struct.unpack_from("<I", data)
+def decode_index(file: IO[bytes], size: int) -> PackIndex:
+    """Return the index of `size` bytes that `encode_index` wrote, read from `file` a piece at a time, once its header
+    claims no more than a layer may have. Raises ValueError, KeyError, struct.error … for anything else.
+    """
+    (length,) = struct.unpack("<I", read_exactly(file, 4))
     if length > MAX_HEADER:
         raise ValueError(f"its header has more than {MAX_HEADER} bytes")
-    header: Mapping[str, Any] = json.loads(data[4 : 4 + length])
-    view = memoryview(data)
-    parts, at = [], 4 + length
-    for size in header["lengths"]:
-        parts.append(view[at : at + size])
-        at += size
-    if at != len(data) or len(parts) != 3 + len(COLUMNS):
+    header: Mapping[str, Any] = json_value(read_exactly(file, length))
+    lengths, count = header["lengths"], header["members"]
+    numbers = [header["level"], header["block"], count, *lengths]
+    if any(type(number) is not int or number < 0 for number in numbers) or type(header["library"]) is not str:
+        raise ValueError("a value of its header has another type")
+    if len(lengths) != 3 + len(COLUMNS) or 4 + length + sum(lengths) != size:
         raise ValueError("columns do not fill the index")
-    count = header["members"]
-    names = [bytes(part) for part in parts[:2]]
-    if not 0 <= count <= MAX_ENTRIES or any(part.count(b"\0") + 1 != max(count, 1) for part in names):
-        raise ValueError("its paths and members differ in number")
+    names, kinds, columns = lengths[:2], lengths[2], dict(zip(COLUMNS, lengths[3:], strict=True))
+    if count > MAX_ENTRIES or sum(names) > MAX_NAMES + 2 * count:
+        raise ValueError("it has more entries, or longer names, than a layer may have")
     index = PackIndex(Codec(header["codec"], header["level"]), header["block"], header["library"])
-    index.paths, index.links = (part.split(b"\0") if count else [] for part in names)
-    index.kinds = bytearray(parts[2])
-    for name, part in zip(COLUMNS, parts[3:], strict=True):
-        index.columns[name].frombytes(part)
+    if kinds != count or any(columns[name] != count * index.columns[name].itemsize for name in PER_MEMBER):
+        raise ValueError("columns differ in length")
+    index.paths, index.links = (read_names(file, some, count) for some in names)
+    index.kinds = bytearray(read_exactly(file, kinds))
+    for name, left in columns.items():
+        while left:
+            index.columns[name].frombytes(read_exactly(file, min(left, PIECE)))
+            left -= min(left, PIECE)
     index.xattr_sets = [
         tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs) for pairs in header["xattrs"]
     ]
     return index
 
 
+def read_names(file: IO[bytes], size: int, count: int) -> list[bytes]:
+    """Return `count` paths or targets of links, which have `size` bytes. Raises ValueError."""
+    text = read_exactly(file, size)
+    if text.count(b"\0") + 1 != max(count, 1):
+        raise ValueError("its paths and members differ in number")
+    return text.split(b"\0") if count else []
+
+
+def read_exactly(file: IO[bytes], size: int) -> bytes:
+    """Return the next `size` bytes. Raises ValueError."""
+    data = file.read(size) if size else b""
+    if len(data) != size:
+        raise ValueError("it is truncated")
+    return data
+
+
 def check_bounds(index: PackIndex, first: int, end: int) -> None:
     """Raise ValueError when the index points outside of the data of the pack, from `first` to `end`, or contradicts
     itself."""
-    count, columns, block = len(index), index.columns, index.block
-    lengths = {len(index.links), len(index.kinds), *(len(columns[name]) for name in PER_MEMBER)}
-    if block not in BLOCKS or lengths != {count}:
-        raise ValueError("columns differ in length")
+    columns, block = index.columns, index.block
+    if block not in BLOCKS:
+        raise ValueError("no squashfs has blocks of that size")
     if len({len(columns[name]) for name in SHARED_COLUMNS if name != "words"}) != 1:
         raise ValueError("fragment columns differ in length")
 

@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from envbuild.core.errors import EnvbuildError
 from envbuild.oci.tar.member import Member, Sink
 from envbuild.squashfs.pack.check_member import check_member
 from envbuild.squashfs.pack.file import Pack, damaged_pack
@@ -14,15 +15,16 @@ from envbuild.squashfs.pack.index import FILE, KINDS, LENGTH, RAW
 CACHED_BLOCKS = 8  # unpacked fragment blocks that are cached: neighbours share them
 
 
-def send_members(pack: Pack, sinks: Sequence[Sink]) -> None:
+def send_members(pack: Pack, sinks: Sequence[Sink], most: int | None = None) -> None:
     """Pass every member of a pack and its data to all `sinks`, and close them.
 
-    Raises EnvbuildError for data that is damaged; it does not compare checksums: the digest of the layer shows more.
+    most: bytes of fragment blocks that may be unpacked; each of them may be unpacked again and again. Raises
+    EnvbuildError for data that is damaged; it does not compare checksums: the digest of the layer shows more.
     """
     index, columns = pack.index, pack.index.columns
     if pack.file is None:
         raise ValueError("a pack in an image that is being made")
-    reader = _Reader(pack, pack.file.fd)
+    reader = _Reader(pack, pack.file.fd, most)
     for row in range(len(index)):
         member = Member(
             index.paths[row],
@@ -48,8 +50,8 @@ def send_members(pack: Pack, sinks: Sequence[Sink]) -> None:
 
 
 class _Reader:
-    def __init__(self, pack: Pack, file: int) -> None:
-        self.pack, self.file = pack, file
+    def __init__(self, pack: Pack, file: int, most: int | None) -> None:
+        self.pack, self.file, self.left = pack, file, most
         self.fragments: OrderedDict[int, bytes] = OrderedDict()
 
     def send(self, row: int, sinks: Sequence[Sink]) -> None:
@@ -79,6 +81,10 @@ class _Reader:
         if content is None:
             columns = self.pack.index.columns
             size = columns["fragment_sizes"][number]
+            if self.left is not None:
+                self.left -= size
+                if self.left < 0:
+                    raise EnvbuildError("its files are in an order that unpacks too much")
             content = self.block(columns["fragment_starts"][number], columns["fragment_words"][number], size)
             if len(self.fragments) >= CACHED_BLOCKS:
                 self.fragments.popitem(last=False)

@@ -17,15 +17,17 @@ from envbuild.core.userns.call import call
 from envbuild.oci.layers.layer import drop_layer, implied_folders, share_layer, stored_members, write_members
 from envbuild.oci.tar.writer import TarSink
 from envbuild.squashfs.pack.format import PackFormat
+from envbuild.squashfs.pack.workers import Workers
 from envbuild.squashfs.pack.writer import PackWriter, pack_name
 
 
 @dataclass(frozen=True, slots=True)
 class PackSink:
-    """A `SinkFactory` (envbuild.oci.layers.layer) of packs in `form`. `jobs`: compression threads (0: all cores)."""
+    """A `SinkFactory` (envbuild.oci.layers.layer) of packs in `form`. `jobs`: compression threads (0: all cores), or
+    those that it shares with others."""
 
     form: PackFormat
-    jobs: int = 0
+    jobs: int | Workers = 0
 
     def open(self, path: Path) -> PackWriter:
         """Return the writer of a pack at `path`."""

@@ -17,7 +17,7 @@ from envbuild.core.userns.call import call
 from envbuild.oci.layers.copy_tree import TreeSink
 from envbuild.oci.layers.layer import add_layer
 from envbuild.oci.tar.writer import TarSink
-from envbuild.squashfs.pack.file import read_pack
+from envbuild.squashfs.pack.file import MALFORMED, read_pack
 from envbuild.squashfs.pack.reader import send_members
 
 
@@ -50,8 +50,8 @@ def _unpack(store: Store, diff_id: str) -> None:
             send_members(read_pack(pack), [tar, tree])
         except EngineError:  # the tree cannot be made here
             raise
-        except EnvbuildError as error:
-            raise _remove_corrupt(pack, error.message) from error
+        except (*MALFORMED, EnvbuildError) as error:
+            raise _remove_corrupt(pack, str(error)) from error
         if tar.diff_id != diff_id:
             raise _remove_corrupt(pack, f"expected {diff_id}, got {tar.diff_id}")
         libc.sync(work)

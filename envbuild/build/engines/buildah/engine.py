@@ -117,7 +117,7 @@ class Buildah:
                 )
             finally:
                 reporter.finish("buildah")
-            return [LayerRecord(**value) for value in made]
+            return [record for value in made if (record := LayerRecord.parse(value))]
 
 
 def buildah_key(key: str) -> str:
