@@ -153,6 +153,32 @@ def test_of_the_requirements_of_the_host_the_strictest_of_all_scopes_is_reported
     assert ask(given, "gpu=H100").needs == ()  # nothing of the question starts on the host
 
 
+@pytest.mark.parametrize(
+    ("words", "need"),
+    [
+        ("runtime=1.0", "module==1.1"),
+        ("runtime=2.0", "module>=1.2,<=1.3"),
+        ("runtime=3.0", "module>=1.3"),
+        ("runtime=4.0", "module>1.0"),
+    ],
+)
+def test_a_host_needs_what_is_known_to_work_where_facts_list_it(tmp_path: Path, words: str, need: str) -> None:
+    """The only bound excludes very old ones; others that no fact lists are unknown."""
+    tested = {"1.0": "==1.1", "2.0": ["==1.2", "==1.3"], "3.0": ["==1.3", "==1.4"]}
+    facts = [
+        fact("module.oldest", "limits", {"runtime": "*"}, {"module": ">1.0"}, scope="container-start"),
+        fact(
+            "module.tested",
+            "limits",
+            [({"runtime": at, "module": one}, {}) for at, one in tested.items()],
+            question="starts",
+        ),
+    ]
+    components = {"runtime": ["1.0", "2.0", "3.0", "4.0"], "module": ["1.0", "1.1", "1.2", "1.3", "1.4"]}
+    given = matrix(tmp_path, components, facts, {"starts": ["runtime", "module"]})
+    assert [one.text for one in ask(given, words).needs] == [need]
+
+
 def test_nothing_is_added_to_get_around_a_fact(small: FactTable) -> None:
     """With the package compat the driver would be sufficient; only the user can decide that."""
     assert ask(small, "cuda=12.1 driver=470.10").verdict == "conflict"
@@ -202,26 +228,32 @@ def test_a_component_that_other_hardware_requires_explains_no_conflict(tmp_path:
     [
         (
             "vllm gpu=H100",
-            "each build of torch==2.6.0 (2.6.0, +cpu) contains no code for H100 [torch.index] [torch.cpu]",
+            "each build of torch==2.6.0 (2.6.0, +cu118) contains no code for H100 [torch.index] [torch.cu118]",
         ),
         (
             "vllm driver=470",
-            "no build of torch==2.6.0 fits (torch==2.6.0 works with driver==535 only [torch.driver-cpu]; "
+            "no build of torch==2.6.0 fits (torch==2.6.0 works with driver==535 only [torch.driver-cu118]; "
             "torch==2.6.0 works with driver==525 only [torch.driver])",
         ),
     ],
 )
 def test_what_excludes_each_build_of_a_release_is_one_clause(tmp_path: Path, words: str, clause: str) -> None:
-    """Joined by "and" one torch would be built for CUDA and for CPUs."""
-    builds = {"values": ["2.6.0", "2.6.0+cpu"], "cost": 3, "shown": "{name}=={value}"}
+    """Joined by "and" one torch would be built for two versions of CUDA."""
+    builds = {"values": ["2.6.0", "2.6.0+cu118"], "cost": 3, "shown": "{name}=={value}"}
     components = {**COMPONENTS, "vllm": ["1.0"], "torch": builds, "driver": ["470", "525", "535"]}
     because = "contains no code for {gpu}"
     facts = [
         fact("vllm.torch", "requires", {"vllm": "*"}, {"torch": "2.6.0"}),
         fact("torch.index", "limits", {"torch": "==2.6.0"}, {"gpu": "A100"}, because=f"the wheel {because}"),
-        fact("torch.cpu", "limits", {"torch": "==2.6.0+cpu"}, {"gpu": "A100"}, because=f"for CPUs, it {because}"),
+        fact(
+            "torch.cu118",
+            "limits",
+            {"torch": "==2.6.0+cu118"},
+            {"gpu": "A100"},
+            because=f"the build for CUDA 11.8 {because}",
+        ),
         fact("torch.driver", "limits", {"torch": "==2.6.0"}, {"driver": "525"}),
-        fact("torch.driver-cpu", "limits", {"torch": "==2.6.0+cpu"}, {"driver": "535"}),
+        fact("torch.driver-cu118", "limits", {"torch": "==2.6.0+cu118"}, {"driver": "535"}),
     ]
     (conflict,) = ask(matrix(tmp_path, components, facts), words).conflicts
     assert conflict.text.startswith(f"Because {clause} and vllm")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from envbuild.matrix.facts.atoms import pick_penalty
+from envbuild.matrix.facts.atoms import NO_GPU, pick_penalty
 from envbuild.matrix.facts.constraint_masks import labelled_mask
 from envbuild.matrix.facts.fact_table import HARD, FactTable
 from envbuild.matrix.facts.value_order import ascending_bits, interchangeable_values
@@ -17,8 +17,6 @@ from envbuild.matrix.solve.shared_search import effort_of, order_of, shared_sear
 STEPS = 100_000  # for one value
 PATIENCE = 12  # values that are possible but not good before the search for better ones ends
 LOOKS = 4  # values that are tried before the rest is tested as a whole
-
-NO_GPU = "+cpu"  # a build that is never proposed: it resolves every conflict about a GPU, as without one
 
 PlanFilter = Callable[[list[int]], bool]
 
@@ -157,7 +155,8 @@ class Trial:
         return mixed
 
     def builds(self, name: str) -> list[int]:
-        """Return other builds of the requested version: those with a local label (``2.0.1+cu118``)."""
+        """Return other builds of the requested version: those with a local label (``2.0.1+cu118``). Those
+        without code for GPUs are never proposed: they resolve every conflict about one, as without it."""
         at = self._matrix.number[name]
         builds, asked = labelled_mask(self._matrix, at), self._matrix.values_of(at, self._asked[name])
         bits = [2 << place for place in range(len(self._matrix.values[at])) if builds & 2 << place]

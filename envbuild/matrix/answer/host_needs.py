@@ -1,15 +1,18 @@
 """Requirements of a plan on the host that the question does not name: of each component the strictest fact of all
-scopes."""
+scopes, or the versions that are known to work, where the facts list these."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
-from envbuild.matrix.solve.phrasing import Reason, join_and, row_reason, value_phrase
+from envbuild.matrix.facts.value_order import ascending_bits
+from envbuild.matrix.solve.phrasing import Reason, join_and, join_or, row_reason, value_phrase
 
 NVIDIA_DRIVER = "driver"
 NEURON_DRIVER = "neuron-driver"
@@ -30,12 +33,67 @@ def host_needs(
             absent.setdefault(numbers, []).append(one.row)
             hosts |= {*numbers} if fact.scope == "container-start" else set()
     hosts -= foreign_hosts(matrix, hosts, chosen)
-    return [
-        need_reason(matrix, row, chosen)
-        for numbers, rows in absent.items()
-        if hosts.issuperset(numbers)
-        for row in strictest_rows(matrix, numbers, rows)
-    ]
+    needs = []
+    for numbers, rows in absent.items():
+        if hosts.issuperset(numbers):
+            needs += _listed_need(matrix, assignment, numbers, rows, chosen) or [
+                need_reason(matrix, row, chosen) for row in strictest_rows(matrix, numbers, rows)
+            ]
+    return needs
+
+
+def _listed_need(
+    matrix: FactTable,
+    assignment: Sequence[int],
+    numbers: tuple[int, ...],
+    rows: Sequence[int],
+    chosen: Mapping[str, str],
+) -> list[Reason]:
+    """Return the one need of a component of which the facts list the versions that work beside the plan; nothing where
+    `rows`, or bounds without a list, state it."""
+    if len(numbers) > 1:
+        return []
+    mask, listing = listed_versions(matrix, assignment, numbers[0])
+    for row in rows:
+        mask &= row_claim(matrix, row).allowed[numbers[0]]
+    if not mask:
+        return []
+    return [replace(row_reason(matrix, listing[0], chosen), text=versions_text(matrix, numbers[0], mask))]
+
+
+def listed_versions(matrix: FactTable, assignment: Sequence[int], number: int) -> tuple[int, list[int]]:
+    """Return (the versions of an absent component that rows list as known to work beside the plan, those rows): of
+    questions about it that no bound answers, since another version would be unknown there."""
+    name, mask, listing = matrix.components[number].name, matrix.full[number] & ~ABSENT, []
+    for question in matrix.questions.values():
+        others = [matrix.number[other] for other in question.of if other != name]
+        if name not in question.of or question.when or any(assignment[other] == ABSENT for other in others):
+            continue
+        asked = [row for row, line in enumerate(matrix.rows) if matrix.facts[line.fact].question == question.id]
+        beside = [
+            row
+            for row in asked
+            if all(number == at or not assignment[at] & ~sure for at, sure in row_claim(matrix, row).when.items())
+        ]
+        if any(number in row_claim(matrix, row).allowed for row in beside):
+            continue  # a bound answers it
+        rows = [row for row in beside if number in row_claim(matrix, row).when and not row_claim(matrix, row).allowed]
+        if rows:
+            mask &= reduce(or_, (row_claim(matrix, row).when[number] for row in rows))
+            listing += rows
+    return (mask, listing) if listing else (0, [])
+
+
+def versions_text(matrix: FactTable, number: int, mask: int) -> str:
+    """Return versions as a need: ``neuron-driver>=2.30.2.0``, ``neuron-driver>=2.27.4.0,<=2.28.0.0``."""
+    name, bits = matrix.components[number].name, ascending_bits(matrix, number)
+    places = [at for at, bit in enumerate(bits) if bit & mask]
+    low, high = (matrix.values_of(number, bits[places[end]])[0] for end in (0, -1))
+    if len(places) <= places[-1] - places[0]:  # some between them are not known to work
+        return f"{name} {join_or([matrix.values_of(number, bits[at])[0] for at in places])}"
+    if low == high and places[-1] < len(bits) - 1:
+        return f"{name}=={low}"
+    return f"{name}>={low}" if places[-1] == len(bits) - 1 else f"{name}>={low},<={high}"
 
 
 def foreign_hosts(matrix: FactTable, hosts: set[int], chosen: Mapping[str, str]) -> set[int]:

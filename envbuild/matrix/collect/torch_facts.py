@@ -151,6 +151,7 @@ RULES = (
         partial(torch_rows.pin_rows, component="triton"),
         "METADATA",
         "torch=={torch}'s wheel requires triton {row.triton}",
+        question="torch-triton",
     ),
     Rule(
         "triton-left-out",

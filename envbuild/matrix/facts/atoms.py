@@ -12,6 +12,7 @@ from envbuild.matrix.facts.model import Component, Constraint, Term
 
 ABSENT = 1  # the mask of "absent"
 PRESENT_KINDS = ("provides", "requires")  # kinds of facts that call for a component
+NO_GPU = "+cpu"  # the end of a build without code for GPUs
 NAMING_OPERATORS = ("==", "in", ">=", "<=", ">", "<")  # operators whose operand is itself a version
 
 

@@ -26,7 +26,7 @@ from envbuild.matrix import fact_files, read_fact_file
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.stored_table import plain_table, restore_table
 
-FORMAT = 2
+FORMAT = 3
 MAX_SIZE = 256 << 20  # bytes of an entry; a matrix of today has 2 MB
 MAX_ENTRIES = 8  # each project with facts of its own has one, and every change of a fact makes another
 

@@ -70,7 +70,7 @@ class Caches:
     ends: dict[tuple[int, str], int] = field(default_factory=dict)
     calls: set[tuple[frozenset[int], frozenset[int]]] | None = None
     backing: Mapping[int, Clause] | None = None
-    bound: Mapping[int, tuple[int, frozenset[int]]] | None = None
+    bound: Sequence[tuple[int, int, frozenset[int]]] | None = None
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from envbuild.matrix.facts.atoms import ABSENT, PRESENT_KINDS, pick_penalty
+from envbuild.matrix.facts.atoms import ABSENT, NO_GPU, PRESENT_KINDS, pick_penalty
 from envbuild.matrix.facts.fact_table import HARDWARE, CompiledRow, FactTable
 from envbuild.matrix.sat.clause_index import Clause
 
 UNCOMPARABLE = 3  # pick_penalty of a version that has no order
 Call = tuple[frozenset[int], frozenset[int]]  # (components that must be present, components that must then be)
+Bound = tuple[int, int, frozenset[int]]  # (component, values of it, components of which a request allows these)
 
 
 def reachable_components(matrix: FactTable, names: Iterable[str]) -> set[int]:
@@ -81,16 +82,38 @@ def _backing(matrix: FactTable, number: int, rows: list[dict[int, int]]) -> Clau
     return ((number, ABSENT), *masks.items())
 
 
-def bound_values(matrix: FactTable) -> Mapping[int, tuple[int, frozenset[int]]]:
-    """Return component → (its values that cannot be compared and exist in one place only, the components that name
-    this place): NGC's builds of torch come with its images. They are not picked unless one of these is requested, or
-    they are themselves."""
+def bound_values(matrix: FactTable) -> Sequence[Bound]:
+    """Return (component, some of its values, the components of which a request allows these) for the values that are
+    not picked unless one of these components is requested, or they are themselves. NGC's builds of torch, which cannot
+    be compared, come with its images and exist nowhere else. A build without code for GPUs satisfies every fact about
+    one, and a request that does not name it does not mean it."""
     if matrix.caches.bound is None:
         matrix.caches.bound = _find_bound(matrix)
     return matrix.caches.bound
 
 
-def _find_bound(matrix: FactTable) -> dict[int, tuple[int, frozenset[int]]]:
+def _find_bound(matrix: FactTable) -> list[Bound]:
+    return [
+        *_values_without_gpu(matrix),
+        *((at, mask, places) for at, (mask, places) in _values_of_one_place(matrix).items()),
+    ]
+
+
+def _values_without_gpu(matrix: FactTable) -> Iterator[Bound]:
+    """Yield component → its builds without code for GPUs, and the components that such a build excludes: a request of
+    one of these decides about it."""
+    for at, known in enumerate(matrix.values):
+        mask = sum(2 << place for place, value in enumerate(known) if value.endswith(NO_GPU))
+        if mask:
+            about = (line for line in matrix.rows if [matrix.atoms[one].component for one in line.when] == [at])
+            lines = [line for line in about if not matrix.atoms[line.when[0]].sure & ~mask]
+            atoms = (matrix.atoms[one] for line in lines for one in line.then)
+            yield at, mask, frozenset(atom.component for atom in atoms if atom.sure == ABSENT)
+
+
+def _values_of_one_place(matrix: FactTable) -> dict[int, tuple[int, frozenset[int]]]:
+    """Return component → (its values that cannot be compared and exist in one place only, the components that name
+    this place)."""
     found: dict[int, tuple[int, frozenset[int]]] = {}
     for line in matrix.rows:
         if len(line.when) != 1 or matrix.facts[line.fact].kind != "requires":

@@ -96,14 +96,15 @@ def ask_requests(matrix: FactTable, asks: Sequence[Ask], waived: Collection[str]
 
 
 def values_kept_out(matrix: FactTable, wanted: Sequence[Request]) -> dict[int, int]:
-    """Return component → the values that are not picked, because they come with something that the user did not
-    request: the torch of NGC's images, unless the request names that torch, an image, or the channel."""
+    """Return component → the values that are not picked, because the user did not request them or what they come with:
+    the torch of NGC's images, unless the request names that torch, an image, or the channel; a torch for CPUs, unless
+    the request names that torch."""
     asked = {matrix.number[request.component]: request.mask for request in wanted}
-    return {
-        number: mask
-        for number, (mask, places) in bound_values(matrix).items()
-        if not places & asked.keys() and asked.get(number, ABSENT) & ~mask
-    }
+    kept: dict[int, int] = {}
+    for number, mask, places in bound_values(matrix):
+        if not places & asked.keys() and asked.get(number, ABSENT) & ~mask:
+            kept[number] = kept.get(number, 0) | mask
+    return kept
 
 
 def overridden_defaults(matrix: FactTable, asks: Iterable[Ask]) -> frozenset[str]:
