@@ -177,6 +177,7 @@ def test_a_host_needs_what_is_known_to_work_where_facts_list_it(tmp_path: Path, 
     components = {"runtime": ["1.0", "2.0", "3.0", "4.0"], "module": ["1.0", "1.1", "1.2", "1.3", "1.4"]}
     given = matrix(tmp_path, components, facts, {"starts": ["runtime", "module"]})
     assert [one.text for one in ask(given, words).needs] == [need]
+    assert [one.text for one in ask(given, words, "module.tested").needs] == ["module>1.0"]
 
 
 def test_nothing_is_added_to_get_around_a_fact(small: FactTable) -> None:

@@ -3,7 +3,7 @@ scopes, or the versions that are known to work, where the facts list these."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -19,7 +19,11 @@ NEURON_DRIVER = "neuron-driver"
 
 
 def host_needs(
-    matrix: FactTable, assignment: Sequence[int], applicable: Iterable[EvaluatedRow], chosen: Mapping[str, str]
+    matrix: FactTable,
+    assignment: Sequence[int],
+    applicable: Iterable[EvaluatedRow],
+    chosen: Mapping[str, str],
+    waived: Collection[str] = (),
 ) -> list[Reason]:
     """Return what the rows require of absent components that the host decides (scope ``container-start``). A row of
     another scope about such a component counts, too: a GPU may need a newer driver than the toolkit. Of several rows
@@ -36,7 +40,7 @@ def host_needs(
     needs = []
     for numbers, rows in absent.items():
         if hosts.issuperset(numbers):
-            needs += _listed_need(matrix, assignment, numbers, rows, chosen) or [
+            needs += _listed_need(matrix, assignment, numbers, rows, chosen, waived) or [
                 need_reason(matrix, row, chosen) for row in strictest_rows(matrix, numbers, rows)
             ]
     return needs
@@ -48,12 +52,13 @@ def _listed_need(
     numbers: tuple[int, ...],
     rows: Sequence[int],
     chosen: Mapping[str, str],
+    waived: Collection[str],
 ) -> list[Reason]:
     """Return the one need of a component of which the facts list the versions that work beside the plan; nothing where
     `rows`, or bounds without a list, state it."""
     if len(numbers) > 1:
         return []
-    mask, listing = listed_versions(matrix, assignment, numbers[0])
+    mask, listing = listed_versions(matrix, assignment, numbers[0], waived)
     for row in rows:
         mask &= row_claim(matrix, row).allowed[numbers[0]]
     if not mask:
@@ -61,7 +66,9 @@ def _listed_need(
     return [replace(row_reason(matrix, listing[0], chosen), text=versions_text(matrix, numbers[0], mask))]
 
 
-def listed_versions(matrix: FactTable, assignment: Sequence[int], number: int) -> tuple[int, list[int]]:
+def listed_versions(
+    matrix: FactTable, assignment: Sequence[int], number: int, waived: Collection[str]
+) -> tuple[int, list[int]]:
     """Return (the versions of an absent component that rows list as known to work beside the plan, those rows): of
     questions about it that no bound answers, since another version would be unknown there."""
     name, mask, listing = matrix.components[number].name, matrix.full[number] & ~ABSENT, []
@@ -69,7 +76,10 @@ def listed_versions(matrix: FactTable, assignment: Sequence[int], number: int) -
         others = [matrix.number[other] for other in question.of if other != name]
         if name not in question.of or question.when or any(assignment[other] == ABSENT for other in others):
             continue
-        asked = [row for row, line in enumerate(matrix.rows) if matrix.facts[line.fact].question == question.id]
+        if question.id in waived:
+            continue
+        answers = {at for at, fact in enumerate(matrix.facts) if fact.question == question.id and fact.id not in waived}
+        asked = [row for row, line in enumerate(matrix.rows) if line.fact in answers]
         beside = [
             row
             for row in asked

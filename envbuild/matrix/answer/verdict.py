@@ -126,7 +126,7 @@ def judge_plan(
         conditions=tuple(cited.failing["conditional"]),
         disputes=tuple(disputes),
         warnings=tuple(cited.failing["warn"]),
-        needs=tuple(host_needs(matrix, assignment, applicable, chosen)),
+        needs=tuple(host_needs(matrix, assignment, applicable, chosen, waived)),
         cited_rows=CitedRows(matrix, chosen, tuple(cited.reasons)),
         yielding=CitedRows(matrix, chosen, tuple(cited.superseded)),
         waived=waivers,
