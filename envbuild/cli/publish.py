@@ -44,6 +44,13 @@ def publish_command(
         ),
     ] = "",
     platform: Platform = "",
+    index: Annotated[
+        str,
+        typer.Option(
+            metavar="TAG",
+            help="Also add the image to this index of the same repository, as the one of its platform: clients choose.",
+        ),
+    ] = "",
     whole: Annotated[
         bool, typer.Option("--whole", help="Also send the squashfs file as one blob, for clients without envbuild.")
     ] = False,
@@ -77,15 +84,17 @@ def publish_command(
     with open_workspace() as workspace:
         if foreign:
             result = publish_source(
-                name, to, workspace, compression=compression, platform=platform, move=move, whole=whole
+                name, to, workspace, compression=compression, platform=platform, move=move, whole=whole, index=index
             )
         else:
-            result = publish_project_image(name, to, workspace, compression=compression, move=move, whole=whole)
+            result = publish_project_image(
+                name, to, workspace, compression=compression, move=move, whole=whole, index=index
+            )
     show(result.data, as_json, result.text)
 
 
 def publish_project_image(
-    name: str, to: str, workspace: Workspace, *, compression: str, move: bool, whole: bool
+    name: str, to: str, workspace: Workspace, *, compression: str, move: bool, whole: bool, index: str
 ) -> Result:
     """Publish an image of the project, which is made first if needed."""
     from envbuild.export.built_image import load_built_image
@@ -95,5 +104,5 @@ def publish_project_image(
 
     make_and_share(make, name, workspace, Options(caches=site_caches(workspace)))
     image = load_built_image(name, workspace)
-    destination = find_destination(to, image, workspace)
+    destination = find_destination(to, image, workspace).with_index(index)
     return publish_image(image, destination, workspace, compression=compression, move=move, whole=whole)

@@ -20,11 +20,29 @@ HINT = "write REGISTRY/REPOSITORY[:TAG], as in registry.example/team/images:h100
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A place to publish to: `reference` with its tag, or a `folder` and a `tag` in its index."""
+    """A place to publish to: `reference` with its tag, or a `folder` and a `tag` in its index.
+
+    `index`: the tag of an index of several platforms that the image is added to (empty: none)
+    """
 
     reference: Reference | None
     folder: Path | None
     tag: str
+    index: str = ""
+
+    def with_index(self, tag: str) -> Destination:
+        """Return the destination with the tag of an index of several platforms (empty: none). Raises SpecError."""
+        if tag and check_tag(tag) == self.tag:
+            raise SpecError(
+                f"--index {tag} is the tag of the image itself, and an index names images",
+                hint=f"give the image a tag of its own: --to …:{tag}-amd64, or leave its tag out",
+            )
+        return replace(self, index=tag)
+
+    @property
+    def index_name(self) -> str:
+        """The index with its place; empty if there is none."""
+        return str(replace(self, tag=self.index)) if self.index else ""
 
     def __str__(self) -> str:
         return f"{self.reference.name}:{self.tag}" if self.reference else f"oci:{self.folder}:{self.tag}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -27,7 +28,7 @@ from envbuild.net.registry.push import FilePart
 from envbuild.oci.config import canonical_json
 from envbuild.publish.image_parts import BlobContent, ImageParts
 from envbuild.publish.layout_artifacts import list_artifacts, without_artifacts
-from envbuild.publish.layout_index import names, new_index, read_index
+from envbuild.publish.layout_index import add_to_tag, describe_index, names, new_index, read_index, ref_name
 from envbuild.publish.squashfs_artifact import Artifact
 
 WAIT = 1800.0  # seconds for another publisher: copying a large image to a slow file system takes some minutes
@@ -44,9 +45,10 @@ def publish_to_folder(
     move: bool,
     report: Callable[[str], object],
     artifacts: Sequence[Artifact] = (),
+    platforms: str = "",
 ) -> tuple[int, int]:
     """Add an image under `tag`, and its artifacts, to the layout `folder`, which is made if needed. Return (blobs,
-    bytes) that were copied.
+    bytes) that were copied. `platforms`: the tag of an index of several platforms that it is added to.
 
     `report` is called with a sentence when another publisher lets it wait.
 
@@ -60,6 +62,7 @@ def publish_to_folder(
         with open_layout(folder, report) as (here, blobs):
             index = read_index(here, folder)
             _check_tag(index, folder, tag, parts.digest, arch, move)
+            listing = add_to_tag(index, blobs, parts, folder, platforms, move=move) if platforms else b""
             wanted = [*parts.contents, *(blob for item in artifacts for blob in item.blobs)]
             copied = [copy_blob(blob, blobs) for blob in {blob.digest: blob for blob in wanted}.values()]
             manifests = {parts.digest: parts.manifest} | {item.digest: item.manifest for item in artifacts}
@@ -80,6 +83,10 @@ def publish_to_folder(
             for digest, content in lists.contents.items():  # they are of the folder, not of the image: not counted
                 write_blob(content, blobs / digest)
             others = without_artifacts(others, {*replaced, parts.digest} if artifacts else replaced, artifacts)
+            if listing:
+                others = [item for item in others if ref_name(item) != platforms]
+                others.append(describe_index(listing, platforms))
+                write_blob(listing, blobs / hashlib.sha256(listing).hexdigest())
             entries = [*others, entry, *lists.entries]
             listed = new_index(entries, folder)
             write_atomic(here / "index.json", lambda file: file.write(listed))

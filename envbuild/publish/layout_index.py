@@ -5,6 +5,7 @@ Format: OCI image spec 1.1, image-index.md and descriptor.md.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from envbuild.net.registry.media_types import INDEX, REF_NAME
 from envbuild.oci.config import canonical_json
 from envbuild.oci.document import MAX_DOCUMENT, Part, parse_json
 from envbuild.oci.manifest import DIGEST
+from envbuild.publish.image_parts import ImageParts
+from envbuild.publish.platform_index import add_to_index
 
 
 def read_index(here: Path, folder: Path) -> list[dict[str, Any]]:
@@ -79,3 +82,19 @@ def names(item: dict[str, Any], tag: str, arch: str) -> bool:
     """Return whether an entry is the image `tag` for this architecture; one without a platform is for each."""
     platform = item.get("platform") or {}
     return ref_name(item) == tag and bool(platform.get("architecture", arch) == arch)
+
+
+def add_to_tag(
+    index: list[dict[str, Any]], blobs: Path, parts: ImageParts, folder: Path, tag: str, *, move: bool
+) -> bytes:
+    """Return the index that the layout calls `tag`, with an image. Raises PublishError, OSError."""
+    found, content = [item["digest"] for item in index if ref_name(item) == tag], b""
+    if found:
+        content = read_bounded(blobs / found[0].removeprefix("sha256:"), MAX_DOCUMENT, follow=False)
+    return add_to_index(content, parts, f"oci:{folder}:{tag}", move=move)
+
+
+def describe_index(content: bytes, tag: str) -> dict[str, Any]:
+    """Return the entry of an index of several platforms in the index of the layout."""
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    return {"mediaType": INDEX, "digest": digest, "size": len(content), "annotations": {REF_NAME: tag}}

@@ -40,6 +40,7 @@ def publish_source(
     platform: str = "",
     move: bool = False,
     whole: bool = False,
+    index: str = "",
 ) -> Result:
     """Publish the image that `source` names (`envbuild.oci.sources.open`).
 
@@ -49,7 +50,7 @@ def publish_source(
     Raises SpecError, InputError, ConflictError, PublishError, VerifyError.
     """
     began, options = time.monotonic(), ExportOptions(sha256=True, platform=platform)
-    target = Target.open(find_destination(source, to), workspace)
+    target = Target.open(find_destination(source, to).with_index(index), workspace)
     with (
         track_export(source, None, workspace, PACKING) as progress,
         open_source(source, workspace.site, workspace.store, platform) as image,

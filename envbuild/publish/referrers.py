@@ -10,13 +10,11 @@ from typing import Any
 
 from envbuild.core.errors import PublishError
 from envbuild.core.json_text import check_writable, json_value
-from envbuild.net.failures import NotFoundError
-from envbuild.net.registry.client import ACCEPT
 from envbuild.net.registry.media_types import INDEX
 from envbuild.net.registry.push import Push
 from envbuild.net.registry.referrers import fallback_tag
-from envbuild.net.registry.upload import persist
 from envbuild.oci.config import canonical_json
+from envbuild.publish.platform_index import read_tag
 
 TRIES = 5
 ANSWER = "OCI-Subject"  # the header of a registry that lists the artifact itself
@@ -58,15 +56,7 @@ def read_list(push: Push, subject: str) -> list[dict[str, Any]]:
     Raises PublishError if the tag names something else.
     """
     tag = fallback_tag(subject)
-
-    def ask() -> bytes:
-        try:
-            return push.transport.read(push.at.manifest_url(tag), ACCEPT, push.transport.limits.manifest).content
-        except NotFoundError:
-            return b""
-
-    content = persist(ask, push.pause)
-    if not content:
+    if not (content := read_tag(push, tag)):
         return []
     try:
         check_writable(value := json_value(content))

@@ -21,6 +21,7 @@ from envbuild.net.registry.upload import FIRST_PAUSE, RegistryRefusal, send
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.publish.image_parts import BlobContent, ImageParts
+from envbuild.publish.platform_index import add_to_index, push_index, read_tag
 from envbuild.publish.referrers import has_entry, push_artifact
 from envbuild.publish.squashfs_artifact import Artifact
 
@@ -83,6 +84,14 @@ def check_free(push: Push, reference: Reference, digest: str, move: bool) -> boo
     return found == digest
 
 
+def check_index(push: Push, reference: Reference, parts: ImageParts, index: str, *, move: bool) -> None:
+    """Raise PublishError if an image cannot be added to an index: before anything is sent."""
+    try:
+        add_to_index(read_tag(push, index), parts, f"{reference.name}:{index}", move=move)
+    except UnreachableError as error:
+        raise refused_error(reference, error) from None
+
+
 def publish_to_registry(
     parts: ImageParts,
     reference: Reference,
@@ -91,9 +100,15 @@ def publish_to_registry(
     *,
     move: bool,
     artifacts: Sequence[Artifact] = (),
+    index: str = "",
 ) -> Published:
-    """Push an image, its artifacts and its tag. Raises PublishError with the cause; then no tag has changed."""
+    """Push an image, its artifacts and its tag, and add it to the `index` (a tag).
+
+    Raises PublishError with the cause; then no tag has changed, but for an image that is sent and not yet in its index.
+    """
     there = check_free(push, reference, parts.digest, move)
+    if index:
+        check_index(push, reference, parts, index, move=move)
     wanted = list_new_blobs([] if there else parts.contents, artifacts, push, reference)
     all_blobs = count_digests(parts, artifacts)
     new: list[BlobContent] = []
@@ -118,6 +133,11 @@ def publish_to_registry(
             raise refused_error(reference, error) from None
         finally:
             reporter.finish("publish")
+    if index:
+        try:
+            push_index(push, parts, f"{reference.name}:{index}", index, move=move)
+        except UnreachableError as error:
+            raise refused_error(reference, error) from None
     return Published(
         f"{reference.name}:{reference.tag}",
         parts.digest,

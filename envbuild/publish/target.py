@@ -57,7 +57,13 @@ class Target:
         destination, reporter = self.destination, self.workspace.reporter
         if self.push and destination.reference:
             made = publish_to_registry(
-                parts, destination.reference, self.push, reporter, move=move, artifacts=artifacts
+                parts,
+                destination.reference,
+                self.push,
+                reporter,
+                move=move,
+                artifacts=artifacts,
+                index=destination.index,
             )
             blobs, size, there = made.sent, made.sent_bytes, made.present
             found = {part.digest for part in parts.blobs} | {blob.digest for item in artifacts for blob in item.blobs}
@@ -67,7 +73,13 @@ class Target:
             reporter.start("publish", f"publishing to {destination}: {len(parts.blobs)} blobs")
             try:
                 blobs, size = publish_to_folder(
-                    parts, destination.folder, destination.tag, move=move, report=reporter.info, artifacts=artifacts
+                    parts,
+                    destination.folder,
+                    destination.tag,
+                    move=move,
+                    report=reporter.info,
+                    artifacts=artifacts,
+                    platforms=destination.index,
                 )
             finally:
                 reporter.finish("publish")
@@ -75,6 +87,7 @@ class Target:
         data: dict[str, Any] = {
             "image": name,
             "reference": str(destination),
+            "index": destination.index_name,
             "digest": parts.digest,
             "squashfs": artifacts[0].digest,
             "sha256": sha256,
@@ -82,10 +95,11 @@ class Target:
             "sent_bytes": size,
             "present": there,
         }
+        index = f"  index:    {destination.index_name}\n" if destination.index else ""
         text = (
             f"{destination}\n  digest:   {parts.digest}\n"
             f"  sent:     {counted(blobs, 'blob')}, {amount(size)}; {counted(there, 'blob')} there already\n"
-            f"  squashfs: {artifacts[0].digest}\n"
-            f"  use:      envbuild pull {destination}"
+            f"  squashfs: {artifacts[0].digest}\n{index}"
+            f"  use:      envbuild pull {destination.index_name or destination}"
         )
         return Result(data, text)
