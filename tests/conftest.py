@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Generator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,6 +39,20 @@ if (direct := os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "") !=
 # A run in the background of a shell script, as of `make test &`, ignores SIGINT, and so would all that it starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide the envbuild settings of the user who runs the tests, and only these: those of pip, git and podman stay."""
+    own = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    if hasattr(config, "workerinput") or not (own / "envbuild").exists():
+        return
+    folder = Path(tempfile.mkdtemp(prefix="config-"))
+    folder.chmod(0o755)  # tests that run as another user look into it
+    for path in own.iterdir():
+        if path.name != "envbuild":
+            (folder / path.name).symlink_to(path)
+    os.environ["XDG_CONFIG_HOME"] = str(folder)  # for the workers, too
+    config.add_cleanup(lambda: shutil.rmtree(folder))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

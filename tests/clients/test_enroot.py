@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -160,8 +161,10 @@ def enroot(request: pytest.FixtureRequest, tmp_path: Path) -> Enroot:
         if os.geteuid():
             pytest.skip("enroot runs as root only in tests of root")
         return Enroot(tmp_path / "enroot")
-    for parent in [tmp_path, *tmp_path.parents][:3] if os.geteuid() == 0 else []:
-        parent.chmod(parent.stat().st_mode | 0o055)
+    here = Path(tempfile.gettempdir())
+    for parent in [tmp_path, *tmp_path.parents] if os.geteuid() == 0 else []:
+        if here in parent.parents:
+            parent.chmod(parent.stat().st_mode | 0o055)
     return Enroot(tmp_path / "enroot", user=os.geteuid() == 0)
 
 
