@@ -3,22 +3,26 @@ for."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from envbuild.cli.image_list import image_rows
 from envbuild.core.errors import SpecError
+from envbuild.core.interpreter import MODE
 from envbuild.core.json_text import json_value
+from envbuild.core.paths import import_path
 from envbuild.core.programs import run_program
 from envbuild.core.result import Result
 from envbuild.core.text import human_list, table
 from envbuild.lock.git.git_program import ObjectReader, error_summary, git_command, git_environment
+from envbuild.lock.git.tree import KIND, LINK, walk_tree
 from envbuild.net.failures import NotFoundError, RefusedError
 from envbuild.spec.project import SHIPPED
 from envbuild.spec.trust import VARIABLE
@@ -27,8 +31,12 @@ from envbuild.spec.workspace import Workspace
 NEW, CHANGED = "new", "changed"
 ALL = "all parts"
 NAMED = 4  # parts named in one line
-LINK = "120000"  # mode of a symbolic link in a tree of git
 MOST = 1 << 30  # bytes of the files of a project
+# The current folder is no place of modules: a project may have a folder yaml/.
+LIST = (
+    "import json, runpy, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "runpy.run_module('envbuild', run_name='__main__', alter_sys=True)"
+)
 TIME = 600  # seconds for the images of the other commit
 
 
@@ -93,7 +101,7 @@ def lines(commit: str, rows: list[dict[str, Any]], removed: list[str], fault: st
 @contextmanager
 def checkout(base: str, root: Path) -> Iterator[Checkout]:
     """Yield the files of the commit where `base` and the current commit diverge, in a temporary folder; only those of
-    the project `root`.
+    the project `root`, which may not be in it.
 
     Objects of the repository are read without its filters, which are programs: files of Git LFS are pointers, and
     submodules are left out. Raises SpecError, also for a repository of another user.
@@ -107,36 +115,36 @@ def checkout(base: str, root: Path) -> Iterator[Checkout]:
     with tempfile.TemporaryDirectory(prefix="envbuild-base-") as name:
         project = Path(name) / "files" / inside
         project.mkdir(parents=True)
-        listed = git(
-            top, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *map(str, [inside] if inside.parts else [])
-        )
-        write_files(Path(git(root, "rev-parse", "--absolute-git-dir")), listed, Path(name) / "files")
+        if tree := project_tree(top, commit, inside):
+            write_files(Path(git(root, "rev-parse", "--absolute-git-dir")), tree, commit, project)
         yield Checkout(commit, Path(name), project)
 
 
-def write_files(repository: Path, listed: str, folder: Path) -> None:
-    """Write the files of a commit, listed by ``git ls-tree -r -z``, into an empty folder; links last, so that none is
-    on the way of a file. Raises SpecError."""
-    entries = []
-    for line in filter(None, listed.split("\0")):
-        head, _, name = line.partition("\t")
-        mode, kind, sha = head.split()
-        if {"..", "", ".git"} & set(name.split("/")):
-            raise SpecError(f"the commit has a file that no checkout has: {name!r}", hint="git fsck")
-        if kind == "blob":
-            entries.append((mode == LINK, mode, sha, folder / name))
+def project_tree(top: Path, commit: str, inside: Path) -> str:
+    """Return the tree of the folder `inside` in a commit, "" if it is not there."""
+    with suppress(SpecError):
+        return git(top, "rev-parse", "--verify", "--quiet", f"{commit}:{'/'.join(inside.parts)}")
+    return ""
+
+
+def write_files(repository: Path, tree: str, commit: str, folder: Path) -> None:
+    """Write the files of a tree into an empty folder. Raises SpecError, and InputError for a tree with files that no
+    checkout has."""
     left = MOST
     try:
         with ObjectReader(repository) as objects:
-            for is_link, mode, sha, path in sorted(entries):
-                content = objects.read(sha, "blob", left)
+            for entry in walk_tree(objects, tree, commit):
+                if entry.mode & KIND == LINK:  # a submodule
+                    continue
+                content = objects.read(entry.sha, "blob", left)
                 left -= len(content)
+                path = folder / os.fsdecode(entry.path)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                if is_link:
+                if entry.symlink:
                     path.symlink_to(os.fsdecode(content))
                 else:
                     path.write_bytes(content)
-                    path.chmod(int(mode, 8) & 0o755)
+                    path.chmod(entry.mode & 0o755)
     except (NotFoundError, RefusedError, OSError, ValueError) as error:
         raise SpecError(f"the files of the commit cannot be read: {error}", hint="git fsck") from None
 
@@ -148,9 +156,8 @@ def base_keys(before: Checkout, root: Path) -> tuple[dict[str, dict[str, str]], 
     envbuild, it is the envbuild of that commit: its code decides images, too.
     """
     env = dict(os.environ) | {VARIABLE: str(before.folder)}
-    if root == SHIPPED and (before.project / "envbuild").is_dir():
-        env["PYTHONPATH"] = str(before.project)
-    command = [sys.executable, "-m", "envbuild", "list", "--keys", "--json"]
+    own = [str(before.project)] if root == SHIPPED and (before.project / "envbuild").is_dir() else []
+    command = [sys.executable, *MODE, "-I", "-c", LIST, json.dumps([*own, *import_path()]), "list", "--keys", "--json"]
     done = run_program(command, env=env, cwd=before.project, timeout=TIME, text=True)
     if done.returncode:
         found = [line for line in done.stderr.splitlines() if line.startswith(("error:", "Error:"))]

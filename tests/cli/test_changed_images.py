@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Path:
 
 def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "ENVBUILD_STORE": str(project.parent.parent / "store")}
-    command = [sys.executable, "-m", "envbuild", "list", *words]
+    command = [sys.executable, "-P", "-m", "envbuild", "list", *words]
     return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
 
 
@@ -154,6 +154,63 @@ def test_nothing_of_a_repository_is_executed(project: Path, tmp_path: Path) -> N
     (tmp_path / "executed").unlink(missing_ok=True)
     assert changed(project) == {"removed": []}
     assert not (tmp_path / "executed").exists()
+
+
+def test_modules_in_a_project_are_not_those_of_envbuild(project: Path, tmp_path: Path) -> None:
+    """Nor do they run: only recipes are programs."""
+    for name in ("yaml/__init__.py", "packaging/__init__.py", "typer.py", "json.py", "envbuild/__init__.py"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+    git(project, "add", ".")
+    git(project, "commit", "-q", "-m", "modules")
+    assert changed(project) == {"removed": []}
+    assert not (tmp_path / "executed").exists()
+
+
+def hash_object(folder: Path, kind: str, content: bytes) -> str:
+    """Store an object that git itself would not make; return its hash."""
+    command = ["git", "-C", str(folder), "hash-object", "-w", "-t", kind, "--literally", "--stdin"]
+    return subprocess.run(command, input=content, capture_output=True, check=True).stdout.decode().strip()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((b"120000", b"a"), (b"40000", b"a")),
+        ((b"120000", b"a"), (b"100644", b"a")),
+        ((b"40000", b".."), (b"40000", b"b")),
+    ],
+)
+def test_no_file_of_a_commit_is_written_outside_of_its_folder(
+    project: Path, tmp_path: Path, first: tuple[bytes, bytes], second: tuple[bytes, bytes]
+) -> None:
+    """A tree that git does not make: a link, and below it, by the name of a folder, another link."""
+    (outside := tmp_path / "outside").mkdir()
+    link = hash_object(project, "blob", str(outside).encode())
+    for number in range(100):  # of both orders of the hashes
+        target = hash_object(project, "blob", b"/target%d" % number)
+        if target > link:
+            break
+    below = hash_object(project, "tree", b"120000 made\0" + bytes.fromhex(target))
+    entries = [(*entry, below if entry[0] == b"40000" else link) for entry in (first, second)]
+    raw = b"".join(mode + b" " + name + b"\0" + bytes.fromhex(child) for mode, name, child in entries)
+    top = hash_object(project, "tree", b"40000 cluster\0" + bytes.fromhex(hash_object(project, "tree", raw)))
+    who = b"author a <a> 0 +0000\ncommitter a <a> 0 +0000\n"
+    commit = hash_object(project, "commit", f"tree {top}\n".encode() + who + b"\nhostile\n")
+    git(project, "reset", "-q", "--soft", commit)
+    done = run(project, "--changed", commit)
+    assert done.returncode == 10 and "hint: " in done.stderr and "contains the path" in done.stderr
+    assert not [path for path in tmp_path.rglob("made") if path.is_symlink()]
+
+
+def test_a_project_at_the_top_of_its_repository(project: Path) -> None:
+    shutil.rmtree(project.parent / ".git")
+    git(project, "init", "-q", "-b", "main")
+    (project / "sub").symlink_to("recipes")
+    git(project, "add", ".")
+    git(project, "commit", "-q", "-m", "first")
+    replace(project / "images/cpu-ucx.yaml", "for CPU nodes", "for nodes with CPUs")
+    assert set(changed(project)) == {"cpu-ucx", "removed"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -75,7 +75,7 @@ def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
         head = raw.partition(b"\n")[0].split()
         if len(head) != 2 or head[0] != b"tree" or not HASH.fullmatch(head[1]):
             raise RefusedError(f"it is damaged: {commit} is not a commit")
-        entries = list(_walk_tree(objects, head[1].decode(), f"{origin}@{commit}"))
+        entries = list(walk_tree(objects, head[1].decode(), f"{origin}@{commit}"))
         listed = next((entry for entry in entries if entry.path == MODULES and entry.mode & KIND == FILE), None)
         submodule_urls = _read_submodule_urls(objects.read(listed.sha, "blob", MAX_MODULES)) if listed else {}
     files = [entry for entry in entries if entry.mode & KIND != LINK]
@@ -95,8 +95,9 @@ def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
     )
 
 
-def _walk_tree(objects: ObjectReader, top: str, what: str) -> Iterator[TreeEntry]:
-    """Yield every file, symlink and submodule below the tree `top`."""
+def walk_tree(objects: ObjectReader, top: str, what: str) -> Iterator[TreeEntry]:
+    """Yield every file, symlink and submodule below the tree `top` of the commit `what`; no path is on the way of
+    another. Raises NotFoundError, RefusedError and InputError as `read_tree`."""
     trees, pending = _read_trees(objects, top, what), [(b"", top)]
     while pending:
         folder, sha = pending.pop()
