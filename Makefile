@@ -9,7 +9,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup quickstart tools test-tools dev lint lint-mypy lint-prose lint-imports lint-ruff check fast-tests check-docs test test-all attack bench tables rehearsal clean
+.PHONY: help setup quickstart tools test-tools dev lint lint-mypy lint-prose lint-imports lint-ruff check fast-tests check-docs test test-all attack bench tables requirements rehearsal clean
 
 help:
 	@sed -n 's/^#  *//p' Makefile | head -4
@@ -156,6 +156,11 @@ attack: test-tools
 
 tables: setup
 	$(ENVBUILD) matrix show --markdown > docs/tables.md
+
+# The packages that a machine of CI installs, each with its hashes (.github/steps/prepare.sh).
+requirements: setup
+	printf 'hatchling>=1.27\neditables\n' | $(VENV)/bin/uv pip compile --quiet --upgrade --generate-hashes --no-annotate --no-header \
+	  --python-version 3.11 --python-platform linux --only-binary :all: pyproject.toml - -o .github/steps/requirements.txt
 
 # Every version of every recipe against its real source: ENVBUILD_REHEARSAL_SITE=site.yaml, whose mirrors have upstream's
 # repositories. ENVBUILD_REHEARSAL_MINUTES (20) is its limit; what is done is kept in the store, and the next run goes on.

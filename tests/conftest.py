@@ -42,7 +42,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hide the envbuild settings of the user who runs the tests, and only these: those of pip, git and podman stay."""
+    """Hide the envbuild settings of the user who runs the tests, not those of pip, git and podman."""
     own = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     if hasattr(config, "workerinput") or not (own / "envbuild").exists():
         return

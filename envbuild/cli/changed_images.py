@@ -32,7 +32,7 @@ NEW, CHANGED = "new", "changed"
 ALL = "all parts"
 NAMED = 4  # parts named in one line
 MOST = 1 << 30  # bytes of the files of a project
-# The current folder is no place of modules: a project may have a folder yaml/.
+# Modules do not come from the current folder: a project may have a folder yaml/.
 LIST = (
     "import json, runpy, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "runpy.run_module('envbuild', run_name='__main__', alter_sys=True)"

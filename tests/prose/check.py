@@ -41,7 +41,7 @@ from prose_texts import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("envbuild", "recipes", "images", "docs", "tests", "benchmarks")
+FOLDERS = ("envbuild", "recipes", "images", "docs", "tests", "benchmarks", ".github")
 # Generated from the facts; this check, whose tests quote what it bans; files whose bytes decide the keys of units.
 SKIPPED = ("docs/tables.md", "tests/prose/", "envbuild/build/plan/check_extensions.py", "recipes/data/")
 # Strings in these folders are commands of units: their bytes decide the key of a unit. Only messages are prose there.

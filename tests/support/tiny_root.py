@@ -75,20 +75,24 @@ def make_deb(control: str, entries: Sequence[tuple[tarfile.TarInfo, bytes]], for
     )
 
 
-def host_files() -> Iterator[tuple[str, Path]]:
+def host_files(programs: str = PROGRAMS) -> Iterator[tuple[str, Path]]:
     """Yield (place in the root, file of the host) of the programs and of all libraries that they load."""
     libraries: dict[str, Path] = {}
-    for name in PROGRAMS.split():
+    for name in programs.split():
         path = shutil.which(name)
         if path is None:
             continue
         yield f"usr/bin/{name}", Path(path).resolve()
-        for line in subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout.splitlines():
-            words = [word for word in line.split() if word.startswith("/")]
-            if words:
-                libraries[words[0]] = Path(words[0]).resolve()
+        libraries |= loaded_libraries(Path(path))
     for place, path in libraries.items():
         yield place.removeprefix("/"), path
+
+
+def loaded_libraries(program: Path) -> dict[str, Path]:
+    """Return place → file of the libraries that a program, or a library, of the host loads."""
+    lines = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout.splitlines()
+    words = [next((word for word in line.split() if word.startswith("/")), "") for line in lines]
+    return {word: Path(word).resolve() for word in words if word}
 
 
 def tiny_deb() -> bytes:

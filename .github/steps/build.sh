@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Builds an image: units that the cache has are taken from it.
+#
+#   IMAGE  name of the image
+#   SEND   yes: units that are built here are sent to the cache after the image is verified (default: no)
+#   REGISTRY_USER, REGISTRY_PASSWORD, CACHE, REPOSITORY  a login for the registry of REPOSITORY, or of CACHE
+# And those of common.sh. Writes OUT/IMAGE/make.json, also of a build that fails.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+require_image
+log_in
+options=(--json)
+[ "${SEND:-no}" = yes ] || options+=(--no-send)
+run_envbuild make "$IMAGE" "${options[@]}" > "$OUT/$IMAGE/make.json"

@@ -1,0 +1,70 @@
+# shellcheck shell=bash
+# What all steps share; each of them reads this file first. It is not a step.
+#
+#   OUT      folder of the results, which may be shown to everybody (default: ci-out)
+#   WORK     private folder: Python's environment, the site file, logins (default: .ci-work, on GitHub in RUNNER_TEMP)
+#   SUMMARY  file to which Markdown is appended (default: GITHUB_STEP_SUMMARY, else OUT/summary.md)
+#   PYTHON   Python 3.11 or newer (default: python3)
+set -euo pipefail
+umask 022
+# shellcheck disable=SC2034 # the steps use it
+STEPS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+PYTHON=${PYTHON:-python3}
+OUT=$(realpath -m "${OUT:-ci-out}")
+WORK=$(realpath -m "${WORK:-${RUNNER_TEMP:-.ci-work}/envbuild}")
+SUMMARY=${SUMMARY:-${GITHUB_STEP_SUMMARY:-$OUT/summary.md}}
+mkdir -p "$OUT" && (umask 077 && mkdir -p "$WORK")
+# Names of registries' repositories are lower case; those of GitHub's repositories need not be.
+REPOSITORY=${REPOSITORY:-} && REPOSITORY=${REPOSITORY,,}
+CACHE=${CACHE:-}
+case $CACHE in /*) ;; *) CACHE=${CACHE,,} ;; esac
+# shellcheck source=/dev/null
+[ ! -f "$WORK/env.sh" ] || . "$WORK/env.sh"
+
+# fail MESSAGE HINT
+fail() {
+  printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
+  exit 2
+}
+
+# require VARIABLE EXAMPLE
+require() {
+  [ -n "${!1:-}" ] || fail "$1 is empty" "$1=$2 $0"
+}
+
+# Checks IMAGE, which becomes a part of paths and command lines.
+require_image() {
+  require IMAGE cpu-ucx
+  [[ $IMAGE =~ ^[a-z0-9][a-z0-9._-]*$ ]] || fail "IMAGE is not the name of an image" "IMAGE=cpu-ucx $0"
+  mkdir -p "$OUT/$IMAGE"
+}
+
+# output NAME VALUE: for later jobs of GitHub; the value is one line
+output() {
+  [ -z "${GITHUB_OUTPUT:-}" ] || printf '%s=%s\n' "$1" "$2" >> "$GITHUB_OUTPUT"
+}
+
+# Writes the login of docker from REGISTRY_USER and REGISTRY_PASSWORD; without a password, logins are those of the user.
+# Passwords go through built-in commands and pipes: an argument of a program is visible to all users of the machine.
+log_in() {
+  [ -n "${REGISTRY_PASSWORD:-}" ] || return 0
+  require REGISTRY_USER robot
+  local host=${REPOSITORY:-$CACHE}
+  host=${host%%/*}
+  [ "$host" != docker.io ] || host=https://index.docker.io/v1/
+  export DOCKER_CONFIG=$WORK/docker
+  (
+    umask 077
+    mkdir -p "$DOCKER_CONFIG"
+    auth=$(printf '%s:%s' "$REGISTRY_USER" "$REGISTRY_PASSWORD" | base64 --wrap=0)
+    printf '{"auths": {"%s": {"auth": "%s"}}}\n' "$host" "$auth" > "$DOCKER_CONFIG/config.json"
+  )
+  unset REGISTRY_PASSWORD # recipes are programs that run with the environment of envbuild
+}
+
+# run_envbuild ARGUMENT…: with the site file that prepare.sh wrote
+run_envbuild() {
+  local site=()
+  [ ! -f "$WORK/config/envbuild/site.yaml" ] || site=("XDG_CONFIG_HOME=$WORK/config")
+  env "${site[@]}" "${ENVBUILD:-envbuild}" "$@"
+}

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Opens a pull request of GitHub with the patch of refresh.sh, or updates the one that is open. Only facts and locks of
+# the patch are used.
+#
+#   GH_TOKEN  may write contents and pull requests; gh and git read it from the environment
+#   BRANCH    of the pull request; it is written again (default: envbuild-refresh)
+#   PATCH     (default: OUT/refresh.patch)
+# And those of common.sh.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+require GH_TOKEN …
+BRANCH=${BRANCH:-envbuild-refresh}
+PATCH=$(realpath "${PATCH:-$OUT/refresh.patch}")
+if [ ! -s "$PATCH" ]; then
+  echo "facts and locks are up to date"
+  exit 0
+fi
+base=$(git symbolic-ref --short HEAD)
+git switch --quiet --force-create "$BRANCH"
+git apply --index --include='images/*.lock' --include='envbuild/matrix/data/*.yaml' --include='facts/*.yaml' "$PATCH"
+if git diff --cached --quiet; then
+  echo "the patch has no facts and no locks"
+  exit 0
+fi
+title="Refresh facts of the version matrix and locks"
+git -c user.name="github-actions[bot]" -c user.email="41898282+github-actions[bot]@users.noreply.github.com" \
+  commit --quiet --message "$title"
+gh auth setup-git # git gets the token from gh
+git push --quiet --force origin "HEAD:refs/heads/$BRANCH"
+if [ -n "$(gh pr list --head "$BRANCH" --state open --json number --jq '.[].number')" ]; then
+  echo "the open pull request of $BRANCH has the new commit"
+else
+  gh pr create --base "$base" --head "$BRANCH" --title "$title" --body "Newest versions and facts; the images were not built.
+Pull requests that a workflow opens start no workflows: close and open this one to build what it changes."
+fi
