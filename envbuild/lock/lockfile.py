@@ -46,13 +46,17 @@ HEADER = """\
 def write_lock(lock: Lock, path: Path) -> None:
     """Write `lock` to `path`, whole or not at all. The same lock has the same bytes.
 
-    Raises LockError for a text of an index or of a base image that could not be read as it is, EngineError if the file
-    cannot be written."""
-    text = dump_lock(lock)
-    if fault := find_hidden(_lock_value(lock)):
-        hint = "an index or the base image has that text: use another version, or another place of it"
-        raise LockError(fault, hint, str(path))
-    content = text.encode()
+    Raises LockError for a value of an archive, an index or a base image that `read_lock` would refuse, EngineError if
+    the file cannot be written."""
+    value = _lock_value(lock)
+    try:
+        if fault := find_hidden(value):
+            raise ValueError(fault)
+        _parse_value(value)
+    except ValueError as error:
+        hint = "an archive, an index or the base image has that value: use another version, or another place of it"
+        raise LockError(str(error), hint, str(path)) from None
+    content = dump_lock(lock).encode()
     try:
         write_atomic(path, lambda file: file.write(content))
     except OSError as error:
@@ -210,7 +214,7 @@ def _parse_value(value: Mapping[str, Any]) -> Lock:
 
 def _parse_base_image(value: Mapping[str, Any]) -> BaseImage:
     layers = tuple(
-        (read_text(digest, "layers"), _parse_size(size), read_text(kind, "layers"))
+        (read_text(digest, "layers"), _parse_size(size, "a layer of base_image"), read_text(kind, "layers"))
         for digest, size, kind in value["layers"]
     )
     texts = {key: read_text(value[key], key) for key in ("reference", "digest", "config", "distribution")}
@@ -240,7 +244,7 @@ def _parse_entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], 
         if type(values[key]) is not wanted:
             raise ValueError(f"{kind} file {file}: '{key}' is not {TYPE_NAMES[wanted]}")
     if "size" in values:
-        _parse_size(values["size"])
+        _parse_size(values["size"], f"{kind} file {file}")
     if not SHA256.fullmatch(values["sha256"]):
         raise ValueError(f"{kind} file {file}: sha256 is not 64 hexadecimal digits")
     if "/" in values["file"] or values["file"] in ("", ".", ".."):
@@ -248,10 +252,10 @@ def _parse_entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], 
     return shape(**values)
 
 
-def _parse_size(value: object) -> int:
+def _parse_size(value: object, of: str) -> int:
     """Return a size in bytes. Raises ValueError."""
     if type(value) is not int or not 0 <= value < LARGEST:
-        raise ValueError("a size is not a number of bytes")
+        raise ValueError(f"{of}: the size is not a number of bytes")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,19 @@ def test_an_invalid_record_counts_as_absent(text: str, tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text(text)
     assert read_record(tmp_path / "record.json") is None
     assert read_record(tmp_path / "none.json") is None
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0", "\ud800", "a\nb", "ü"])
+@pytest.mark.parametrize("key", ["units", "blobs"])
+def test_names_that_no_store_has_are_no_record(key: str, name: str, tmp_path: Path) -> None:
+    """Another member of a shared store wrote it: store gc is not stopped by it."""
+    store = Store.open(tmp_path)
+    _, path = written(store)
+    value = read_json(path)
+    value["holds"][key] = [name]
+    path.write_text(json.dumps(value))
+    assert read_record(path) is None
+    collect(store, SilentReporter(), dry_run=False, everything=True)
 
 
 ODD = [None, 3, "text", [], {}, [[]], [3], {"a": 1}]

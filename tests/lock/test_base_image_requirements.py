@@ -25,3 +25,29 @@ def test_a_shell_is_a_file(shell: Any) -> None:
     assert [item.message for item in findings] == (
         [] if shell in (None, "dash") else ["nothing can be installed on image: it has no /bin/sh"]
     )
+
+
+def damaged(status: bytes, release: bytes = b"ID=debian\nVERSION_ID='13'\n") -> list[str]:
+    """Return the findings about an image with this database of packages and this os-release."""
+    root: dict[str, Any] = {
+        "bin": {"sh": None},
+        "usr": {"bin": {"dpkg": None, "apt-get": None, "python3.13": None}},
+        "var": {"lib": {"dpkg": {"status": status}}},
+        "etc": {"os-release": release},
+    }
+    return [item.message for item in check_base(ImageTree(root), "image", "debian:13", "3.13", (), (), {})]
+
+
+def test_a_damaged_database_of_packages() -> None:
+    assert damaged(b" x\nPackage: a\nStatus: install ok installed\n\n") == []
+    assert damaged(b"Status: install ok installed\nVersion: 1\n\n") == [
+        "nothing can be installed on image: /var/lib/dpkg/status is damaged: it has a stanza without a package, "
+        "after its begin"
+    ]
+
+
+def test_an_os_release_with_a_long_line() -> None:
+    """Read in one pass: with a pattern that tries every end, it would take hours."""
+    assert damaged(b"Package: a\n", b"A=" + b" " * (1 << 20) + b'x\nID="debian" \nVERSION_ID=13') == []
+    (finding,) = damaged(b"Package: a\n", b"ID=" + b"x" * (1 << 20))
+    assert len(finding) < 500

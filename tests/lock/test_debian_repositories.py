@@ -11,8 +11,8 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.core.store.store import Store
+from envbuild.lock.deb822 import installed_names
 from envbuild.lock.debian import resolve as debian
-from envbuild.lock.debian.package_lists import installed_names
 from envbuild.net.site import Site
 from envbuild.spec.recipe import AptRepository
 from tests.support.debian_archive import RELEASED, Signer, installed, publish, stanza

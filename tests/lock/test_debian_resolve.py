@@ -14,10 +14,11 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.distributions import find_distribution
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.core.store.store import Store
+from envbuild.lock.deb822 import parse_fields
 from envbuild.lock.debian import resolve as debian
 from envbuild.lock.debian.apt import host_options
 from envbuild.lock.debian.dummy_packages import DummyPackage
-from envbuild.lock.debian.package_lists import alternatives, parse_fields
+from envbuild.lock.debian.package_lists import alternatives
 from envbuild.net.site import Site
 from tests.support.debian_archive import RELEASED, Signer, publish, stanza
 from tests.support.private_server import serve_private

@@ -9,6 +9,7 @@ import re
 import string
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -232,6 +233,21 @@ def test_a_text_that_reads_as_another_is_not_written_into_a_lock(text: str, tmp_
     entry = replace(SMALL.debian["a_1_all.deb"], version=text)
     with pytest.raises(LockError, match=r"debian.a_1_all.deb.version holds (control|invisible) character U\+"):
         write_lock(replace(SMALL, debian={entry.file: entry}), tmp_path / "demo.lock")
+    assert not (tmp_path / "demo.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({"file": ".."}, "debian file '..': not a file name"),
+        ({"size": -5}, "debian file a_1_all.deb: the size is not a number of bytes"),
+        ({"sha256": "0"}, "debian file a_1_all.deb: sha256 is not 64 hexadecimal digits"),
+    ],
+)
+def test_what_no_lock_can_have_is_not_written(entry: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    odd = replace(SMALL.debian["a_1_all.deb"], **entry)
+    with pytest.raises(LockError, match=re.escape(reason)):
+        write_lock(replace(SMALL, debian={odd.file: odd}, units={}), tmp_path / "demo.lock")
     assert not (tmp_path / "demo.lock").exists()
 
 

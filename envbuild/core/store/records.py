@@ -10,6 +10,7 @@ alone, and never a path.
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 from envbuild.core.code_digest import code_digest
 from envbuild.core.store.store import Store, read_json, stamp, write_json
 
+LONGEST = 255  # bytes of a file name
 FILES = ("artifact", "evidence")  # keys of files in artifacts/
 
 
@@ -61,9 +63,22 @@ def parse_record(value: Any) -> dict[str, Any] | None:
     except (AttributeError, KeyError, TypeError):
         return None
     whole = all(isinstance(item, list) for item in lists) and all(isinstance(text, str) for text in texts)
-    whole = whole and bool(made["artifact"]) and not any("/" in name for name in names)
+    whole = whole and bool(made["artifact"]) and all(map(is_name, names)) and all(map(can_be_path, texts))
     found: dict[str, Any] = value
     return found if whole else None
+
+
+def is_name(name: str) -> bool:
+    """Return whether a text can be the name of a unit, layer or blob of a store."""
+    return name.isascii() and name.isprintable() and "/" not in name and len(name) <= LONGEST
+
+
+def can_be_path(text: str) -> bool:
+    """Return whether the kernel can look for a file of this path: another user may have written it."""
+    try:
+        return "\0" not in text and all(len(part) <= LONGEST for part in os.fsencode(text).split(b"/"))
+    except UnicodeEncodeError:
+        return False
 
 
 def write_record(path: Path, made: Mapping[str, Any], *, units: Iterable[str] = (), blobs: Iterable[str] = ()) -> None:

@@ -10,7 +10,9 @@ from packaging.utils import canonicalize_name
 from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.core.distributions import find_distribution as known_distribution
 from envbuild.core.errors import Finding
+from envbuild.core.yaml_reader import short
 from envbuild.lock.base_image.file_tree import ImageTree
+from envbuild.lock.deb822 import installed_names
 from envbuild.lock.model import VenvRule
 from envbuild.spec.recipe import VENV
 
@@ -19,6 +21,7 @@ PROGRAMS = ("/bin/sh", "/usr/bin/dpkg", "/usr/bin/apt-get")  # what every unit o
 BINS = ("/usr/local/bin", "/usr/bin")  # in the order of PATH
 OTHERS = "/opt/*/bin"  # where images have a Python that is not on the default PATH
 CONFIG = f"{VENV}/pyvenv.cfg"
+NAME, QUOTED = re.compile(r"[A-Z_]+"), re.compile(r"""["'](.*)["']""")  # a quoted text has two quotes
 ACCESS = re.compile(r"^include-system-site-packages\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)  # site.py
 APT_ONLY = "choose an image with apt: not a distroless, Alpine or RPM one"
 
@@ -110,23 +113,44 @@ def _distribution(tree: ImageTree, reference: str, wanted: str) -> list[Finding]
     choose = f"choose an image of one of: {', '.join(DISTRIBUTIONS)}"
     if text is None:
         return [Finding(f"the distribution of {reference} is unknown: it has no /etc/os-release", hint=choose)]
-    values = dict(re.findall(r"""^([A-Z_]+)=["']?(.*?)["']?\s*$""", text, re.MULTILINE))
+    values = _assignments(text)
     release = values.get("VERSION_ID") or values.get("VERSION_CODENAME") or "unknown"
-    found = f"{values.get('ID', 'unknown')}:{release}"
+    found = short(f"{values.get('ID', 'unknown')}:{release}")
     if found == known_distribution(wanted).name:
         return []
     hint = f"write distribution: {found}" if found in DISTRIBUTIONS else choose
     return [Finding(f"{reference} is not {wanted}, as the spec declares: its os-release names {found}", hint=hint)]
 
 
+def _assignments(text: str) -> dict[str, str]:
+    """Return NAME → value of the lines of a file as os-release(5), without their quotes."""
+    found = {}
+    for line in text.split("\n"):
+        name, equals, value = line.partition("=")
+        if equals and NAME.fullmatch(name):
+            value = value.rstrip()
+            found[name] = quoted[1] if (quoted := QUOTED.fullmatch(value)) else value
+    return found
+
+
 def _programs(tree: ImageTree, reference: str) -> list[Finding]:
     """Check the programs that every unit needs in a base."""
     missing = [path for path in PROGRAMS if not (found := tree.find(path)) or isinstance(found[1], dict)]
-    if not tree.text(STATUS):
+    if not (status := tree.text(STATUS)):
         missing.insert(0, STATUS)
     if not missing:
-        return []
+        return _status_findings(status or "", reference)
     return [Finding(f"nothing can be installed on {reference}: it has no {', '.join(missing)}", hint=APT_ONLY)]
+
+
+def _status_findings(status: str, reference: str) -> list[Finding]:
+    """Read the database of installed packages."""
+    try:
+        installed_names(status)
+    except ValueError as error:
+        hint = f"dpkg refuses it, too: choose another image, or repair it where {reference} is made"
+        return [Finding(f"nothing can be installed on {reference}: {STATUS} is damaged: {error}", hint=hint)]
+    return []
 
 
 def _no_python_finding(tree: ImageTree, reference: str, python: str) -> Finding:

@@ -38,6 +38,7 @@ EXCLUDED_OPTIONS = tuple(
     )
 )
 # apt reads these otherwise in the options of a line of sources.list, or in the list of keys that it passes on.
+FIRST_YEAR = 1993  # of Debian: an earlier date of a Release file is none
 NOT_IN_KEY_PATHS = re.compile(r"[\s,:\\\"%]")
 NOT_IN_VALUES = re.compile(r"[\"\x00-\x1f\x7f]")  # a quotation mark ends a value; apt.conf has no escape for it
 
@@ -132,7 +133,7 @@ class Apt:
         prefix = lists[0][1].name.partition(f"_dists_{suite}_")[0] if lists else ""
         for path in (self.root / "state/lists").glob(f"*_dists_{suite}_*Release"):
             own = path.name.startswith(f"{prefix}_dists_")  # a vendor's suite may have the same name
-            if own and (date := _release_date(path)):
+            if own and (date := release_date(path)):
                 dates.append(int(date.timestamp()))
         return max(dates)
 
@@ -142,14 +143,21 @@ class Apt:
         found = {}
         for archive, path in lists:
             prefix = max((name for name in files if path.name.startswith(f"{name}_")), key=len, default="")
-            if prefix and (date := _release_date(files[prefix])):
+            if prefix and (date := release_date(files[prefix])):
                 found[archive] = date.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return found
 
 
-def _release_date(path: Path) -> datetime | None:
+def release_date(path: Path) -> datetime | None:
+    """Return the date of a Release file; None if it has none, or one that is on no calendar, which apt takes."""
     match = re.search(r"^Date: (.+)$", path.read_text(errors="replace"), re.MULTILINE)
-    return parsedate_to_datetime(match[1]) if match else None
+    try:
+        date = parsedate_to_datetime(match[1]) if match else None
+    except ValueError:
+        return None
+    if date is None or date.year < FIRST_YEAR:
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
 def configuration(root: Path, arch: str, options: dict[str, str]) -> str:

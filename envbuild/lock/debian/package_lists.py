@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.lock.deb822 import parse_fields
+
 NAME = re.compile(rb"(?:^|\n)Package: ([^\n]+)")
 RELATION = re.compile(r"\s*([a-z0-9][a-z0-9+.-]+)")
 NOT_INSTALLED = ("Filename", "Size", "MD5sum", "SHA1", "SHA256", "SHA512", "Description-md5")
@@ -43,7 +45,7 @@ class PackageLists:
         for archive, path in lists:
             for stanza in path.read_bytes().split(b"\n\n"):
                 if match := NAME.search(stanza):
-                    self.stanzas.setdefault(match[1].decode(), []).append((archive, stanza))
+                    self.stanzas.setdefault(match[1].decode("utf-8", "replace"), []).append((archive, stanza))
 
     def names(self) -> set[str]:
         """Return the names of all packages."""
@@ -64,19 +66,6 @@ class PackageLists:
         return any(pattern.search(stanza) for versions in self.stanzas.values() for _, stanza in versions)
 
 
-def parse_fields(stanza: str) -> dict[str, str]:
-    """Return field → value; continuation lines keep their line ends."""
-    found: dict[str, str] = {}
-    key = ""
-    for line in stanza.splitlines():
-        if line[:1] in (" ", "\t"):
-            found[key] += f"\n{line}"
-        elif ":" in line:
-            key, _, value = line.partition(":")
-            found[key] = value.strip()
-    return found
-
-
 def alternatives(relation: str) -> list[list[str]]:
     """Parse ``a (>= 1) | b, c:any`` into [[a, b], [c]]."""
     groups = []
@@ -94,16 +83,6 @@ def dpkg_status(packages: Iterable[Package]) -> str:
         lines = [f"{key}: {value}" for key, value in package.fields.items() if key not in NOT_INSTALLED]
         stanzas.append("\n".join([lines[0], "Status: install ok installed", *lines[1:]]) + "\n\n")
     return "".join(stanzas)
-
-
-def installed_names(status: str) -> frozenset[str]:
-    """Return the names of the packages that a dpkg status file lists as installed, as ``NAME`` and as ``NAME:ARCH``."""
-    found = set()
-    for stanza in status.split("\n\n"):
-        values = parse_fields(stanza.lstrip("\n"))
-        if values.get("Status", "").endswith(" installed"):
-            found |= {values["Package"], f"{values['Package']}:{values.get('Architecture', '')}"}
-    return frozenset(found)
 
 
 def essential_packages(packages: Iterable[Package]) -> list[Package]:

@@ -5,6 +5,7 @@ Ubuntu's packages are Debian packages too; so are those of vendors' repositories
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,20 +13,24 @@ from envbuild.core.console import Reporter
 from envbuild.core.distributions import Distribution
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
+from envbuild.core.yaml_reader import short
+from envbuild.lock.deb822 import installed_names
 from envbuild.lock.debian.apt import Apt
 from envbuild.lock.debian.apt_setup import AptSetup
 from envbuild.lock.debian.dummy_packages import DummyPackage, required_dummies
 from envbuild.lock.debian.install import DebianResolution
-from envbuild.lock.debian.package_lists import Package, PackageLists, essential_packages, installed_names
+from envbuild.lock.debian.package_lists import Package, PackageLists, essential_packages
 from envbuild.lock.debian.repositories import RepositoryFinder
 from envbuild.lock.debian.unknown_names import find_requesters, misspelt_findings, no_package_findings, unknown_names
 from envbuild.lock.inputs import Input
 from envbuild.lock.missing_inputs import InvalidInputError, combine_errors
 from envbuild.lock.model import DebianFile
 from envbuild.lock.unit_names import BASE
-from envbuild.net.site import Site
+from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import AptRepository
+
+SIZE = re.compile(r"[0-9]{1,15}")  # bytes of a package
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +160,26 @@ def check_names(
 
 
 def locked_files(packages: Iterable[Package]) -> tuple[DebianFile, ...]:
-    """Return the packages as a lock lists them, sorted by file name."""
-    files = [
-        DebianFile(
-            file=package.fields["Filename"].rpartition("/")[2],
-            name=package.name,
-            version=package.version,
-            archive=package.archive,
-            path=package.fields["Filename"].removeprefix("./"),
-            size=int(package.fields["Size"]),
-            sha256=package.fields["SHA256"],
+    """Return the packages as a lock lists them, sorted by file name. Raises InvalidInputError for a package whose file
+    has no name below its archive, or no size."""
+    return tuple(sorted(map(_locked_file, packages), key=lambda file: file.file))
+
+
+def _locked_file(package: Package) -> DebianFile:
+    listed, size = package.fields.get("Filename", ""), package.fields.get("Size", "")
+    path = listed.removeprefix("./")
+    if not path or path.startswith("/") or {"", ".", ".."} & set(path.split("/")) or not SIZE.fullmatch(size):
+        raise InvalidInputError(
+            f"{package.archive} lists {package.name} {package.version} with the file {short(listed)!r} "
+            f"of {short(size)!r} bytes",
+            f"use another place of this archive: {mirrors_setting(mirror_line(package.archive))} in site.yaml",
         )
-        for package in packages
-    ]
-    return tuple(sorted(files, key=lambda file: file.file))
+    return DebianFile(
+        file=path.rpartition("/")[2],
+        name=package.name,
+        version=package.version,
+        archive=package.archive,
+        path=path,
+        size=int(size),
+        sha256=package.fields["SHA256"],
+    )

@@ -1,0 +1,72 @@
+"""Package lists, Release files and dpkg's database that apt takes, and that no Debian makes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envbuild.lock.deb822 import installed_names, parse_fields
+from envbuild.lock.debian.apt import release_date
+from envbuild.lock.debian.package_lists import Package, PackageLists
+from envbuild.lock.debian.resolve import locked_files
+from envbuild.lock.missing_inputs import InvalidInputError
+from tests.support.debian_archive import stanza
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("date", "found"),
+    [
+        ("Tue, 24 Nov 2026 10:00:00 UTC", "2026-11-24T10:00:00+00:00"),
+        ("Tue, 24 Nov 2026 10:00:00 -0000", "2026-11-24T10:00:00+00:00"),
+        ("Tue, 31 Feb 2026 10:00:00 GMT", None),
+        ("Tue, 20 Feb 0900 10:00:00 GMT", None),
+        ("yesterday", None),
+    ],
+)
+def test_a_date_of_no_calendar_is_none(date: str, found: str | None, tmp_path: Path) -> None:
+    (path := tmp_path / "Release").write_text(f"Origin: a\nDate: {date}\n")
+    value = release_date(path)
+    assert (value.isoformat() if value else None) == found
+
+
+def test_a_list_with_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    (path := tmp_path / "Packages").write_bytes(b"Package: \xff\xfe\n\n" + stanza("one").encode())
+    lists = PackageLists([("debian:trixie/main", path)])
+    assert lists.names() == {"\ufffd\ufffd", "one"}
+    assert [package.version for package in lists.of("one")] == ["1.0"]
+
+
+def test_continuation_lines() -> None:
+    assert parse_fields(" of nothing\nA: 1\n 2\n\t3\nB: 4\nA: 5\n") == {"A": "5", "B": "4"}
+    assert parse_fields("A: 1\n 2\n\t3\n") == {"A": "1\n 2\n\t3"}
+
+
+def test_a_database_with_a_stanza_without_a_package() -> None:
+    whole = "Package: a\nStatus: install ok installed\n\n"
+    with pytest.raises(ValueError, match="it has a stanza without a package, after a"):
+        installed_names(whole + "Status: install ok installed\nVersion: 1\n\n")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("Filename", "pool/.."),
+        ("Filename", "../../tmp/evil_1_amd64.deb"),
+        ("Filename", "/tmp/evil_1_amd64.deb"),
+        ("Filename", ""),
+        ("Size", "-5"),
+        ("Size", "9" * 20),
+        ("Size", "many"),
+    ],
+)
+def test_a_package_whose_file_has_no_name_or_size_is_refused(field: str, value: str) -> None:
+    package = Package(parse_fields(stanza("one")), "debian:trixie/main")
+    (file,) = locked_files([package])
+    assert (file.path, file.size) == ("pool/main/o/one/one_1.0_amd64.deb", 1000)
+    with pytest.raises(InvalidInputError, match=r"debian:trixie/main lists one 1\.0 with the file") as caught:
+        locked_files([replace(package, fields={**package.fields, field: value})])
+    assert "mirrors: {debian:" in caught.value.hint
