@@ -39,6 +39,7 @@ def job(store: Store, **changes: Any) -> dict[str, Any]:
     value = {
         "store": str(store.root), "work": str(store.root / "tmp/work"), "inputs": [], "checked": [], "seed": [],
         "layers": [], "steps": ["true"], "env": {"A": "b"}, "lowers": ["/lower"], "lower_layers": [],
+        "build_only": [],
         "product": Product.WHEEL,
         "keep_failed": False, "epoch": 1, "keep": [], "unit": "x", "packs": [], "cache": None,
     }  # fmt: skip

@@ -71,6 +71,7 @@ def test_a_toolkit_for_builds_only_is_not_part_of_the_image(tmp_path: Path) -> N
     plan, request = opened(tmp_path, stack.replace('cuda: "13.2"', 'cuda: {version: "13.2", flavor: runtime}'))
     whole, _ = opened(tmp_path, stack)
     assert not plan.unit("devel-cuda").in_image and plan.unit("cuda").in_image
+    assert plan.unit("cuda").build_only == ("devel-cuda",) and plan.unit("ucx").build_only == ()
     assert plan.unit("devel-cuda").steps[0].title == "Python packages that hold cuda"
     for name in ("ucx", "torch-ucc"):  # every compiled unit has the toolkit, and the image's part of it above
         lowers = plan.unit(name).lowers

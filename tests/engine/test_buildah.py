@@ -114,9 +114,28 @@ def wide(store: Store) -> Plan:
             keep=("/opt/venv",),
         ),
         kit.unit(
+            "devel",
+            "mkdir -p /opt/tool/bin /opt/tool/include; echo same > /opt/tool/bin/same; echo h > /opt/tool/include/h",
+            keep=("/opt/tool",),
+            in_image=False,
+        ),
+        kit.unit(
+            "tool",
+            "cp -p /opt/tool/bin/same /tmp/same; cp -p /tmp/same /opt/tool/bin/same; ln -s same /opt/tool/bin/link",
+            lowers=("base", "devel"),
+            keep=("/opt/tool",),
+            build_only=("devel",),
+        ),
+        kit.unit(
+            "user",
+            "mkdir /opt/user; cat /opt/tool/include/h /opt/tool/bin/link > /opt/user/seen",
+            lowers=("base", "devel", "tool"),
+            keep=("/opt/user",),
+        ),
+        kit.unit(
             "glue",
             "cp -r /run/envbuild/texts/. / && cat /opt/one/text /opt/venv/kernels /var/packages > /etc/all",
-            lowers=("base", "debs", "one", "core", "venv"),
+            lowers=("base", "debs", "one", "core", "venv", "tool", "user"),
             inputs=(texts,),
         ),
     )
@@ -134,12 +153,15 @@ def test_both_engines_make_the_same_files(name: str, buildah_store: Store) -> No
         tree.pop(b"opt/one/env", None)
     assert one == two
     assert len(one) > 50
+    if name == "wide":
+        assert {b"opt/tool/bin/same", b"opt/tool/bin/link", b"opt/user/seen"} < set(one)
+        assert b"opt/tool/include" not in one, "what only builds see"
 
 
 def test_a_step_sees_the_environment_of_its_unit(buildah_store: Store) -> None:
     plan = wide(buildah_store)
     layers = {layer.unit: layer for layer in buildah(plan, buildah_store, jobs=3).layers}
-    assert list(layers) == ["base", "debs", "one", "venv", "glue"]
+    assert list(layers) == ["base", "debs", "one", "venv", "tool", "user", "glue"]
     text = (buildah_store.layer_tree(layers["one"].diff_id) / "opt/one/env").read_text()
     env = dict(line.split("=", 1) for line in text.splitlines())
     assert env["QUOTED"] == 'a "b" $c \\d'

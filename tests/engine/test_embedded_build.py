@@ -252,6 +252,17 @@ def test_prefix_units_stack_in_any_order(store: Store) -> None:
     assert list(layer(store, forth.layers[1])) == ["opt/one", "opt/one/f"]
 
 
+def test_a_layer_repeats_what_only_its_build_sees(store: Store) -> None:
+    """A copy in the image of a file that a lower for builds alone has at the same path."""
+    here, made = ("/opt/tool",), "mkdir -p /opt/tool/bin; echo x > /opt/tool/bin/kept; echo y > /opt/tool/bin/other"
+    devel = kit.unit("devel", made, keep=here, in_image=False)
+    again = "touch -r /opt/tool/bin/kept /opt/tool/bin/new; cp -a /opt/tool/bin/kept /opt/tool/bin/new"
+    again += "; mv /opt/tool/bin/new /opt/tool/bin/kept; rm /opt/tool/bin/other"
+    tool = kit.unit("tool", again, lowers=("base", "devel"), keep=here, build_only=("devel",))
+    built = kit.build(store, devel, tool)
+    assert list(layer(store, built.layers[-1])) == ["opt/tool", "opt/tool/bin", "opt/tool/bin/kept"]
+
+
 def test_sixty_lower_layers(store: Store) -> None:
     many = [kit.unit(f"u{n}", f"echo {n} > /opt/u{n}") for n in range(60)]
     top = kit.unit("top", "ls -d /opt/u* | wc -l > /opt/count", lowers=("base", *(item.name for item in many)))

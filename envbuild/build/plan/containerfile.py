@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from envbuild.build.blocks import hpccm
@@ -20,6 +21,7 @@ from envbuild.build.steps import INPUTS, WORK
 from envbuild.core.errors import SpecError
 
 OUT = f"{INPUTS}/out"
+BEFORE = f"{INPUTS}/before"  # file of the stage of a unit with lowers that only its build sees
 APT = f"{INPUTS}/apt"  # apt's lists, cache and log: in memory, so that nothing of them gets into a layer
 PRINTED = "printed by envbuild"  # in the first line
 NEXT = " \\\n    "
@@ -99,6 +101,9 @@ def stage_instructions(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction
     yield one(hpccm.raw("ARG " + assignments(dict(sorted(values.items())))))
     if not stacked:
         yield one(hpccm.run(f"mkdir -p {OUT} {WORK}"), layer=True)
+    if unit.build_only:
+        yield one(hpccm.comment("what is in the folder now is for this build alone", reformat=False))
+        yield one(hpccm.run(f"touch {BEFORE}"), layer=True)
     for item in unit.inputs:
         for text in copy_instructions(unit, item):
             yield one(hpccm.raw(text), layer=True)
@@ -115,15 +120,27 @@ def stage_instructions(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction
                 [*mounts, f"type=bind,source={script},target={INPUTS}/{name},ro"],
             )
         yield one(hpccm.run(folders + command, more), step=number, layer=True)
+    if unit.build_only:
+        yield one(hpccm.comment("what the steps above did not write is removed", reformat=False))
+        yield one(hpccm.run(remove_older(unit.keep)), layer=True)
+
+
+def remove_older(folders: Sequence[str]) -> str:
+    """Return the command that leaves in `folders` what is newer than BEFORE. By the time of the last change of status:
+    a copy may preserve the time of its content."""
+    words = " ".join(quote(folder) for folder in folders)
+    return f"find {words} ! -type d ! -cnewer {BEFORE} -delete &&{NEXT}find {words} -mindepth 1 -type d -empty -delete"
 
 
 def split_lowers(plan: Plan, unit: Unit) -> tuple[str, list[Unit]]:
     """Return what a stage is based on: the last lower that is a whole root (base, Debian packages), and those that
-    provide a folder. A chain on one folder (the venv) is provided by its last member."""
+    provide a folder. A chain on one folder (the venv) is provided by its last member, and by what only builds see of
+    that folder, first."""
     lowers = [plan.unit(name) for name in unit.lowers]
     roots = [lower.name for lower in lowers if not lower.keep]
     folders: dict[tuple[str, ...], Unit] = {lower.keep: lower for lower in lowers if lower.keep}
-    return (roots[-1] if roots else ""), list(folders.values())
+    copied = [plan.unit(name) for last in folders.values() for name in (*last.build_only, last.name)]
+    return (roots[-1] if roots else ""), [lower for lower in copied if lower in lowers]
 
 
 def script_path(unit: Unit, number: int) -> str:

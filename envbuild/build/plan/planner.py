@@ -145,6 +145,7 @@ class Planner:
             steps=(*steps, *self.commands(recipe, "build"), *self.promised_modules(recipe)),
             env={**(uv_env(self.lock) if recipe.wheel else {}), **self.compiler(name)},
             keep=() if recipe.wheel else (recipe.prefix,),
+            build_only=(devel_unit(name),) if self.developed.get(name) and not recipe.wheel else (),
             product=Product.WHEEL if recipe.wheel else Product.LAYER,
             in_image=not recipe.wheel,
             memory_gb=recipe.memory_gb,

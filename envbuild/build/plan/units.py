@@ -55,9 +55,10 @@ class Unit:
     `lowers` are names of units of the same plan, bottom first. `seed` lists Debian packages (file names in the input
     ``debs``) that are extracted into the empty tree before the first step, `layers` OCI layers (file names in the input
     ``layers``, bottom first) that are applied to it: only the base has one of these. `keep` limits the
-    layer to these absolute paths; empty means everything. `in_image`: whether the layer is part of the image.
-    `memory_gb` is what one compile job takes, `cpu_minutes` what the whole build took where it was measured (0: not
-    measured).
+    layer to these absolute paths; empty means everything. `build_only`: lowers below these paths that the image does
+    not contain; the layer has its own entries also where one of these shows the same. `in_image`: whether the layer is
+    part of the image. `memory_gb` is what one compile job takes, `cpu_minutes` what the whole build took where it was
+    measured (0: not measured).
     """
 
     name: str
@@ -67,6 +68,7 @@ class Unit:
     inputs: tuple[Input, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
+    build_only: tuple[str, ...] = ()
     seed: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
     product: Product = Product.LAYER
@@ -99,8 +101,9 @@ class Plan:
             content = asdict(unit)
             for field_name in ("name", "title", "memory_gb", "cpu_minutes", "in_image"):
                 content.pop(field_name)
-            if not unit.layers:  # a field that came later: the keys of units without it do not change
-                content.pop("layers")
+            for field_name in ("layers", "build_only"):  # came later: the keys of units without them do not change
+                if not content[field_name]:
+                    content.pop(field_name)
             content["steps"] = [step.command for step in unit.steps]
             content["lowers"] = [keys[name] for name in unit.lowers]
             for item in content["inputs"]:

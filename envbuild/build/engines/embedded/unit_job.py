@@ -50,6 +50,7 @@ def make_unit_job(
         "steps": [step.command for step in unit.steps],
         "lowers": [str(store.layer_tree(diff_id).resolve()) for diff_id in lowers],
         "lower_layers": lowers,
+        "build_only": [unit.lowers.index(name) for name in unit.build_only],
         "inputs": inputs,
         "checked": [sha256 for item in inputs for _, sha256 in item["blobs"] if sha256 in checked],
         "seed": list(unit.seed),

@@ -99,7 +99,7 @@ def store_product(job: Job, store: Store, work: Path) -> Job:
     (work / "upper").rename(layer / "tree")
     record = make_layer(
         layer,
-        [Path(path) for path in job["lowers"]],
+        [Path(path) for number, path in enumerate(job["lowers"]) if number not in job["build_only"]],
         store,
         epoch=job["epoch"],
         keep=job["keep"],
