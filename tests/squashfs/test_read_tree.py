@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import VerifyError
+from envbuild.oci.tar import name_count
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs import format as sq
+from envbuild.squashfs.read import tree as read_tree
 from envbuild.squashfs.read.inode import KINDS, REGULAR
 from envbuild.squashfs.read.tree import SquashTree
 from tests.support.examples import examples
@@ -110,6 +112,26 @@ def test_lookup_follows_links_inside_the_image(tmp_path, path, found):
     with SquashTree(build(tmp_path, LINKS)) as tree:
         assert tree.read(path) == (b"content" if found else None)
         assert tree.lookup(b"abs", follow=False).target == b"/usr/lib/x"
+
+
+def test_links_that_lead_many_times_through_a_large_folder(tmp_path, monkeypatch):
+    """Its listing is read once for each name, and a path may lead past as many entries as an image may have."""
+    names = [b"f%04d" % number for number in range(1000)]
+    again, other = b"d/z" + b"/../z" * 700, b"".join(b"d/%s/../../" % name for name in names[900:]) + b"d/z"
+    folders = [folder(b"d/" + name) for name in [*names, b"z"]]
+    layer = [*folders, file(b"d/z/x", b"content"), symlink(b"again", again), symlink(b"other", other)]
+    read = []
+    listing = read_tree.read_listing
+    monkeypatch.setattr(
+        read_tree, "read_listing", lambda *given: (read.append(found) or found for found in listing(*given))
+    )
+    monkeypatch.setattr(name_count, "MAX_ENTRIES", 10_000)
+    with SquashTree(build(tmp_path, layer)) as tree:
+        assert tree.read(b"again/x") == b"content"
+        assert len(read) < 1100
+        with pytest.raises(VerifyError, match="more than 10,000 entries"):
+            tree.lookup(b"other/x")
+        assert len(read) < 15_000
 
 
 @examples(60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])

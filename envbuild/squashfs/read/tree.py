@@ -39,6 +39,7 @@ from envbuild.squashfs.read.metadata_stream import MetadataStream
 from envbuild.squashfs.read.superblock import damaged_image, read_layout
 from envbuild.squashfs.read.xattr import XattrTable
 
+KNOWN = 1 << 12  # names found in folders that are cached: a chain of links may go through one many times
 PATH = 1 << 14  # longer ones no program can open, and only a damaged file nests so deep
 
 
@@ -69,6 +70,7 @@ class SquashTree:
             self.blocks = BlockReader(number, block, inflate, tables.get("fragment"))
             with self._sound("its ids"):
                 self.ids = array("I", tables["id"].read(0, 4 * block.ids))
+            self._known: dict[tuple[int, bytes], int] = {}
             self._inodes = InodeTable(tables["inode"], self._listings, self.ids, block.inodes)
             self._stack = stack.pop_all()
 
@@ -126,10 +128,16 @@ class SquashTree:
 
     def lookup(self, path: bytes, *, follow: bool = True) -> Inode | None:
         """Return the inode at `path`, with symlinks taken inside the image as a container would; None where nothing
-        is, or the symlinks go in a circle. With `follow` also a symlink at its end is followed."""
+        is, or the symlinks go in a circle. With `follow` also a symlink at its end is followed. A path, with its links,
+        may lead past as many entries as an image may have."""
+        left = name_count.MAX_ENTRIES
 
         def enter(folder: Inode, name: bytes, last: bool) -> Step[Inode] | None:
-            inode = self._find(folder, name) if len(name) <= 256 else None
+            nonlocal left
+            inode, passed = self._find(folder, name) if len(name) <= 256 else (None, 0)
+            left -= passed
+            if left < 0:
+                raise self._too_large()
             if inode is None:
                 return None
             return Step(inode, inode.target if inode.kind == SYMLINK else None, inode.kind == DIRECTORY)
@@ -143,12 +151,22 @@ class SquashTree:
             return None
         return place.node if place and not place.missing else None
 
-    def _find(self, directory: Inode, name: bytes) -> Inode | None:
-        with self._sound("a directory"):
-            for found, reference, _ in read_listing(self._listings, directory):
-                if found >= name:
-                    return self.inode(reference) if found == name else None
-        return None
+    def _find(self, directory: Inode, name: bytes) -> tuple[Inode | None, int]:
+        """Return an entry of a directory, None if there is none; and how many entries were read to find it."""
+        key, passed = (directory.reference, name), 0
+        if key not in self._known:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            place = -1
+            with self._sound("a directory"):
+                for found, reference, _ in read_listing(self._listings, directory):
+                    passed += 1
+                    if found >= name:
+                        place = reference if found == name else -1
+                        break
+            self._known[key] = place
+        place = self._known[key]
+        return (self.inode(place) if place >= 0 else None), passed
 
     def _entries(self, directory: Inode) -> Iterator[tuple[bytes, Inode]]:
         with self._sound("a directory"):
