@@ -115,7 +115,7 @@ class Lock:
     chosen: Mapping[str, str] = field(default_factory=dict)  # component → version that resolve picked for the spec
     # component → locked version, of all that the matrix knows
     settled: Mapping[str, str] = field(default_factory=dict)  # prose: keep
-    facts: tuple[str, ...] = ()  # ids of the facts that this set of versions rests on
+    facts: tuple[str, ...] = ()  # ids of the facts that this set of versions rests on, as of the day of the lock
     distribution: str = ""  # what the base is made of (debian:13)
     base_image: BaseImage | None = None  # None: the base is made from the distribution's packages
     releases: Mapping[str, str] = field(default_factory=dict)  # archive → date of its Release file (RFC 3339, UTC)
