@@ -32,7 +32,7 @@ COMMITS = {
     "a651e2c2": "a651e2c24ecf97cbf367fd3f330df36760e1c597",  # gpt-neox of Lambda, torch 1.8
     "e2083df5": "e2083df5eb96643c61613b9df48dd4eea6b07690",  # metaseq's instructions
 }
-# Before 25.08, setup.py reads options from its command line only.
+# Before 25.09, setup.py reads options from its command line only.
 OLD_STYLE = ("25.07", "265b451", "22.03", "a651e2c2", "e2083df5")
 
 # Group of extensions by the name that setup.py has for it → its modules, at 6424da3b.

@@ -269,6 +269,7 @@ def test_valid_requests() -> None:
     "word, text",
     [
         ("pytorch=2.8", "no component is called 'pytorch'\nhint: did you mean 'torch'?"),
+        ("megatron-core=0.13.0", "no component is called 'megatron-core'\nhint: Megatron-Core is not covered: "),
         ("torch=banana", "'banana' is not a version of torch\nhint: write it as 2.8.0"),
         ("torch=", "'torch=' has nothing after '='\nhint: write torch=VERSION, or torch alone"),
         ("gpu=H10", "no gpu is called 'H10'\nhint: did you mean 'H100'?"),

@@ -45,6 +45,10 @@ class Budget:
     def __init__(self, plans: int) -> None:
         self._left = plans
 
+    def add(self, plans: int) -> None:
+        """Let more plans be tried."""
+        self._left = max(self._left, 0) + plans
+
     def over(self) -> bool:
         """Use one; return whether there was none left."""
         self._left -= 1
@@ -147,12 +151,25 @@ class Trial:
         """Return all values but the requested ones, nearest first."""
         at = self._matrix.number[name]
         if self._matrix.components[at].kind == "name":
-            return [2 << place for place in range(len(self._matrix.values[at])) if not 2 << place & self._asked[name]]
+            return self._other_names(at, self._asked[name])
         newer, older = self.sides(name)
         mixed: list[int] = []
         for place in range(max(len(newer), len(older))):
             mixed += newer[place : place + 1] + older[place : place + 1]
         return mixed
+
+    def _other_names(self, at: int, asked: int) -> list[int]:
+        """Return all names but those requested; of the same repository as an image first, the nearest tag before."""
+        values = self._matrix.values[at]
+        there = [place for place in range(len(values)) if 2 << place & asked]
+        start = there[0] if there else 0
+        repository = values[start].rpartition(":")[0]
+
+        def distance(place: int) -> tuple[bool, int]:
+            same = bool(repository) and values[place].rpartition(":")[0] == repository
+            return not same, abs(place - start) if same else place
+
+        return [2 << place for place in sorted(range(len(values)), key=distance) if place not in there]
 
     def builds(self, name: str) -> list[int]:
         """Return other builds of the requested version: those with a local label (``2.0.1+cu118``). Those

@@ -6,7 +6,7 @@ helps, two at a time; if that does not help either, each conflict is resolved by
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, combinations, islice
 
@@ -16,6 +16,7 @@ from envbuild.matrix.facts.fact_table import PURPOSE, FactTable
 from envbuild.matrix.solve.encoding import Core, Request
 
 PLANS = 200  # plans that are tried: about a second. A count, so that a busy machine proposes the same
+REACHES = 100  # plans more, to learn how far a change reaches
 PAIRS = 4  # pairs of components that are proposed
 NEAR = 24  # values of each component of a pair that are tried
 NAMES = 8  # names that are proposed in place of one
@@ -92,11 +93,13 @@ def _find(task: Task, conflicts: Sequence[Collection[str]]) -> list[Fix]:
     fixed = task.rules.fixed
     conflicts = [{*conflict, *_leading_components(task, conflict)} for conflict in conflicts]
     names = sorted({name for conflict in conflicts for name in conflict} - fixed, key=partial(_cost, task))
-    found: list[Fix] = []
+    nearest: list[tuple[Fix, Reach | None]] = []
     for name in sorted(names, key=lambda name: name not in task.rules.sets):  # few plans answer all of these
         if all(name in conflict for conflict in conflicts):
-            found += _change_one(task, name)
-            found += _leave_out(task, name)
+            nearest += _change_one(task, name)
+            nearest += [(fix, None) for fix in _leave_out(task, name)]
+    task.budget.add(REACHES)
+    found = [_as_far_as_it_works(fix, reach) for fix, reach in nearest]  # once each component had its tries
     if all(fix.cost >= PURPOSE for fix in found):
         alone = fixed.union(task.rules.sets)
         alone |= {change.component for fix in found for change in fix.changes}  # one of these does without a second
@@ -122,10 +125,28 @@ def _cost(task: Task, name: str) -> tuple[int, str]:
 # --- one component
 
 
-def _change_one(task: Task, name: str) -> list[Fix]:
-    """Return the nearest value on either side with which everything else is satisfied."""
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The values `farther` than a change of the component `at`, which may work as well: `sign` is its ``>=`` or ``<=``
+    then."""
+
+    sign: str
+    trial: Trial
+    at: int
+    farther: Sequence[int]
+
+
+def _as_far_as_it_works(fix: Fix, reach: Reach | None) -> Fix:
+    """Return a change of one component as a bound, where all farther values work."""
+    if reach is None or not reach.farther or not reach.trial.all_work(reach.at, reach.farther):
+        return fix
+    return replace(fix, changes=(replace(fix.changes[0], reach=reach.sign),))
+
+
+def _change_one(task: Task, name: str) -> list[tuple[Fix, Reach | None]]:
+    """Return the nearest value on either side with which everything else is satisfied, and what is beyond it."""
     if name in task.rules.sets:
-        return _change_set(task, name)
+        return [(fix, None) for fix in _change_set(task, name)]
     trial = Trial(task, (name,))
     at = task.matrix.number[name]
     cost = _cost(task, name)[0]
@@ -134,18 +155,16 @@ def _change_one(task: Task, name: str) -> list[Fix]:
         if not near:
             return []
         names = [task.matrix.values_of(at, bit)[0] for bit, _ in near]
-        return [Fix((Change(name, names[0], others=tuple(names[1:])),), cost, near[0][1])]
-    found = [
-        Fix((Change(name, task.matrix.values_of(at, bit)[0]),), cost, plan)
+        return [(Fix((Change(name, names[0], others=tuple(names[1:])),), cost, near[0][1]), None)]
+    found: list[tuple[Fix, Reach | None]] = [
+        (Fix((Change(name, task.matrix.values_of(at, bit)[0]),), cost, plan), None)
         for bit, plan in islice(trial.working(at, trial.builds(name)), 1)
     ]
     for side, reach in zip(trial.sides(name), (">=", "<="), strict=True):
         newest = side[-1:] if reach == ">=" else []  # where those next to the requested one lead to what is unknown
         for bit, plan in islice(chain(trial.working(at, side), trial.working(at, newest)), 1):
-            farther = side[side.index(bit) + 1 :]
-            all_the_way = bool(farther) and trial.all_work(at, farther)
-            change = Change(name, task.matrix.values_of(at, bit)[0], reach if all_the_way else "")
-            found.append(Fix((change,), cost, plan))
+            fix = Fix((Change(name, task.matrix.values_of(at, bit)[0]),), cost, plan)
+            found.append((fix, Reach(reach, trial, at, side[side.index(bit) + 1 :])))
     return found
 
 

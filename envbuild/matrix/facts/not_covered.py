@@ -1,4 +1,4 @@
-"""Names of hardware of which there are no facts: a similar name that is known would be a wrong hint."""
+"""Names of hardware and software of which there are no facts: a similar name that is known would be a wrong hint."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ OTHERS = {
     r"g4ad(\.|$)": "instance types with GPUs of AMD are not covered",
     r"([cmrtxi]|i[ms]|hpc)[0-9]+g[a-z]*(\.|$)": "instance types without a GPU are not covered: write arch=arm64",
 }
+
+COMPONENTS = {
+    r"megatron([-_](core|lm))?$": "Megatron-Core is not covered: ask about torch, apex and transformer-engine",
+}
+
+
+def hint_component_not_covered(name: str) -> str:
+    """Return what to ask about in place of a component of which there are no facts; "" for any other name."""
+    return next((hint for pattern, hint in COMPONENTS.items() if re.match(pattern, name.strip().lower())), "")
 
 
 def hint_not_covered(component: str, text: str) -> str:

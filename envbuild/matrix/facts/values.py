@@ -16,7 +16,7 @@ from envbuild.core.text import human_list
 from envbuild.core.yaml_reader import did_you_mean, nearest, short
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.model import Component, Constraint, Term
-from envbuild.matrix.facts.not_covered import hint_not_covered
+from envbuild.matrix.facts.not_covered import hint_component_not_covered, hint_not_covered
 from envbuild.matrix.facts.value_match import ORDER, fold_name
 
 OPERATORS = r"(===|==|!=|~=|>=|<=|>|<|=)?\s*(.*)"
@@ -120,9 +120,8 @@ def parse_request(text: str, components: Mapping[str, Component]) -> tuple[Compo
         name, wanted = split_request(text, components)
         if name not in components:
             known = [component.name for component in components.values() if not component.hidden]
-            raise InvalidValueError(
-                f"no component is called '{short(name)}'", did_you_mean(name, known, "the components are")
-            )
+            hint = hint_component_not_covered(name) or did_you_mean(name, known, "the components are")
+            raise InvalidValueError(f"no component is called '{short(name)}'", hint)
         return components[name], parse_constraint(components[name], wanted, asked=True)
     except InvalidValueError as error:
         raise SpecError(error.message, error.hint) from None

@@ -19,6 +19,7 @@ from envbuild.matrix.solve.unknowns import find_unknowns
 
 TRIES = 6  # plans that are tried
 MINOR = 2  # numbers of a version that remain
+REMAINING = {"python": 1}  # where it is another: an image has one of the Pythons 3.N, and none follows from another
 
 
 def prefer_clean_plan(
@@ -77,9 +78,10 @@ def _same_minor(matrix: FactTable, number: int, value: int) -> int:
     text = matrix.value(number, value)
     if text is None or matrix.components[number].kind != "version" or pick_penalty(text):
         return 0
-    release = version.truncate(text, MINOR)
+    numbers = REMAINING.get(matrix.components[number].name, MINOR)
+    release = version.truncate(text, numbers)
     same = (other for other in matrix.values[number] if not pick_penalty(other))
-    return sum(matrix.bits[number][other] for other in same if version.truncate(other, MINOR) == release)
+    return sum(matrix.bits[number][other] for other in same if version.truncate(other, numbers) == release)
 
 
 def _is_near(matrix: FactTable, plan: Picks, other: Picks) -> bool:
