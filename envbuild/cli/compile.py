@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from envbuild.cli.options import Json, Name, show, show_data
+from envbuild.core.shell import shell_word
 
 
 def compile_command(
@@ -45,7 +45,7 @@ def compile_command(
             write_context(plan, workspace.store, context)
             workspace.reporter.info(
                 "next: buildah build --isolation chroot "
-                f"-f {shlex.quote(str(context / 'Containerfile'))} {shlex.quote(str(context))}"
+                f"-f {shell_word(context / 'Containerfile')} {shell_word(context)}"
             )
     if as_json:
         show({"image": lock.image, "containerfile": text, "context": str(context or "")}, True, "")

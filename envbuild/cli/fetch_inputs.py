@@ -5,7 +5,6 @@ Returns data and texts and prints nothing.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any
 
 from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import EngineError, EnvbuildError
+from envbuild.core.shell import shell_word
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
 from envbuild.export.built_layout import open_base_layout
@@ -64,7 +64,7 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
                 text = f"{line}\n  there:    {offline_command(name, resolution, folder)}"
             else:
                 row, line = count_inputs(lock, workspace.store)
-                text = f"{line}\n  next:     envbuild make {name}   (needs no network)"
+                text = f"{line}\n  next:     envbuild make {shell_word(name)}   (needs no network)"
         except EnvbuildError as error:
             recorder.take_warnings()
             failed.append(error)
@@ -101,6 +101,6 @@ def offline_command(name: str, resolution: Resolution, folder: Path) -> str:
     The folder is enough for an image that ships with envbuild; specs and recipes of a project travel with the project.
     """
     if resolution.spec.path.resolve().is_relative_to(project.SHIPPED / "images"):
-        return f"cd {shlex.quote(str(folder))} && envbuild make {name}"
-    site = shlex.quote(str(folder / "site.yaml"))
-    return f"ln -s {site} site.yaml && envbuild make {name}   (in a copy of this project)"
+        return f"cd {shell_word(folder)} && envbuild make {shell_word(name)}"
+    site = shell_word(folder / "site.yaml")
+    return f"ln -s {site} site.yaml && envbuild make {shell_word(name)}   (in a copy of this project)"

@@ -63,10 +63,9 @@ def importer_script(
       chmod 755 /usr/local/libexec/envbuild-importer
       # plugstack.conf:  required /usr/lib/slurm/spank_pyxis.so importer=/usr/local/libexec/envbuild-importer
     """
-    from shlex import quote
-
     from envbuild.core.errors import EngineError
     from envbuild.core.programs import run_program
+    from envbuild.core.shell import shell_word
     from envbuild.spec.workspace import read_site_file
 
     if site:
@@ -77,9 +76,9 @@ def importer_script(
             hint="install it into an environment that all nodes see: python3 -m venv /opt/envbuild && "
             "/opt/envbuild/bin/pip install envbuild",
         )
-    own = f" --site {quote(str(site.absolute()))}" if site else ""
+    own = f" --site {shell_word(site.absolute())}" if site else ""
     get = f"{own}{' --offline' if offline else ''}"
-    python = f"exec {quote(sys.executable)} -I -m envbuild importer"
+    python = f"exec {shell_word(sys.executable)} -I -m envbuild importer"
     typer.echo(
         "#!/bin/sh\n"
         "# Importer of pyxis, printed by envbuild importer script: IMPORTER get URI | IMPORTER release\n"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from envbuild.core.errors import SpecError
 from envbuild.core.paths import expand_home
+from envbuild.core.shell import shell_word
 from envbuild.export.built_image import load_built_image
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
@@ -55,11 +56,14 @@ def parse_bind(bind: str) -> tuple[str, str, bool]:
     if not path.exists():
         raise SpecError(f"--bind {bind}: {path} does not exist", hint="--bind takes a folder of this machine")
     if target == READ_ONLY and not colon:
-        raise SpecError(f"--bind {bind}: DST is missing", hint=f"--bind {source}:{path}:{READ_ONLY}")
+        raise SpecError(f"--bind {bind}: DST is missing", hint=f"--bind {shell_word(f'{source}:{path}:{READ_ONLY}')}")
     if target and not target.startswith("/"):
-        raise SpecError(f"--bind {bind}: {target!r} is not an absolute path", hint=f"--bind {source}:/{target}")
+        raise SpecError(
+            f"--bind {bind}: {target!r} is not an absolute path", hint=f"--bind {shell_word(f'{source}:/{target}')}"
+        )
     target = target or str(path)
     if colon and option != READ_ONLY:
-        hint = f"--bind {source}:{target} (writable), or --bind {source}:{target}:{READ_ONLY}"
+        bound = f"{source}:{target}"
+        hint = f"--bind {shell_word(bound)} (writable), or --bind {shell_word(f'{bound}:{READ_ONLY}')}"
         raise SpecError(f"--bind {bind}: unknown option {option!r}", hint=hint)
     return str(path), target, bool(colon)

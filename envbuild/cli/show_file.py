@@ -9,6 +9,7 @@ from typing import IO, Any
 
 from envbuild.core.errors import SpecError
 from envbuild.core.result import Result
+from envbuild.core.shell import shell_word
 from envbuild.core.text import amount, printable
 from envbuild.lock.model import lock_digest
 from envbuild.squashfs.read.inode import printable_path
@@ -60,7 +61,7 @@ def cat_file(name: str, path: str, out: IO[bytes]) -> None:
         try:
             stream = tree.open(os.fsencode(path))
         except FileNotFoundError:
-            raise SpecError(f"there is no file {path} in {name}", hint=f"unsquashfs -l '{file}'") from None
+            raise SpecError(f"there is no file {path} in {name}", hint=f"unsquashfs -l {shell_word(file)}") from None
         with stream:
             shutil.copyfileobj(stream, out, 1 << 20)
     out.flush()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from envbuild.build.plan.units import Unit
 from envbuild.core.errors import FREE_SOME, FULL_DISK, BuildError, EngineError, SpecError
+from envbuild.core.shell import shell_word
 from envbuild.core.text import amount
 from envbuild.core.userns.diagnose import fix_for
 from envbuild.core.userns.namespaces import BIND, SetupError
@@ -60,7 +61,7 @@ def step_error(
         return EngineError("\n".join(lines), hint=FREE_SOME, where=str(log))
     return BuildError(
         "\n".join(lines),
-        hint=f"envbuild make {image} --shell-on-fail  (opens a shell in the failed unit)",
+        hint=f"envbuild make {shell_word(image)} --shell-on-fail  (opens a shell in the failed unit)",
         where=str(log),
     )
 
@@ -98,4 +99,6 @@ def system_error(unit: Unit, error: OSError, log: Path, store: Path) -> BuildErr
         full = f"{os.strerror(error.errno)}: {full_store_message(store)}"
         return EngineError(f"unit {unit.name} failed: {full}", hint=FREE_SOME, where=str(log))
     place = f": {error.filename}" if error.filename else ""
-    return BuildError(f"unit {unit.name} failed: {error.strerror or error}{place}", hint=f"cat {log}", where=str(log))
+    return BuildError(
+        f"unit {unit.name} failed: {error.strerror or error}{place}", hint=f"cat {shell_word(log)}", where=str(log)
+    )

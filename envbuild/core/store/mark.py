@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
+from envbuild.core.shell import shell_word
 
 MARK = "envbuild-store"
 TEXT = b"This folder is a store of envbuild, which removes files in it: keep nothing else here.\n"
@@ -29,7 +30,8 @@ def mark_store(root: Path) -> None:
     if names - BESIDE and not all((root / name).is_dir() for name in ALWAYS):
         raise EngineError(
             f"the folder {root} is not a store: it has other content, which commands that clean the store would remove",
-            hint=f"set ENVBUILD_STORE to a new or empty folder, for example: export ENVBUILD_STORE={root}/envbuild",
+            hint="set ENVBUILD_STORE to a new or empty folder, for example: "
+            f"export ENVBUILD_STORE={shell_word(root / 'envbuild')}",
         )
     with contextlib.suppress(FileExistsError):  # another process made it
         file = os.open(root / MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

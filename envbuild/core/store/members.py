@@ -18,6 +18,7 @@ from pathlib import Path
 
 from envbuild.core.errors import EngineError
 from envbuild.core.ownership import group_name, in_user_namespace, own_users, user_name
+from envbuild.core.shell import shell_word
 from envbuild.core.store.permissions import GROUP, OTHERS, STICKY, is_shared, make_shared_folder
 
 LOCKS = "locks"  # a lock needs no more than the right to read its file: only users of the store may enter the folder
@@ -35,7 +36,9 @@ def check_place(root: Path) -> None:
     if _is_open(status.st_mode):
         raise EngineError(
             f"every user may write the store {root}, and could make your commands change files elsewhere",
-            hint=f"chmod -R o-w {root}" if own else f"set ENVBUILD_STORE to a new folder, such as {root}/envbuild",
+            hint=f"chmod -R o-w {shell_word(root)}"
+            if own
+            else f"set ENVBUILD_STORE to a new folder, such as {shell_word(root / 'envbuild')}",
         )
     if not is_shared(root) and status.st_uid not in own_users():
         raise EngineError(
@@ -59,7 +62,7 @@ def check_members(
             _close_to_group(root, folders)
             report(
                 f"store {root}: the group {group_name(status.st_gid)} could write it, because of an umask; closed now "
-                f"(a store for a group: chmod 3775 {root})"
+                f"(a store for a group: chmod 3775 {shell_word(root)})"
             )
         for name in (*folders, *private):
             check_entry(root / name)
@@ -68,7 +71,7 @@ def check_members(
         if not _may_change(status.st_uid):
             raise EngineError(
                 f"members of the group that shares the store {root} could replace each other's folders",
-                hint=f"its owner, {user_name(status.st_uid)}, types: chmod +t {root}",
+                hint=f"its owner, {user_name(status.st_uid)}, types: chmod +t {shell_word(root)}",
             )
         root.chmod(status.st_mode & 0o7777 | STICKY)
     repaired = [f"{name}/" for name in folders if _check_folder(root / name, root, sticky=has_folders(name, folders))]
@@ -116,12 +119,12 @@ def check_entry(path: Path) -> None:
     if found.st_uid not in own_users():
         raise EngineError(
             f"{path} belongs to {user_name(found.st_uid)}, who could make your commands change files elsewhere",
-            hint=f"rm -r {path}",
+            hint=f"rm -r {shell_word(path)}",
         )
     if stat.S_ISDIR(found.st_mode) and _is_open(found.st_mode):
         raise EngineError(
             f"every user may write {path}, and could make your commands change files elsewhere",
-            hint=f"chmod -R o-w {path}",
+            hint=f"chmod -R o-w {shell_word(path)}",
         )
 
 
@@ -131,7 +134,7 @@ def _check_folder(path: Path, root: Path, *, sticky: bool) -> bool:
     name = user_name(owner)
     if _may_change(owner) and not os.path.lexists(path):
         make_shared_folder(path, sticky=sticky, closed=path.name == LOCKS)
-    ready = f"its owner, {name}, types: ENVBUILD_STORE={root} envbuild store check"
+    ready = f"its owner, {name}, types: ENVBUILD_STORE={shell_word(root)} envbuild store check"
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -145,7 +148,7 @@ def _check_folder(path: Path, root: Path, *, sticky: bool) -> bool:
             who = user_name(found.st_uid)
             raise EngineError(
                 f"{path} belongs to {who}, who could make commands of other members change their files",
-                hint=f"as root: chown {name} {path}",
+                hint=f"as root: chown {shell_word(name)} {shell_word(path)}",
             )
         _change_folder(path, owner)
         found = path.lstat()

@@ -11,6 +11,7 @@ from typing import IO, Any, Protocol
 
 from envbuild.core.errors import InputError
 from envbuild.core.regular_file import NotRegularError, open_regular
+from envbuild.core.shell import shell_word
 from envbuild.net.registry.media_types import REF_NAME, is_referrer
 from envbuild.oci import manifest as m
 from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
@@ -51,7 +52,8 @@ class LayoutFolder:
             if not real.is_relative_to(self.path.resolve()):
                 raise InputError(
                     f"{path} cannot be read: it is a link to {real}, which is outside of the layout",
-                    hint=f"if that file is wanted, copy it:  cp --remove-destination {real} {path}",
+                    hint="if that file is wanted, copy it:  "
+                    f"cp --remove-destination {shell_word(real)} {shell_word(path)}",
                 )
             return open_regular(real, buffering=0, follow=False)
         except NotRegularError:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from envbuild.core.errors import SpecError
 from envbuild.core.paths import expand_home
 from envbuild.core.regular_file import open_regular
+from envbuild.core.shell import shell_word
 
 
 def find_squashfs_file(name: str) -> Path | None:
@@ -18,7 +18,7 @@ def find_squashfs_file(name: str) -> Path | None:
     if ":" in name and is_elsewhere(name):
         raise SpecError(
             f"{name[:200]} is not a squashfs file yet",
-            hint=f"envbuild export {shlex.quote(name[:200])} --to squashfs -o image.sqsh; then name image.sqsh",
+            hint=f"envbuild export {shell_word(name[:200])} --to squashfs -o image.sqsh; then name image.sqsh",
         )
     if not name.endswith(".sqsh") and ("/" not in name or name.endswith((".yaml", ".yml"))):
         return None

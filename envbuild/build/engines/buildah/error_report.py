@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 from envbuild.build.blocks import hpccm
@@ -12,6 +11,7 @@ from envbuild.build.engines.select import load_engine
 from envbuild.build.plan.containerfile import Instruction, instructions
 from envbuild.build.plan.units import Plan
 from envbuild.core.errors import BuildError, EnvbuildError
+from envbuild.core.shell import shell_word
 from envbuild.core.store.store import Store
 
 FAILED = re.compile(rb'building at STEP "(.*)": (.*)')  # buildah 1.28 and later; earlier with "error" before it
@@ -23,9 +23,10 @@ CODE = re.compile(r"exit status (\d+)")
 def build_error(plan: Plan, code: int, log: Path, store: Store) -> EnvbuildError:
     """Return the error for a build that ended with `code` and left `log`: a BuildError, or an EngineError for a full
     disk."""
-    hint = f"the whole log: less {shlex.quote(str(log))}"
+    hint = f"the whole log: less {shell_word(log)}"
     if load_engine(SHELL).probe(store).ok:
-        hint = f"envbuild make {plan.image} --engine {SHELL} --shell-on-fail  (opens a shell in the failed unit)"
+        retry = f"envbuild make {shell_word(plan.image)}"
+        hint = f"{retry} --engine {SHELL} --shell-on-fail  (opens a shell in the failed unit)"
     found = FAILED.search(read_tail(log))
     if found:
         text, reason = (part.decode(errors="replace") for part in found.groups())
