@@ -13,7 +13,7 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import SpecError
 from envbuild.core.store.gc import collect
-from envbuild.core.store.leases import LONGEST, JobStep, discard_old
+from envbuild.core.store.leases import LONGEST, JobStep, discard_old, lease_file, release_step
 from envbuild.core.store.store import Store
 from envbuild.publish.pyxis_importer import import_image, parse_uri
 from tests.support.command import ROOT
@@ -168,3 +168,17 @@ def test_a_step_is_what_slurm_states() -> None:
     assert str(JobStep.of({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2"})) == f"1.2.{os.uname().nodename}"
     with pytest.raises(SpecError):
         JobStep.of({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2", "SLURMD_NODENAME": "a/b"})
+
+
+def test_the_end_of_a_task_names_no_node(tmp_path: Path) -> None:
+    """pyxis calls the release at the end of a task without SLURMD_NODENAME; other steps keep their files."""
+    store = workspace(tmp_path / "store").store
+    file = store.own_folder("artifacts") / "a.sqsh"
+    file.write_bytes(b"x")
+    ended, other = (JobStep.of({**NODES, "SLURM_STEP_ID": step}) for step in ("0", "1"))
+    assert ended and other
+    paths = [lease_file(store, file, step) for step in (ended, other)]
+    unnamed = JobStep.of({"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0"})
+    assert unnamed
+    release_step(store, unnamed)
+    assert [path.exists() for path in paths] == [False, True]

@@ -26,7 +26,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class JobStep:
-    """A step of a job on a node of Slurm."""
+    """A step of a job on a node of Slurm. `node` is empty where Slurm does not name it: pyxis releases at the end of a
+    task without SLURMD_NODENAME (pyxis 0.24, Slurm 22.05)."""
 
     job: str
     step: str
@@ -40,13 +41,13 @@ class JobStep:
         if not job or not step:
             return None
         # Several nodes may run on one host (slurmd -N), which then have names of their own.
-        found = cls(job, step, environment.get("SLURMD_NODENAME") or os.uname().nodename)
+        found = cls(job, step, environment.get("SLURMD_NODENAME", ""))
         if not NAME.fullmatch(str(found)):
             raise SpecError(f"'{str(found)[:200]}' is not a step of a job", hint="unset SLURM_JOB_ID SLURM_STEP_ID")
         return found
 
     def __str__(self) -> str:
-        return f"{self.job}.{self.step}.{self.node}"
+        return f"{self.job}.{self.step}.{self.node or os.uname().nodename}"
 
 
 def lease_file(store: Store, file: Path, step: JobStep) -> Path:
@@ -70,9 +71,13 @@ def lease_file(store: Store, file: Path, step: JobStep) -> Path:
 
 
 def release_step(store: Store, step: JobStep) -> None:
-    """Remove the leases of a step, if it has some."""
-    if (store.own / FOLDER / str(step)).is_dir():
-        discard_folder(store.own / FOLDER / str(step))
+    """Remove the leases of a step, if it has some; those of all nodes of this host for a step without a node's name.
+
+    What has such a file open, as squashfuse has, still reads it."""
+    folder = store.own / FOLDER
+    for lease in [folder / str(step)] if step.node else list(folder.glob(f"{step.job}.{step.step}.*")):
+        if lease.is_dir():
+            discard_folder(lease)
 
 
 def discard_old(store: Store, before: float) -> None:
