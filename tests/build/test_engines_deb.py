@@ -14,7 +14,7 @@ from envbuild.build.engines import deb
 from envbuild.core.errors import InputError
 from envbuild.core.link_walk import LINKS
 from tests.support.link_chains import STYLES, TOO_MANY, canary, chain, unchanged
-from tests.support.tiny_root import EPOCH, entry, make_deb
+from tests.support.tiny_root import EPOCH, ar, entry, make_deb, tar_bytes
 
 pytestmark = [
     pytest.mark.unit,
@@ -189,3 +189,20 @@ def test_a_hard_link_to_a_folder(tmp_path: Path, root: Path) -> None:
     path = package(tmp_path, [(entry("./usr", DIR), b""), (entry("./bin", HARD, link="./usr"), b"")])
     with pytest.raises(InputError, match="is a hard link to a folder"):
         deb.unpack_packages([path], root)
+
+
+@pytest.mark.parametrize("kind", [LINK, HARD])
+@pytest.mark.parametrize("target", ["/etc/passwd", "control"])
+def test_a_control_file_that_is_a_link_is_none(tmp_path: Path, kind: bytes, target: str) -> None:
+    control = tar_bytes([(entry("./control", kind, link=target), b"")], "w:gz")
+    members = {"debian-binary": b"2.0\n", "control.tar.gz": control, "data.tar.gz": tar_bytes([], "w:gz")}
+    (tmp_path / "x.deb").write_bytes(ar(members))
+    with pytest.raises(InputError, match=r"x\.deb has no control file"):
+        deb.read_control(tmp_path / "x.deb")
+
+
+def test_a_name_with_a_null_is_refused(tmp_path: Path, root: Path) -> None:
+    odd = entry("./usr", DIR)
+    odd.pax_headers = {"path": "./a\0b"}
+    with pytest.raises(InputError, match="is not a path"):
+        deb.unpack_packages([package(tmp_path, [(odd, b"")])], root)

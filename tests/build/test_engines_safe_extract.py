@@ -224,3 +224,12 @@ def test_links_to_a_later_file_take_linear_time(tmp_path: Path, monkeypatch: pyt
     entries = [(f"d/{number}", HARD, 0o644, "d/last") for number in range(50)]
     extract_tar(archive(*entries, ("d/last", FILE, 0o644, "")), tmp_path / "out", UnpackedFiles(1))
     assert len(list((tmp_path / "out/d").iterdir())) == 51 and len(calls) == 1
+
+
+@pytest.mark.parametrize("target", [".", "", "d", "./d/."])
+def test_a_hard_link_to_a_folder_is_refused(tmp_path: Path, target: str) -> None:
+    with (
+        archive(("d", DIR, 0o755, ""), ("d/f", FILE, 0o644, ""), ("h", HARD, 0o644, target)) as tar,
+        pytest.raises(tarfile.TarError),
+    ):
+        extract_tar(tar, tmp_path / "out", UnpackedFiles(1 << 20))

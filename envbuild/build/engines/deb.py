@@ -72,7 +72,9 @@ def read_control(deb: Path) -> str:
             if left < 0:
                 raise ValueError(f"its control.tar has more than {MAX_CONTROL_TAR >> 20} MiB")
             if entry.name.removeprefix("./") == "control":
-                content = tar.extractfile(entry)
+                content = (
+                    tar.extractfile(entry) if entry.isreg() else None
+                )  # a link leads to another member, or to none
                 if content is not None:
                     if entry.size > MAX_CONTROL:
                         raise ValueError(f"a control file of {entry.size} bytes")
@@ -150,6 +152,8 @@ def convert_path_errors(deb: Path, name: str) -> Iterator[None]:
 
 
 def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, tree: RootedTree, times: dict[str, int]) -> None:
+    if "\0" in entry.name + entry.linkname:
+        raise tarfile.TarError(f"{entry.name!r} is not a path")
     name = entry.name.removeprefix("./").strip("/")
     if name in ("", "."):
         return

@@ -52,6 +52,8 @@ def _extract(
     later: dict[str, tarfile.TarInfo],
     files: UnpackedFiles,
 ) -> None:
+    if "\0" in member.name + member.linkname:
+        raise tarfile.TarError(f"{member.name!r} is not a path")
     name = member.name.lstrip("/")
     if member.isdir():
         with tree.open_folder(name):
@@ -93,6 +95,8 @@ def _link(
             files.add(source.size)
             _write(tar, source, slot, member)
             return
+        if stat.S_ISDIR(found.st_mode):
+            raise tarfile.TarError(f"{member.name!r} is a hard link to a folder")
         os.link(other.name, slot.name, src_dir_fd=other.fd, dst_dir_fd=slot.fd, follow_symlinks=False)
     if stat.S_ISREG(found.st_mode):
         file = os.open(slot.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=slot.fd)
