@@ -68,7 +68,7 @@ def publish_command(
       envbuild publish h100-ucc --to oci:/fs/images
       envbuild publish docker://nvcr.io/nvidia/pytorch:25.10-py3 --to registry.example/team/pytorch
 
-    Logins are those of docker login.
+    Logins are those of podman, docker and enroot.
     """
     if compression not in ("", *COMPRESSIONS):
         raise SpecError(f"--compression {compression!r} is not known", hint=f"use one of: {', '.join(COMPRESSIONS)}")

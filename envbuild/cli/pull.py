@@ -31,7 +31,7 @@ def pull_command(
       envbuild pull registry.example/team/images:h100-ucc
       envbuild pull oci:/fs/images:h100-ucc -o /local/h100-ucc.sqsh
 
-    An interrupted pull resumes: run the same command again. Logins are those of docker login.
+    An interrupted pull resumes: run the same command again. Logins are those of podman, docker and enroot.
     """
     from envbuild.export.output_path import Output
     from envbuild.publish.pull import pull_image

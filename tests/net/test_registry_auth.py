@@ -22,7 +22,8 @@ from envbuild.net.limits import DownloadLimits
 from envbuild.net.registry import referrers
 from envbuild.net.registry.auth import Login, parse_challenges
 from envbuild.net.registry.client import RegistryAddress, Repository
-from envbuild.net.registry.docker_config import Credential, find_credential
+from envbuild.net.registry.docker_config import Credential
+from envbuild.net.registry.logins import find_credential
 from envbuild.net.registry.push import Push
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.registry.referrers import list_referrers

@@ -15,6 +15,9 @@ def no_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logins of the user who runs the tests are not used."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
     monkeypatch.setenv("NETRC", "/dev/null")
+    for name in ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ENROOT_CONFIG_PATH", str(tmp_path / "enroot"))
 
 
 @pytest.fixture

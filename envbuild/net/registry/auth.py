@@ -19,7 +19,8 @@ from envbuild.core.json_text import json_value
 from envbuild.net.body import discard_body, read_body
 from envbuild.net.failures import RefusedError, UnreachableError, describe_error
 from envbuild.net.miss import MissKind
-from envbuild.net.registry.docker_config import Credential, CredentialError, config_file, find_credential
+from envbuild.net.registry.docker_config import Credential, CredentialError
+from envbuild.net.registry.logins import find_credential, login_files
 from envbuild.net.transport import Transport
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ CLIENT = "envbuild"
 CHALLENGE = re.compile(r"(?:^|,)\s*(Basic|Bearer)\b", re.IGNORECASE)
 MAX_CHALLENGE = 8192  # characters of the header
 VALUE = re.compile(r'(?<![A-Za-z])([A-Za-z]+)\s*=\s*(?:"([^"]*)"|([^\s,"]+))')
-REPOSITORY = re.compile(r"/v2/(.+)/(?:manifests|blobs)/")
+REPOSITORY = re.compile(r"/v2/(.+)/(?:manifests|blobs|referrers|tags)/")
 
 
 @dataclass(slots=True)
@@ -158,12 +159,12 @@ class Login:
         return token
 
     def credential(self, host: str, url: str) -> Credential | None:
-        """Return the login for a host: of the address in the site, else docker's."""
+        """Return the login for a host: of the address in the site, else of the user's files."""
         address = urlsplit(url)
         if address.username:
             return Credential(unquote(address.username), unquote(address.password or ""), source="the site's address")
         try:
-            return find_credential(host, self.registry)
+            return find_credential(host, self.registry, split_url(url)[1])
         except CredentialError as error:
             raise RefusedError(str(error), kind=MissKind.UNAUTHORIZED) from None
 
@@ -171,7 +172,9 @@ class Login:
         """Return the error of a registry that requires a login, or another one; it contains nothing of the login."""
         name = self.registry if host.endswith(f".{self.registry}") else host  # docker.io's images are on another host
         login, command = self.credential(host, url), f"docker login {name}"
-        why = f"it requires a login, and {config_file()} has none for it; run: {command}"
+        files = [str(path) for path in login_files()]
+        none = f"{files[0]} has none" if len(files) == 1 else f"none of {', '.join(files)} has one"
+        why = f"it requires a login, and {none} for it; run: {command}"
         if login:
             why = f"it does not accept the login that {login.source} has for it; run: {command}"
         return RefusedError(why, kind=MissKind.UNAUTHORIZED, hint=command)

@@ -1,4 +1,4 @@
-"""The logins that ``docker login`` left on this machine: docker's config.json and its credential helpers.
+"""Files of logins as ``docker login`` and ``podman login`` write them: config.json, auth.json, and credential helpers.
 
 Formats: Docker CLI reference, "docker login" (auths, credHelpers, credsStore) and the protocol of
 docker-credential-helpers (``get`` reads a server's name and writes JSON). Nothing of a login is ever printed or logged.
@@ -51,22 +51,22 @@ def config_file() -> Path:
     return Path(folder or os.path.expanduser("~/.docker")) / "config.json"  # noqa: PTH111  # Path's raises without a home
 
 
-def find_credential(host: str, registry: str = "") -> Credential | None:
-    """Return the login for `host` (with its port). `registry`: its name in image references; docker.io's login is
-    listed under another host of that domain than the one that serves the images. Raises CredentialError.
+def read_config(path: Path, host: str, registry: str = "", repository: str = "") -> Credential | None:
+    """Return the login that a file has for `host` (with its port). `registry`: its name in image references;
+    docker.io's login is listed under another host of that domain than the one that serves the images. `repository`: a
+    name in the file may be that of a part of the registry, as in podman's (``HOST/TEAM``). Raises CredentialError.
     """
-    path = config_file()
     try:
         config = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not JSON"
         raise CredentialError(f"{path} cannot be read: {why}") from None
     if not isinstance(config, dict):
         return None
     auths, helpers = (_table(config, key) for key in ("auths", "credHelpers"))
-    servers = _servers(host, registry, [*helpers, *auths])
+    servers = _servers(host, registry, repository, [*helpers, *auths])
     for server in servers:
         if isinstance(helpers.get(server), str):
             return _query_helper(helpers[server], server, path)
@@ -88,17 +88,26 @@ def _table(config: Mapping[str, Any], key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _servers(host: str, registry: str, names: list[str]) -> list[str]:
-    """Return those of `names` that mean `host`: as it is, as an address, and other hosts of the registry's own
-    domain."""
-    own = [name for name in names if _host(name) == host]
+def _servers(host: str, registry: str, repository: str, names: list[str]) -> list[str]:
+    """Return those of `names` that mean `host`: as it is, or a part of it with `repository`, the smallest first; as an
+    address, and other hosts of the registry's own domain."""
+    hosts = [host]
     if registry and host != registry and host.endswith(f".{registry}"):
-        own += [name for name in names if _host(name) in (registry, f"index.{registry}")]
-    return list(dict.fromkeys(own))
+        hosts += [registry, f"index.{registry}"]
+    found: list[tuple[int, int, str]] = []
+    for name in dict.fromkeys(names):
+        server, part = _split_name(name)
+        if server in hosts and (not part or f"{repository}/".startswith(f"{part}/")):
+            found.append((-len(part), min(hosts.index(server), 1), name))
+    return [name for *_, name in sorted(found, key=lambda item: item[:2])]
 
 
-def _host(name: str) -> str:
-    return name.partition("://")[2].partition("/")[0] if "://" in name else name.partition("/")[0]
+def _split_name(name: str) -> tuple[str, str]:
+    """Return (host, part of it) of a name in a file. The path of an address, and an API version, are not a part."""
+    if "://" in name:
+        return name.partition("://")[2].partition("/")[0], ""
+    server, _, part = name.partition("/")
+    return server, "" if part.strip("/") in ("v1", "v2") else part.strip("/")
 
 
 def _read_entry(entry: Mapping[str, Any], path: Path) -> Credential | None:
