@@ -87,7 +87,8 @@ def origin_lines(file: Path, within: ImageMetadata) -> list[str]:
     else:
         rows.append("origin not recorded: not built by envbuild")
     if within.lock:
-        rows.append(f"lock      {lock_digest(within.lock)[7:19]}: envbuild show {file} --cat etc/envbuild/lock.yaml")
+        command = f"envbuild show {shell_word(file)} --cat etc/envbuild/lock.yaml"
+        rows.append(f"lock      {lock_digest(within.lock)[7:19]}: {command}")
     if within.lock_error:
         rows.append(f"lock      not readable: {printable(within.lock_error)}")
     rows += export_lines(within.export)

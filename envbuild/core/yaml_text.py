@@ -7,28 +7,14 @@ from pathlib import Path
 import yaml
 
 from envbuild.core.errors import SpecError
-from envbuild.core.regular_file import MAX_TEXT, NotRegularError, TooLargeError, read_bounded
+from envbuild.core.shell import shell_word
 from envbuild.core.text import describe_hidden, first_hidden
+from envbuild.core.written_file import read_written
 
 
 def read_yaml_text(path: Path, name: str) -> str:
     """Return the text of a file; `name` is the file in messages. Raises SpecError."""
-    return _decode(_read(path, name), name)
-
-
-def _read(path: Path, name: str) -> bytes:
-    try:
-        return read_bounded(path, MAX_TEXT)
-    except FileNotFoundError:
-        raise SpecError("no such file", where=name) from None
-    except NotRegularError:
-        raise SpecError("not a file", where=name) from None
-    except TooLargeError:
-        raise SpecError(f"the file is larger than {MAX_TEXT >> 20} MiB", "is it the right file?", name) from None
-    except OSError as error:
-        raise SpecError(f"cannot be read: {error.strerror}", where=name) from None
-    except ValueError:  # a NUL in the path
-        raise SpecError("not a possible file name", where=repr(name)) from None
+    return _decode(read_written(path, name), name)
 
 
 def _decode(data: bytes, name: str) -> str:
@@ -37,7 +23,7 @@ def _decode(data: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
-        hint = f"if it is Latin-1: iconv -f LATIN1 -t UTF-8 {name}"
+        hint = f"if it is Latin-1: iconv -f LATIN1 -t UTF-8 {shell_word(name)}"
         raise SpecError("the file is not UTF-8 text", hint, f"{name}:{line}:{column}") from None
     if bad := first_hidden(text, "\t\n\r"):
         raise SpecError(describe_hidden(bad), "remove it", _place(text, text.index(bad), name))

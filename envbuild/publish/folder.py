@@ -21,6 +21,7 @@ from typing import Any
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import PublishError
 from envbuild.core.regular_file import TooLargeError, read_bounded
+from envbuild.core.shell import shell_word
 from envbuild.core.store.lock_holder import wait_for_lock
 from envbuild.core.store.store import write_atomic
 from envbuild.net.registry.media_types import REF_NAME
@@ -94,7 +95,7 @@ def publish_to_folder(
         hint = "choose a writable folder on a disk with free space:  --to oci:DIR"
         raise PublishError(
             f"{folder} cannot be written: {error.strerror or error}",
-            hint=f"chmod -t {folder}" if is_sticky(folder, error) else hint,
+            hint=f"chmod -t {shell_word(folder)}" if is_sticky(folder, error) else hint,
         ) from None
     return sum(1 for size in copied if size), sum(copied)
 

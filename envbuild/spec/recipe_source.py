@@ -10,6 +10,7 @@ from types import CodeType
 
 import envbuild
 from envbuild.core.errors import SpecError
+from envbuild.core.written_file import read_written
 from envbuild.core.yaml_nodes import relative_path
 from envbuild.spec.recipe import Recipe
 
@@ -18,7 +19,8 @@ METHODS = frozenset(name for name, value in vars(Recipe).items() if callable(val
 
 
 class RecipeLoader(SourceFileLoader):
-    """Loader of a recipe that neither reads nor writes ``__pycache__``.
+    """Loader of a recipe that neither reads nor writes ``__pycache__``, and that reads only regular files of bounded
+    size.
 
     Bytecode is valid for a time in whole seconds and a size, so a text that is changed twice in one second may be
     ignored; and the folder of a project is not envbuild's to write into. Installed recipes do not change."""
@@ -27,7 +29,7 @@ class RecipeLoader(SourceFileLoader):
         path = self.get_filename(fullname)
         if Path(path).is_relative_to(INSTALLED):
             return super().get_code(fullname)
-        code: CodeType = self.source_to_code(self.get_data(path), path)
+        code: CodeType = self.source_to_code(read_written(Path(path), relative_path(Path(path))), path)
         return code
 
 

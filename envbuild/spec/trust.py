@@ -19,6 +19,7 @@ from pathlib import Path
 from envbuild.core.errors import Finding, SpecError
 from envbuild.core.ownership import Intrusion, find_intrusion, find_renamers, own_users
 from envbuild.core.paths import expand_home
+from envbuild.core.shell import shell_word
 
 VARIABLE = "ENVBUILD_TRUST"
 FOLDERS = ("images", "recipes", "targets", "facts", "facts/derived")
@@ -136,8 +137,8 @@ def _findings(found: list[Intrusion], root: Path, what: str, because: str) -> It
     outside = next((item.path for item in plain if not item.path.is_relative_to(root)), root)
     folder = root if root.is_relative_to(outside) else outside if outside.is_dir() else outside.parent
     trust = (
-        f"{because}; if you trust it:  envbuild --trust {folder} COMMAND …, or  export "
-        f"{VARIABLE}={folder}, or in {user_file() or 'your site.yaml'}:  trust: [{folder}]"
+        f"{because}; if you trust it:  envbuild --trust {shell_word(folder)} COMMAND …, or  export "
+        f"{VARIABLE}={shell_word(folder)}, or in {user_file() or 'your site.yaml'}:  trust: [{folder}]"
     )
     yield Finding(_message(last, what), str(last.path), "; ".join(filter(None, (_mode_hint(last), trust))))
 
@@ -148,4 +149,4 @@ def _message(item: Intrusion, what: str) -> str:
 
 def _mode_hint(item: Intrusion) -> str:
     shared = item.path.stat().st_mode & stat.S_ISVTX  # /tmp: all users need it
-    return f"chmod go-w {item.path}" if item.own and not shared else ""
+    return f"chmod go-w {shell_word(item.path)}" if item.own and not shared else ""

@@ -12,6 +12,7 @@ from envbuild.build.plan.units import Plan
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
+from envbuild.core.shell import shell_word
 from envbuild.core.store.records import forget_damaged
 from envbuild.core.store.store import Store
 from envbuild.export.built_image import BuiltImage, image_record_path, load_built_image
@@ -114,7 +115,7 @@ def collect_evidence(
     expected = expected_contents(resolution, lock)
     results = [file_bytes_result(plan.image, sha256, sha256)]
     results += audit(inspect_image(run, own_content(resolution, lock)), expected)
-    by_hand = f"envbuild run {path} -- /bin/sh"
+    by_hand = f"envbuild run {shell_word(path)} -- /bin/sh"
     results += import_results(expected.modules, run, by_hand)
     checks: list[Check] = []
     for recipe in resolution.recipes:
@@ -155,7 +156,7 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
     if len(texts) < 2:
         raise VerifyError(
             "the file contains no lock to compare with: envbuild did not build this image",
-            hint=f"envbuild show {path}",
+            hint=f"envbuild show {shell_word(path)}",
             where=str(path),
         )
     lock = parse_lock(texts["lock.yaml"], path)

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.build.cache.cache_folder import find_intruder
 from envbuild.build.engines.error_report import system_error
 from envbuild.build.plan.units import Unit
 from envbuild.cli.run_image import parse_bind
-from envbuild.core.errors import EngineError, InputError, SpecError
+from envbuild.core.errors import EngineError, InputError, SpecError, VerifyError
 from envbuild.core.shell import shell_word
 from envbuild.core.store.mark import MARK
 from envbuild.core.store.members import check_entry, check_place
 from envbuild.core.store.store import Store
+from envbuild.core.yaml_text import read_yaml_text
+from envbuild.squashfs.read.superblock import read_superblock
 
 pytestmark = pytest.mark.unit
 ODD = 'it\'s "my" $HOME'
@@ -71,3 +74,25 @@ def test_a_link_out_of_an_oci_layout(odd: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         LayoutFolder(odd).open("index.json")
     assert shlex.split(error.value.hint)[-2:] == [str(tmp_path / "outside"), str(odd / "index.json")]
+
+
+def test_text_that_is_not_utf8(odd: Path) -> None:
+    path = odd / "facts.yaml"
+    path.write_bytes(b"a: \xe9\n")
+    with pytest.raises(SpecError) as error:
+        read_yaml_text(path, str(path))
+    assert error.value.hint == f"if it is Latin-1: iconv -f LATIN1 -t UTF-8 {shell_word(path)}"
+
+
+def test_a_file_that_is_no_squashfs_image(odd: Path) -> None:
+    with (odd / "image").open("w+b") as file, pytest.raises(VerifyError) as error:
+        read_superblock(file, str(odd / "image"))
+    assert shlex.split(error.value.hint) == ["file", str(odd / "image")]
+
+
+def test_a_folder_that_others_may_write(odd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ENVBUILD_TRUST", raising=False)
+    odd.chmod(0o777)
+    found = find_intruder(odd)
+    assert found
+    assert shlex.split(found[1]) == ["chmod", "o-w", str(odd)]

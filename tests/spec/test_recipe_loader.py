@@ -65,6 +65,15 @@ def test_a_binary_file_and_no_file(tmp_path: Path) -> None:
             load_recipe(tmp_path / name)
 
 
+def test_a_recipe_is_a_regular_file_of_bounded_size(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.py")  # reading it would wait for a writer
+    (tmp_path / "large.py").write_bytes(b"#" * (1 << 20) + b"\n")
+    for name, message in (("fifo", "not a file"), ("large", "the file is larger than 1 MiB")):
+        with pytest.raises(SpecError) as caught:
+            load_recipe(tmp_path / f"{name}.py")
+        assert (caught.value.message, caught.value.where) == (message, str(tmp_path / f"{name}.py"))
+
+
 def test_a_file_is_loaded_once_and_again_when_it_changes(tmp_path: Path) -> None:
     path = tmp_path / "my_thing.py"
     path.write_text(GOOD)

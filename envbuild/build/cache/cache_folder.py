@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from envbuild.core.ownership import Intrusion, find_intrusion, find_renamers, own_groups, own_users
+from envbuild.core.shell import shell_word
 from envbuild.spec.trust import drop_trusted
 
 UNITS = "units"  # beside blobs/ of a layout: the manifest of each unit, by its key
@@ -29,7 +30,7 @@ def find_intruder(folder: Path) -> tuple[str, str] | None:
     trust = f"if you trust it, in your site.yaml:  trust: [{folder}]"
     if item.own and not item.path.stat().st_mode & stat.S_ISVTX:
         who = "o" if item.path.stat().st_mode & stat.S_IWOTH else "g"
-        return f"{item.path} {item.reason}", f"chmod {who}-w {item.path}"
+        return f"{item.path} {item.reason}", f"chmod {who}-w {shell_word(item.path)}"
     return f"{item.path} {item.reason}", trust
 
 

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from envbuild.core.errors import VerifyError
 from envbuild.core.regular_file import open_regular
+from envbuild.core.shell import shell_word
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.codec import BLOCKS, IDS
 
@@ -28,7 +29,7 @@ def read_superblock(file: IO[bytes], name: str) -> sq.Superblock:
     file.seek(0)
     data = file.read(sq.SUPERBLOCK.size)
     if len(data) < sq.SUPERBLOCK.size or data[:4] != sq.MAGIC:
-        raise VerifyError("this is not a squashfs file", hint=f"file '{name}'", where=name)
+        raise VerifyError("this is not a squashfs file", hint=f"file {shell_word(name)}", where=name)
     _, inodes, time, block, fragments, codec, log, flags, ids, major, minor, *places = sq.SUPERBLOCK.unpack(data)
     if (major, minor) != (4, 0):
         raise VerifyError(f"this is a squashfs file of version {major}.{minor}, not 4.0", where=name)
