@@ -18,12 +18,13 @@ from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.build_records import SharedLayer
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
+from envbuild.core.store.tree_folder import TreeFolder
 from envbuild.core.text import amount, counted
 from envbuild.core.userns.call import call
 from envbuild.net.failures import UnreachableError
 from envbuild.net.registry.media_types import OCI
 from envbuild.net.registry.push import Push
-from envbuild.oci.layers.copy_tree import Folder, describe_folders
+from envbuild.oci.layers.copy_tree import describe_folders
 from envbuild.oci.layers.layer import implied_folders
 from envbuild.publish.pack_blobs import PART, FileSlice, digest_parts
 from envbuild.publish.unit_folder import SentUnit, add_units
@@ -121,7 +122,7 @@ def describe_unit(record: UnitRecord, store: Store, work: Path) -> SentUnit:
     return SentUnit(document, tuple(files))
 
 
-def layer_folders(store: Store, layer: LayerRecord) -> tuple[Folder, ...]:
+def layer_folders(store: Store, layer: LayerRecord) -> tuple[TreeFolder, ...]:
     """Return the folders of a layer's tree that are not members of the layer."""
     if shared := SharedLayer.read(store.root / "packs", layer.diff_id):
         return shared.folders
@@ -130,7 +131,7 @@ def layer_folders(store: Store, layer: LayerRecord) -> tuple[Folder, ...]:
     return tuple((path, mode, uid, gid, mtime, xattrs) for path, mode, uid, gid, mtime, xattrs in found)
 
 
-def list_folders(*, store: str, diff_id: str) -> list[Folder]:
+def list_folders(*, store: str, diff_id: str) -> list[TreeFolder]:
     """Return the same in this process, which must be root, or root of a user namespace."""
     home = Store(Path(store))
     return list(describe_folders(home.layer_tree(diff_id), implied_folders(home, diff_id)))

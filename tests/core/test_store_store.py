@@ -198,6 +198,13 @@ def test_a_shared_layer_names_a_pack_of_its_own(store: Store) -> None:
     for name in (f"{'2' * 64}.pack", f"{'1' * 64}/../../units/x", "/etc/passwd"):
         replace(layer, pack=name).write(packs)
         assert SharedLayer.read(packs, record.diff_id) is None
+    for odd in (
+        ("opt", 0o755, 1 << 40, 0, 5, {}),
+        ("opt", 0o755, 0, 0, 5, {"user.\0": ""}),
+        ("\u0100", 0, 0, 0, 0, {}),
+    ):
+        replace(layer, folders=(odd,)).write(packs)  # of another member of the group: no folder can be made so
+        assert SharedLayer.read(packs, record.diff_id) is None
 
 
 def test_a_lock_is_exclusive_or_shared(store: Store) -> None:

@@ -242,6 +242,12 @@ LIES: dict[str, Callable[[dict], object]] = {  # type: ignore[type-arg]
     "its layer is not the one": lambda value: value["layer"].update(diff_id=f"sha256:{'0' * 64}"),
     "it does": lambda value: value["layer"]["pack"].update(size=1),
     "it does not": lambda value: value["layer"].update(folders=[["../x", 1 << 20, 0, 0, 0, {}]]),
+    "it does not describe a unit (a number of a folder)": lambda value: value["layer"].update(
+        folders=[["x", 0o755, (1 << 32) - 1, 0, 0, {}]]
+    ),
+    "it does not describe a unit (an attribute of a folder has a name": lambda value: value["layer"].update(
+        folders=[["x", 0o755, 0, 0, 0, {"user.a\0b": "c"}]]
+    ),
     "it does not describe": lambda value: value.pop("box"),
     "it does not describe a unit": lambda value: value.update(seconds=1e999),
     "it does not describe a unit (not a number": lambda value: value.update(seconds="inf"),

@@ -14,11 +14,11 @@ from typing import Any
 
 from envbuild.core.json_text import record_value
 from envbuild.core.store.build_records import DIFF_ID, HEX, WHEEL_NAME
+from envbuild.core.store.tree_folder import TreeFolder, parse_tree_folder
 from envbuild.core.text import printable
 from envbuild.net.registry.media_types import OCI
 from envbuild.oci.config import canonical_json
 from envbuild.oci.document import InvalidDocumentError, Part, parse_json
-from envbuild.oci.layers.copy_tree import Folder
 from envbuild.oci.manifest import MAX_SIZE, BlobDescriptor, parse_descriptor
 
 FORMAT = 1
@@ -60,7 +60,7 @@ class UnitDocument:
     diff_id: str = ""
     pack: StoredBlob | None = None
     parts: tuple[StoredBlob, ...] = ()
-    folders: tuple[Folder, ...] = ()
+    folders: tuple[TreeFolder, ...] = ()
     wheels: tuple[StoredBlob, ...] = ()
 
     @property
@@ -136,18 +136,8 @@ def _with_layer(found: UnitDocument, layer: Mapping[str, Any]) -> UnitDocument:
         raise ValueError("the parts are not the pack")
     if not DIFF_ID.fullmatch(layer["diff_id"]) or found.wheels:
         raise ValueError("not one product")
-    folders = tuple(_folder(*item) for item in layer["folders"])
+    folders = tuple(map(parse_tree_folder, layer["folders"]))
     return UnitDocument(found.key, found.unit, found.seconds, found.box, layer["diff_id"], pack, parts, folders)
-
-
-def _folder(path: str, mode: int, uid: int, gid: int, mtime: int, xattrs: Mapping[str, str]) -> Folder:
-    path.encode("latin-1")
-    numbers = (mode, 0o7777), (uid, 1 << 32), (gid, 1 << 32), (mtime, 1 << 40)
-    if any(type(number) is not int or not 0 <= number <= most for number, most in numbers):
-        raise ValueError("a number of a folder")
-    for name, value in xattrs.items():
-        (name + value).encode("latin-1")
-    return path, mode, uid, gid, mtime, dict(xattrs)
 
 
 def _hex(value: Any) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from envbuild.core.regular_file import mode_at
 from envbuild.core.store.json_files import read_sealed, write_sealed
+from envbuild.core.store.tree_folder import TreeFolder, parse_tree_folder
 
 DIFF_ID = re.compile("sha256:[0-9a-f]{64}")
 HEX = re.compile("[0-9a-f]{64}")
@@ -95,13 +96,12 @@ class UnitRecord:
 class SharedLayer:
     """A layer whose pack is for all users of a shared store.
 
-    pack: the file name of the pack. folders: (path, mode, uid, gid, mtime, xattrs) of the folders of the tree that are
-    not members of the layer; paths and values as Latin-1.
+    pack: the file name of the pack. folders: those of the tree that are not members of the layer.
     """
 
     record: LayerRecord
     pack: str
-    folders: tuple[tuple[str, int, int, int, int, dict[str, str]], ...] = ()
+    folders: tuple[TreeFolder, ...] = ()
 
     @classmethod
     def read(cls, packs: Path, diff_id: str) -> SharedLayer | None:
@@ -109,10 +109,7 @@ class SharedLayer:
         value = read_sealed(shared_layer_path(packs, diff_id))
         try:
             record = LayerRecord.parse(value["layer"])
-            folders = tuple(
-                (str(path), int(mode), int(uid), int(gid), int(mtime), {str(name): str(item[name]) for name in item})
-                for path, mode, uid, gid, mtime, item in value["folders"]
-            )
+            folders = tuple(map(parse_tree_folder, value["folders"]))
             found = cls(record, str(value["pack"]), folders) if record and record.diff_id == diff_id else None
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             return None

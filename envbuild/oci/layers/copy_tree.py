@@ -11,15 +11,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.store.tree_folder import TreeFolder
 from envbuild.oci.layers.apply import PlainTree
 from envbuild.oci.layers.changeset import join_path
 from envbuild.oci.layers.lower_view import OPAQUE, list_xattrs
 from envbuild.oci.tar.member import Kind, Member
 
-Folder = tuple[str, int, int, int, int, dict[str, str]]  # as in SharedLayer.folders
 
-
-def describe_folders(tree: Path, paths: Iterable[bytes]) -> tuple[Folder, ...]:
+def describe_folders(tree: Path, paths: Iterable[bytes]) -> tuple[TreeFolder, ...]:
     """Return the attributes of folders of a tree, for `TreeSink`."""
     found = []
     for path in sorted(paths):
@@ -39,7 +38,7 @@ class TreeSink(PlainTree):
 
     follow = False  # the target of a link may be in a tree below
 
-    def __init__(self, tree: Path, folders: Sequence[Folder]) -> None:
+    def __init__(self, tree: Path, folders: Sequence[TreeFolder]) -> None:
         tree.mkdir()
         super().__init__(os.fsencode(tree))
         self.folders = {folder[0].encode("latin-1"): folder for folder in folders}
@@ -64,7 +63,7 @@ class TreeSink(PlainTree):
         os.utime(self.root, (0, 0))
 
 
-def folder_member(path: bytes, folder: Folder) -> Member:
+def folder_member(path: bytes, folder: TreeFolder) -> Member:
     """Return a folder as a member."""
     _, mode, uid, gid, mtime, found = folder
     xattrs: dict[Any, bytes] = {key.encode("latin-1"): value.encode("latin-1") for key, value in found.items()}

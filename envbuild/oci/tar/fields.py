@@ -16,11 +16,10 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import unquote_to_bytes
 
 from envbuild.core.errors import InputError
+from envbuild.core.inode_limits import xattr_fault
 
 # Bytes of a path (PATH_MAX without the NUL), of a part of it (NAME_MAX), of a symlink's target.
 MAX_PATH, MAX_NAME, MAX_TARGET = 4095, 255, 4095
-MAX_XATTR_NAME, MAX_XATTR = 255, 1 << 16  # bytes of the name and of the value of an extended attribute
-MAX_ID = (1 << 32) - 2  # the last number means "no user" (chown(2))
 MAX_SIZE = MAX_TIME = (1 << 63) - 1
 SCHILY, LIBARCHIVE = b"SCHILY.xattr.", b"LIBARCHIVE.xattr."
 OCTAL = re.compile(rb"[\0 ]*([0-7]*) *(?:\0.*)?", re.DOTALL)
@@ -137,12 +136,8 @@ def parse_xattrs(found: Iterable[Record]) -> Mapping[bytes, bytes]:
                 raise LayerError(f"the value of {quote_name(key)} is not base64") from None
             encoded[unquote_to_bytes(key[len(LIBARCHIVE) :])] = content
     for name, value in (encoded := {**encoded, **raw}).items():
-        if not 0 < len(name) <= MAX_XATTR_NAME or b"\0" in name:
-            raise LayerError(f"an extended attribute is called {quote_name(name)}, which no file system can store")
-        if len(value) > MAX_XATTR:
-            raise LayerError(
-                f"the extended attribute {quote_name(name)} has {len(value)} bytes; {MAX_XATTR} are possible"
-            )
+        if fault := xattr_fault(name, value):
+            raise LayerError(f"the extended attribute {quote_name(name)} {fault}")
     return encoded
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from envbuild.core.inode_limits import MAX_ID
 from envbuild.oci.tar.fields import (
-    MAX_ID,
     MAX_SIZE,
     MAX_TARGET,
     MAX_TIME,
