@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envbuild.cli.commit_files import write_files
 from envbuild.cli.image_list import image_rows
 from envbuild.core.errors import SpecError
 from envbuild.core.interpreter import MODE
@@ -21,9 +22,7 @@ from envbuild.core.paths import import_path
 from envbuild.core.programs import run_program
 from envbuild.core.result import Result
 from envbuild.core.text import human_list, table
-from envbuild.lock.git.git_program import ObjectReader, error_summary, git_command, git_environment
-from envbuild.lock.git.tree import KIND, LINK, walk_tree
-from envbuild.net.failures import NotFoundError, RefusedError
+from envbuild.lock.git.git_program import error_summary, git_command, git_environment
 from envbuild.spec.project import SHIPPED
 from envbuild.spec.trust import VARIABLE
 from envbuild.spec.workspace import Workspace
@@ -31,7 +30,6 @@ from envbuild.spec.workspace import Workspace
 NEW, CHANGED = "new", "changed"
 ALL = "all parts"
 NAMED = 4  # parts named in one line
-MOST = 1 << 30  # bytes of the files of a project
 # Modules do not come from the current folder: a project may have a folder yaml/.
 LIST = (
     "import json, runpy, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
@@ -125,28 +123,6 @@ def project_tree(top: Path, commit: str, inside: Path) -> str:
     with suppress(SpecError):
         return git(top, "rev-parse", "--verify", "--quiet", f"{commit}:{'/'.join(inside.parts)}")
     return ""
-
-
-def write_files(repository: Path, tree: str, commit: str, folder: Path) -> None:
-    """Write the files of a tree into an empty folder. Raises SpecError, and InputError for a tree with files that no
-    checkout has."""
-    left = MOST
-    try:
-        with ObjectReader(repository) as objects:
-            for entry in walk_tree(objects, tree, commit):
-                if entry.mode & KIND == LINK:  # a submodule
-                    continue
-                content = objects.read(entry.sha, "blob", left)
-                left -= len(content)
-                path = folder / os.fsdecode(entry.path)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if entry.symlink:
-                    path.symlink_to(os.fsdecode(content))
-                else:
-                    path.write_bytes(content)
-                    path.chmod(entry.mode & 0o755)
-    except (NotFoundError, RefusedError, OSError, ValueError) as error:
-        raise SpecError(f"the files of the commit cannot be read: {error}", hint="git fsck") from None
 
 
 def base_keys(before: Checkout, root: Path) -> tuple[dict[str, dict[str, str]], str]:

@@ -173,6 +173,16 @@ def hash_object(folder: Path, kind: str, content: bytes) -> str:
     return subprocess.run(command, input=content, capture_output=True, check=True).stdout.decode().strip()
 
 
+def commit_of(project: Path, *entries: tuple[bytes, bytes, str]) -> str:
+    """Make the commit, the current one, whose project has `entries` (mode, name, hash); return its hash."""
+    raw = b"".join(mode + b" " + name + b"\0" + bytes.fromhex(child) for mode, name, child in entries)
+    top = hash_object(project, "tree", b"40000 cluster\0" + bytes.fromhex(hash_object(project, "tree", raw)))
+    who = b"author a <a> 0 +0000\ncommitter a <a> 0 +0000\n"
+    commit = hash_object(project, "commit", f"tree {top}\n".encode() + who + b"\nhostile\n")
+    git(project, "reset", "-q", "--soft", commit)
+    return commit
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -193,14 +203,30 @@ def test_no_file_of_a_commit_is_written_outside_of_its_folder(
             break
     below = hash_object(project, "tree", b"120000 made\0" + bytes.fromhex(target))
     entries = [(*entry, below if entry[0] == b"40000" else link) for entry in (first, second)]
-    raw = b"".join(mode + b" " + name + b"\0" + bytes.fromhex(child) for mode, name, child in entries)
-    top = hash_object(project, "tree", b"40000 cluster\0" + bytes.fromhex(hash_object(project, "tree", raw)))
-    who = b"author a <a> 0 +0000\ncommitter a <a> 0 +0000\n"
-    commit = hash_object(project, "commit", f"tree {top}\n".encode() + who + b"\nhostile\n")
-    git(project, "reset", "-q", "--soft", commit)
+    commit = commit_of(project, *entries)
     done = run(project, "--changed", commit)
     assert done.returncode == 10 and "hint: " in done.stderr and "contains the path" in done.stderr
     assert not [path for path in tmp_path.rglob("made") if path.is_symlink()]
+
+
+@pytest.mark.slow_unit
+def test_a_small_repository_cannot_be_many_files(project: Path) -> None:
+    """300,000 names of one empty file, in kilobytes of trees."""
+    child, mode = hash_object(project, "blob", b""), b"100644"
+    for count in (100, 100, 30):
+        names = [b"%s %02d\0" % (mode, number) for number in range(count)]
+        child, mode = hash_object(project, "tree", b"".join(name + bytes.fromhex(child) for name in names)), b"40000"
+    done = run(project, "--changed", commit_of(project, (mode, b"x", child)))
+    assert done.returncode == 2 and "unpack to more than 1.1 GB" in done.stderr and "hint: " in done.stderr
+
+
+@pytest.mark.parametrize("mode", [b"100644", b"120000"])
+def test_a_small_repository_cannot_be_a_large_file(project: Path, mode: bytes) -> None:
+    child = hash_object(project, "blob", bytes(64 << 20))
+    entries = [(mode, b"%02d" % number, child) for number in range(1 if mode == b"120000" else 17)]
+    done = run(project, "--changed", commit_of(project, *entries))
+    assert done.returncode == 2 and "hint: " in done.stderr
+    assert ("envbuild reads at most 4096" if mode == b"120000" else "at most 1.1 GB are read") in done.stderr
 
 
 def test_a_project_at_the_top_of_its_repository(project: Path) -> None:
