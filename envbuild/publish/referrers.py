@@ -13,6 +13,7 @@ from envbuild.core.json_text import check_writable, json_value
 from envbuild.net.registry.media_types import INDEX
 from envbuild.net.registry.push import Push
 from envbuild.net.registry.referrers import fallback_tag
+from envbuild.net.registry.upload import RegistryRefusal
 from envbuild.oci.config import canonical_json
 from envbuild.publish.platform_index import read_tag
 
@@ -29,7 +30,13 @@ def push_artifact(push: Push, manifest: bytes, digest: str, subject: str, entry:
     known = push.manifest_digest(digest) == digest
     if known and has_entry(read_list(push, subject), digest):
         return False
-    answer = push.manifest(manifest, kind, digest)
+    try:
+        answer = push.manifest(manifest, kind, digest)
+    except RegistryRefusal as error:  # with the same login as the image, which it took
+        raise PublishError(
+            f"{push.at} takes the image and refuses the artifact with its squashfs file: {error}",
+            hint="publish into a registry that takes artifacts of OCI 1.1, or into a folder: --to oci:DIR",
+        ) from None
     if not answer.headers.get(ANSWER):
         list_artifact(push, subject, entry)
     return not known

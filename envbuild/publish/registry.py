@@ -11,7 +11,8 @@ from envbuild.core.byte_progress import count_bytes
 from envbuild.core.console import Reporter
 from envbuild.core.errors import InputError, PublishError
 from envbuild.core.text import amount
-from envbuild.net.failures import RefusedError, UnreachableError
+from envbuild.net.failures import UnreachableError
+from envbuild.net.miss import MissKind
 from envbuild.net.registry.client import RegistryAddress, Repository
 from envbuild.net.registry.media_types import OCI
 from envbuild.net.registry.push import PARALLEL, Push
@@ -55,14 +56,14 @@ def open_push(reference: Reference, site: Site, pause: float = FIRST_PAUSE) -> P
             continue
         try:
             send(repository.transport, "GET", f"{place.url}/v2/")
-        except RefusedError as error:
-            raise refused_error(reference, error) from None
         except UnreachableError as error:
+            if error.kind is MissKind.UNAUTHORIZED:
+                raise refused_error(reference, error) from None
             misses.append(f"{place.url}: {error}")
             continue
         return Push(place, repository.transport, pause=pause)
     raise PublishError(
-        f"the registry of {reference.name} does not answer; tried: {'; '.join(misses)}",
+        f"the registry of {reference.name} cannot be used; tried: {'; '.join(misses)}",
         hint="check its name, the proxy and ca_bundle of site.yaml, then run the command again",
     )
 
@@ -121,6 +122,7 @@ def publish_to_registry(
             push.manifest(parts.manifest, parts.kind, parts.digest)
             for item in artifacts:
                 push_artifact(push, item.manifest, item.digest, item.subject, item.descriptor, OCI.manifest)
+            check_free(push, reference, parts.digest, move)  # the blobs took their time
             push.manifest(parts.manifest, parts.kind, reference.tag)
             # No registry here honours a condition, so two publishers of one tag are noticed afterwards.
             if (found := push.manifest_digest(reference.tag)) != parts.digest:

@@ -159,5 +159,5 @@ def test_a_login_is_used_and_a_missing_one_reported(tmp_path: Path, monkeypatch:
 
 
 def test_a_registry_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(PublishError, match=r"does not answer; tried: https://127\.0\.0\.1:9"):
+    with pytest.raises(PublishError, match=r"cannot be used; tried: https://127\.0\.0\.1:9"):
         published(image(tmp_path / "1", b"x"), "127.0.0.1:9/app:1")

@@ -210,13 +210,19 @@ def skopeo(*arguments: str) -> str:
 
 
 @contextmanager
-def serve(place: Path, auth: str = "", login: str = "") -> Iterator[Server]:
-    """Debian's docker-registry with its storage in `place`. `auth`: lines of its configuration."""
+def serve(
+    place: Path, auth: str = "", login: str = "", *, tls: Path | None = None, storage: str = ""
+) -> Iterator[Server]:
+    """Debian's docker-registry with its storage in `place`. `auth`: lines of its configuration; `tls`: the folder of
+    `make_certificates`, for https; `storage`: one more setting of its storage."""
     program = tool("docker-registry")
     place.mkdir(parents=True, exist_ok=True)
     config = place / "config.yml"
+    keys = f", tls: {{certificate: {tls}/certificate.pem, key: {tls}/key.pem}}" if tls else ""
+    more = f", {storage}" if storage else ""
     config.write_text(
-        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {place}/data}}}}\nhttp: {{addr: '127.0.0.1:0'}}\n{auth}"
+        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {place}/data}}{more}}}\n"
+        f"http: {{addr: '127.0.0.1:0'{keys}}}\n{auth}"
     )
     process = subprocess.Popen(
         [program, "serve", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=place

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 from envbuild.core.json_text import json_value
+from envbuild.core.text import printable
 from envbuild.net.body import discard_body, read_body
 from envbuild.net.failures import RefusedError, UnreachableError, describe_error
 from envbuild.net.miss import MissKind
@@ -65,13 +66,23 @@ class Login:
             return response
         _, repository = split_url(response.request.url)
         host = place.partition("://")[2]
-        used = response.request.headers.get("Authorization", "")
-        challenge = response.headers.get("WWW-Authenticate", "")
-        with self.guard:
-            header = self.known.get((place, repository), "")
-            if header in ("", used):  # no other thread renewed it
-                header = self.header(host, challenge, str(response.request.url))
-                self.known[place, repository] = header
+        for last in (False, True):
+            used = response.request.headers.get("Authorization", "")
+            challenge, url = response.headers.get("WWW-Authenticate", ""), str(response.request.url)
+            with self.guard:
+                header = self.known.get((place, repository), "")
+                own = last or header in ("", used)
+                if own:  # else another thread has a newer one, perhaps without the right for this request
+                    header = self.known[place, repository] = self.header(host, challenge, url)
+            response = self.repeat(response, header, **options)
+            if response.status_code != 401:
+                break
+            if own:
+                raise self.login_error(host, url, response.headers.get("WWW-Authenticate", ""))
+        return response
+
+    def repeat(self, response: requests.Response, header: str, **options: Any) -> requests.Response:
+        """Send the request of an answer again, with the Authorization `header`."""
         repeated = response.request.copy()
         if isinstance(body := repeated.body, io.IOBase):  # what was sent of a file is sent again
             body.seek(0)
@@ -81,8 +92,6 @@ class Login:
         second: requests.Response = response.connection.send(repeated, **options)
         second.history.append(response)
         second.request = repeated
-        if second.status_code == 401:
-            raise self.login_error(host, str(response.request.url))
         return second
 
     def header(self, host: str, challenge: str, url: str) -> str:
@@ -168,8 +177,10 @@ class Login:
         except CredentialError as error:
             raise RefusedError(str(error), kind=MissKind.UNAUTHORIZED) from None
 
-    def login_error(self, host: str, url: str) -> RefusedError:
-        """Return the error of a registry that requires a login, or another one; it contains nothing of the login."""
+    def login_error(self, host: str, url: str, challenge: str = "") -> RefusedError:
+        """Return the error of a registry that requires a login, or another one; it contains nothing of the login.
+
+        challenge: its answer to a token that was new (RFC 6750, 3.1)."""
         name = self.registry if host.endswith(f".{self.registry}") else host  # docker.io's images are on another host
         login, command = self.credential(host, url), f"docker login {name}"
         files = [str(path) for path in login_files()]
@@ -177,6 +188,13 @@ class Login:
         why = f"it requires a login, and {none} for it; run: {command}"
         if login:
             why = f"it does not accept the login that {login.source} has for it; run: {command}"
+        answer = parse_challenges(challenge).get("bearer", {})
+        if login and answer.get("error") == "insufficient_scope":
+            right = printable(answer.get("scope", "")[:200])
+            why = f"the login that {login.source} has for it may not do that ({right}); run: {command}"
+        if answer.get("error") == "invalid_token":
+            why = "it does not accept the token that its own token service has just issued"
+            command = f"ask who runs {name} to compare the clocks and the keys of the registry and of its token service"
         return RefusedError(why, kind=MissKind.UNAUTHORIZED, hint=command)
 
 
