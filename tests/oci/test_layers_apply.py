@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import tarfile
@@ -227,6 +228,34 @@ def test_an_entry_for_a_folder_replaces_its_attributes(tmp_path: Path) -> None:
     os.setxattr(tmp_path / "tree/a", "user.note", b"old")
     unpacked(tmp_path / "tree", ("a", tarfile.DIRTYPE, ""))
     assert os.listxattr(tmp_path / "tree/a") == []
+
+
+def test_an_attribute_that_no_pipe_has_is_an_error_of_the_layer(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    info = tarfile.TarInfo("pipe")
+    info.type, info.pax_headers = tarfile.FIFOTYPE, {"SCHILY.xattr.user.note": "x"}
+    with tarfile.open(tmp_path / "layer.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info)
+    with pytest.raises(InputError, match=r"layer 1 .* attribute 'user\.note' of a file"):
+        apply_layers([tmp_path / "layer.tar"], tmp_path / "tree")
+
+
+def test_more_attributes_than_a_file_may_have_are_not_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ext4 has one block for them, and answers ENOSPC; other file systems have room."""
+    (tmp_path / "tree").mkdir()
+    info = tarfile.TarInfo("file")
+    info.pax_headers = {"SCHILY.xattr.user.note": "x" * 5000}
+    with tarfile.open(tmp_path / "layer.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "setxattr", refuse)
+    with pytest.raises(InputError, match=r"layer 1 .* attribute 'user\.note' of a file"):
+        apply_layers([tmp_path / "layer.tar"], tmp_path / "tree")
 
 
 def test_a_link_that_is_deleted_after_it_was_followed_is_refused(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ class PlainTree(Changeset):
             self.times[path] = member.mtime
             return
         if kind is m.Kind.HARDLINK:
-            os.link(self.full_path(self.link_source(member, path)), full, follow_symlinks=False)
+            self.link(member, self.full_path(self.link_source(member, path)), full)
             return
         self.remove(path)  # not written to: it may have other names
         if kind is m.Kind.FILE:
@@ -115,6 +115,14 @@ class PlainTree(Changeset):
             return
         self.set_attributes(member, full)
         os.utime(full, (member.mtime, member.mtime), follow_symlinks=False)
+
+    def link(self, member: Member, source: bytes, full: bytes) -> None:
+        try:
+            os.link(source, full, follow_symlinks=False)
+        except OSError as error:
+            if error.errno != errno.EMLINK:
+                raise
+            raise LayerError(f"{quote_name(member.link)} has more names than the file system allows") from None
 
     def data(self, chunk: bytes) -> None:
         if self.file:
@@ -163,9 +171,11 @@ class PlainTree(Changeset):
                 try:
                     os.setxattr(full, name, value)
                 except OSError as error:
-                    if error.errno not in (errno.EINVAL, errno.ERANGE, errno.E2BIG):
+                    if not is_refused(error, full):
                         raise
-                    raise LayerError(f"the attribute {text} of a file has a value that the kernel refuses") from None
+                    raise LayerError(
+                        f"the attribute {quote_name(name)} of a file has a value that the kernel refuses"
+                    ) from None
 
     def full_path(self, path: bytes) -> bytes:
         return os.path.join(self.root, path) if path else self.root
@@ -185,3 +195,12 @@ class PlainTree(Changeset):
         for path in reversed(missing):
             found = known[path] = found and self.kind(path) is EntryKind.FOLDER
         return found
+
+
+def is_refused(error: OSError, full: bytes) -> bool:
+    """Return whether the attribute itself was refused, and not by a full disk: ext4 and btrfs answer "no space"
+    for more attributes than a file may have, and only files and folders may have those of users (xattr(7))."""
+    if error.errno == errno.ENOSPC:
+        return os.statvfs(full).f_bavail > 0
+    fifo = error.errno == errno.EPERM and stat.S_ISFIFO(os.lstat(full).st_mode)
+    return fifo or error.errno in (errno.EINVAL, errno.ERANGE, errno.E2BIG)
