@@ -18,6 +18,7 @@ from envbuild.sdk import (
 )
 
 HELPERS = "megatron.core.datasets.helpers_cpp"
+NUMPY_1 = "numpy<2"  # its last release, 1.26.4, has wheels up to cp312 (PyPI)
 
 
 class Release(NamedTuple):
@@ -36,8 +37,8 @@ RELEASES = {
     "0.18.2": Release("571370c829ca768fe37244f4e2e7f28d8accc4ab", "0.18.2", (3, 12)),
     "0.17.1": Release("266f1c97dca477ca8b92c16087506da2000b0b84", "0.17.1", (3, 12)),
     "0.16.1": Release("55ac7082517c3878ae653c07c09c534b8aed49f6", "0.16.1"),
-    "0.15.3": Release("309ffca6a40553362d44fd17efc56b772fa1aa44", "0.15.3", numpy="numpy<2"),
-    "0.14.0": Release("23e00ed0963c35382dfe8a5a94fb3cda4d21e133", "0.14.0", numpy="numpy<2"),
+    "0.15.3": Release("309ffca6a40553362d44fd17efc56b772fa1aa44", "0.15.3", numpy=NUMPY_1),
+    "0.14.0": Release("23e00ed0963c35382dfe8a5a94fb3cda4d21e133", "0.14.0", numpy=NUMPY_1),
     "0.12.3": Release("3ea68ad6042cc1204386ae9364358f7c4de1bc37", "0.12.3"),
     "0.10.0": Release("7ee599a25ca15f042c1087176b73ebddb0566d02", "0.10.0"),  # with NxD Training of AWS Neuron
 }
@@ -90,10 +91,13 @@ class MegatronLm(Recipe):
         return Git("megatron-lm", self.origin, self.release.commit, "" if self.commit else f"core_v{self.version}")
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
-        oldest = self.release.python
-        if tuple(int(number) for number in env.python.split(".")) < oldest:
+        oldest, found = self.release.python, tuple(int(number) for number in env.python.split("."))
+        if found < oldest:
             needs = ".".join(map(str, oldest))
             why = f"{self.version} requires Python {needs} or later, and the base has {env.python}"
+            return (Refusal(why, "take 0.16.1"),)
+        if self.release.numpy == NUMPY_1 and found > (3, 12):
+            why = f"{self.version} requires NumPy 1, which has no wheels for Python {env.python}"
             return (Refusal(why, "take 0.16.1"),)
         return ()
 

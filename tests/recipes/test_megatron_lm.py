@@ -25,3 +25,10 @@ def test_megatron_lm_is_for_the_python_of_the_base() -> None:
     (refusal,) = map(str, new.refusals(stack(new, base="ubuntu:22.04")))
     assert "requires Python 3.12 or later, and the base has 3.10" in refusal
     assert recipe("megatron-lm").extensions() == ("megatron.core.datasets.helpers_cpp",)
+
+
+def test_a_release_with_numpy_1_is_for_pythons_that_have_wheels_of_it() -> None:
+    old = recipe("megatron-lm", version="0.15.3")
+    (refusal,) = map(str, old.refusals(stack(old)))
+    assert "requires NumPy 1, which has no wheels for Python 3.13" in refusal
+    assert not old.refusals(stack(old, base="ubuntu:22.04"))

@@ -96,8 +96,8 @@ def test_a_pair_against_its_source(pair: Pair, upstream: Upstream, records: dict
             records[pair.key] = read_records().get(pair.key, {"not rehearsed": late})
             pytest.skip(f"{late}; run it again: what is done is kept")
         row = read_source(pair, upstream, tmp_path / "source")
-        if "not rehearsed" in row:
-            records[pair.key] = row
+        if "not rehearsed" in row:  # a site that names fewer repositories takes nothing back
+            records[pair.key] = read_records().get(pair.key, row)
             pytest.skip(f"not rehearsed: {row['not rehearsed']}")
         cached.write_text(json.dumps(row))
     records[pair.key] = json.loads(cached.read_text())
