@@ -27,6 +27,7 @@ from envbuild.lock.inputs import Input
 from envbuild.lock.model import DebianFile, Lock, SourceFile
 from envbuild.lock.python import choose_files
 from envbuild.lock.python import resolve as python
+from envbuild.lock.python.known_releases import KnownReleases
 from envbuild.lock.python.local_projects import lock_wheels, with_metadata
 from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.uv import Uv
@@ -46,6 +47,7 @@ class LockParts:
     """The parts of one run of locking.
 
     previous: the lock whose versions are preferred, except those in `upgrade`
+    newest: Python package → the newest version that the facts know
     resolved: the inputs that parts with errors found
     """
 
@@ -59,6 +61,7 @@ class LockParts:
     find_conflicts: python.FindConflicts
     commit_hints: Mapping[str, CommitHint] = field(default_factory=dict)
     own: OwnImages = refuse_own_image
+    newest: Mapping[str, str] = field(default_factory=dict)
     resolved: list[Input] = field(default_factory=list)
     transport: Transport = field(init=False)
     transfer: Transfer = field(init=False)
@@ -191,6 +194,7 @@ class LockParts:
                     find_conflicts=self.find_conflicts,
                     before=[InputError.of(findings) for findings in without_mirror.values()],
                     wheels=wheels,
+                    known=KnownReleases(self.newest, self.reporter.info),
                 )
                 reuse = previous is not None and "uv" in previous.tools and "uv" not in self.upgraded
                 tool = Pin("uv", previous.tools["uv"] if previous and reuse else uv_version(), frozenset())

@@ -47,6 +47,7 @@ def make_lock(
     find_conflicts: python.FindConflicts = lambda wheels: (),
     commit_hints: Mapping[str, CommitHint] | None = None,
     own: OwnImages = refuse_own_image,
+    newest: Mapping[str, str] | None = None,
 ) -> Lock:
     """Return the lock of everything that `request` requires.
 
@@ -57,6 +58,7 @@ def make_lock(
     find_conflicts: returns the conflicts between the Python packages of the image, by their names; called early
     commit_hints: source file → where the user changes its commit (`envbuild.lock.commit_origin`)
     own: returns the OCI layout of an image of the project that is the base of this one
+    newest: Python package → the newest version that the facts know, which is preferred to newer ones
 
     Raises InputError with all inputs that are not available, after everything else was fetched into the store (all of
     it if the site configuration can fix the rest: a mistake in the spec is reported before large files are fetched);
@@ -73,7 +75,9 @@ def make_lock(
             return previous
     previous = None if EVERYTHING in upgrade else previous
     hints = commit_hints or {}
-    parts = LockParts(request, site, store, reporter, previous, upgrade, refresh, find_conflicts, hints, own)
+    parts = LockParts(
+        request, site, store, reporter, previous, upgrade, refresh, find_conflicts, hints, own, newest or {}
+    )
     try:
         lock = replace(LockMaker(parts).run(), waivers=waiver_rows)
     finally:

@@ -9,6 +9,7 @@ from envbuild.lock.request import lock_request
 from envbuild.matrix.answer.report import caution_lines
 from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.facts.compile import load_fact_table
+from envbuild.matrix.facts.domain import newest_packages
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.spec.matrix_request import shipped_versions
 from envbuild.spec.pick_versions import check_locked_versions
@@ -26,6 +27,14 @@ def check_lock(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answ
     for line in caution_lines(answer):
         workspace.reporter.warn(line)
     return answer
+
+
+def known_packages(resolution: Resolution, workspace: Workspace) -> dict[str, str]:
+    """Return Python package → the newest version that the facts know; nothing if the spec waives that versions must be
+    known."""
+    if any(waiver.fact == "unheard" for waiver in resolution.waivers):
+        return {}
+    return newest_packages(load_fact_table(workspace.project.facts()))
 
 
 def record_matrix_versions(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:

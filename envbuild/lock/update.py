@@ -69,7 +69,7 @@ def update_lock(
     from envbuild.lock.diff import describe_changes
     from envbuild.lock.lockfile import write_lock
     from envbuild.lock.make_lock import make_lock
-    from envbuild.lock.matrix_check import record_matrix_versions
+    from envbuild.lock.matrix_check import known_packages, record_matrix_versions
     from envbuild.lock.rollback import rollback_warnings
 
     reporter, name = workspace.reporter, resolution.spec.name
@@ -87,6 +87,7 @@ def update_lock(
         find_conflicts=partial(find_wheel_copies, resolution.env, resolution.spec.where),
         commit_hints=commit_hints(resolution),
         own=own,
+        newest=known_packages(resolution, workspace),
     )
     lock = record_matrix_versions(resolution, lock, workspace)
     for line in describe_changes(previous, lock) if previous else ():

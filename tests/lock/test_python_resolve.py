@@ -12,6 +12,7 @@ from packaging.tags import Tag
 
 from envbuild.core.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.lock.python.choose_files import uv_platform, wheel_tags
+from envbuild.lock.python.known_releases import KnownReleases
 from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.resolve import PythonResolution, names_package
 from envbuild.lock.python.uv_resolver import Resolver
@@ -81,6 +82,33 @@ def test_earlier_versions_that_still_exist_are_preserved(tmp_path: Path, wheels:
     lock = work(tmp_path, wheels, previous=previous).lock(units)
     assert versions(lock, "venv") == ["setuptools 82.0", "sympy 1.14", "torch 2.15.0"]  # setuptools 81.0 is gone
     assert lock.units["build-mpi4py"].sdists == ("mpi4py-4.0.tar.gz",)
+
+
+@pytest.mark.slow_unit
+def test_a_release_that_no_fact_knows_is_locked_only_where_nothing_else_fits(tmp_path: Path) -> None:
+    folder = tmp_path / "wheels"
+    for version in ("5.23.0", "5.24.0"):
+        wheel(folder, "transformers", version, requires=("pydantic",))
+    for version in ("2.14.3", "2.14.4", "2.15.0"):
+        wheel(folder, "pydantic", version)
+    wheel(folder, "demo", "2.15.1+cu130")
+    wheel(folder, "strict", "1.0", requires=("pydantic>=2.15",))
+    newest = {"transformers": "5.23.0", "pydantic": "2.14.3", "demo": "2.15.1", "unused": "1"}
+    reports: list[str] = []
+    known = KnownReleases(newest, reports.append)
+
+    def locked(*requirements: str) -> list[str]:
+        one = replace(work(tmp_path, str(folder)), known=known)
+        return versions(one.lock({"venv": UnitRequest(python=requirements)}), "venv")
+
+    assert locked("transformers", "demo") == ["demo 2.15.1+cu130", "pydantic 2.14.3", "transformers 5.23.0"]
+    assert len(reports) == 1
+    assert "pydantic 2.15.0, transformers 5.24.0" in reports[0]
+    assert "pydantic 2.14.3, transformers 5.23.0" in reports[0]
+    # what is requested by version, or required by another package, is for the matrix to answer
+    assert locked("transformers==5.24.0") == ["pydantic 2.14.3", "transformers 5.24.0"]
+    assert locked("strict") == ["pydantic 2.15.0", "strict 1.0"]
+    assert len(reports) == 1
 
 
 @pytest.mark.slow_unit

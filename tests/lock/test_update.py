@@ -14,7 +14,9 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import LockError
 from envbuild.lock import update
 from envbuild.lock.lockfile import Lock, read_lock, write_lock
+from envbuild.lock.matrix_check import known_packages
 from envbuild.lock.resolve import resolve_in
+from envbuild.matrix.facts.waiver import Waiver
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
 
@@ -54,12 +56,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr("envbuild.lock.commit_origin.commit_hints", lambda resolution: {})
     monkeypatch.setattr("envbuild.lock.matrix_check.record_matrix_versions", lambda resolution, lock, workspace: lock)
     monkeypatch.setattr("envbuild.lock.matrix_check.check_lock", found.check)
+    monkeypatch.setattr("envbuild.lock.matrix_check.known_packages", lambda resolution, workspace: {"torch": "2.15.0"})
     return found
 
 
 def test_a_missing_lock_is_made_and_a_current_one_is_checked(place: Place) -> None:
     assert update.ensure_lock(place.resolution, place.workspace) == LOCK
     assert read_lock(place.path) == LOCK and len(place.requests) == 1 and place.checked == 0
+    assert place.requests[0]["newest"] == {"torch": "2.15.0"}
     assert update.ensure_lock(place.resolution, place.workspace) == LOCK
     assert len(place.requests) == 1 and place.checked == 1
 
@@ -115,3 +119,12 @@ def test_an_image_without_a_lock_has_a_draft_that_shows_its_plan_only() -> None:
     draft = update.draft_lock(resolution)
     assert (draft.image, draft.inputs) == ("cpu-ucx", LOCK.inputs)
     assert draft != LOCK and draft.units.keys() == LOCK.units.keys()
+
+
+def test_a_waiver_of_unknown_versions_removes_the_bounds_of_packages() -> None:
+    project = SimpleNamespace(facts=Project(ROOT).facts)
+    workspace: Any = SimpleNamespace(project=project)
+    bounded: Any = SimpleNamespace(waivers=())
+    waived: Any = SimpleNamespace(waivers=(Waiver("unheard", "tried it"),))
+    assert "transformers" in known_packages(bounded, workspace)
+    assert known_packages(waived, workspace) == {}

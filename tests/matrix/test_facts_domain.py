@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from packaging.version import Version
 
 from envbuild.core.errors import SpecError
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.answer.report import answer_text
 from envbuild.matrix.answer.verdict import Answer
-from envbuild.matrix.facts.domain import listed_versions
+from envbuild.matrix.facts.domain import listed_versions, newest_packages
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.request import parse_request
 from tests.support.shipped_facts import shipped_matrix
@@ -106,3 +107,12 @@ def test_leaving_the_domain_never_improves_the_verdict(name: str) -> None:
         except SpecError:
             continue
         assert (given.exit_code == 0) is backed, (version, given.verdict)
+
+
+def test_the_newest_known_release_of_a_package_is_one_that_a_lock_can_take() -> None:
+    found = newest_packages(shipped_matrix())
+    matrix = shipped_matrix()
+    assert found["transformers"] == listed_versions(matrix, matrix.number["transformers"])[-1]
+    assert found["nvidia-nccl-cu13"] == found["nvidia-nccl-cu12"] == listed_versions(matrix, matrix.number["nccl"])[-1]
+    assert all(not Version(version).is_prerelease and not Version(version).local for version in found.values())
+    assert "driver" not in found and "libfabric" not in found  # newer ones are known; no version of an index

@@ -24,6 +24,7 @@ from envbuild.core.errors import ConflictError, EnvbuildError, Finding, InputErr
 from envbuild.lock.missing_inputs import combine_errors
 from envbuild.lock.model import PythonFile, UnitLock
 from envbuild.lock.python.choose_files import FileChooser
+from envbuild.lock.python.known_releases import KnownReleases
 from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.provided import Provided, compiled_packages, parse_exact
 from envbuild.lock.python.requirements import (
@@ -59,6 +60,7 @@ class PythonResolution:
     `find_conflicts`: finds conflicts of the packages of the venv (name → names of those that require it).
     `before`: errors that are known already, raised with the others.
     `wheels`: unit → those of the project, which are installed as they are.
+    `known`: the releases that the facts know, which are preferred to newer ones.
 
     After an error, `found` returns the files that were chosen nevertheless.
     """
@@ -73,6 +75,7 @@ class PythonResolution:
     find_conflicts: FindConflicts = lambda wheels: ()
     before: Sequence[EnvbuildError] = ()
     wheels: Mapping[str, Sequence[PythonFile]] = field(default_factory=dict)
+    known: KnownReleases = field(default_factory=KnownReleases)
     sdists: dict[str, list[PythonFile]] = field(default_factory=dict)
     errors: list[EnvbuildError] = field(default_factory=list)
 
@@ -250,9 +253,16 @@ class PythonResolution:
         prefer: Mapping[str, str] | None,
         omit: Mapping[str, str],
     ) -> dict[str, Pin]:
-        """Return the result of the resolver; a conflict with a package of the base image gets a hint of its own."""
+        """Return the result of the resolver, in versions that the facts know where they fit; a conflict with a package
+        of the base image gets a hint of its own."""
+
+        def run(bounds: Iterable[str] = ()) -> dict[str, Pin]:
+            return self.resolver.resolve(
+                unit, requirements, constraints=[*constraints, *bounds], prefer=prefer, omit=omit
+            )
+
         try:
-            return self.resolver.resolve(unit, requirements, constraints=constraints, prefer=prefer, omit=omit)
+            return self.known.prefer_known(run(), run)
         except ConflictError as error:
             named = {name: version for name, version in omit.items() if f"{name}==" in error.message}
             named = {name: version for name, version in sorted(named.items()) if name in self.present}

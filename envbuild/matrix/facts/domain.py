@@ -19,6 +19,16 @@ def listed_versions(matrix: FactTable, number: int) -> list[str]:
     return version.oldest_first(plain or listed)
 
 
+def newest_packages(matrix: FactTable) -> dict[str, str]:
+    """Return Python package → the newest version that the facts list of its component; plain releases alone."""
+    found: dict[str, str] = {}
+    for number, component in enumerate(matrix.components):
+        known = listed_versions(matrix, number) if component.kind == "version" and not component.newer else []
+        if known and not pick_penalty(known[-1]) and re.fullmatch(r"\d+(\.\d+)*(\.post\d+)?", known[-1]):
+            found |= dict.fromkeys(component.packages or (component.name,), known[-1])
+    return found
+
+
 def outside_reason(matrix: FactTable, number: int, value: str) -> str:
     """Return why a version that the facts do not list is outside of what they know; "" for one that is not."""
     component = matrix.components[number]
