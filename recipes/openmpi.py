@@ -23,6 +23,9 @@ RELEASES = {
 }
 # A checkout, unlike a release's tarball, has no configure script and no generated lexers.
 DEBIAN = ("autoconf", "automake", "flex", "g++", "gcc", "libc6-dev", "libtool", "make", "perl", "pkgconf", "zlib1g-dev")
+# PRRTE's autogen.pl runs `git submodule status` wherever this file is, also outside of a checkout; Open MPI's own and
+# PMIx's look for .git first. The released tarball does not contain the file.
+SUBMODULES = "rm -f 3rd-party/prrte/.gitmodules"
 # The tag is still marked as a release candidate; upstream removes the mark when it packs the tarball.
 RELEASE = "sed -i -e 's/^greek=.*/greek=/' -e 's/^tarball_version=.*/tarball_version=/' VERSION"
 
@@ -128,7 +131,7 @@ class Openmpi(Released):
             self.source(),
             self.prefix,
             title="openmpi: compiled",
-            before=[RELEASE],
+            before=[RELEASE, *([SUBMODULES] if fifth else [])],
             bootstrap="./autogen.pl",
             configure=options,
             # configure reads who compiled it, and where, from the environment first

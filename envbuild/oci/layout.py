@@ -83,7 +83,7 @@ def write_layout(
         )
     check_output(out)
     try:
-        with open_output_folder(out) as folder:
+        with open_output_folder(out, "oci-layout") as folder:
             (folder.handle / "blobs" / "sha256").mkdir(parents=True)
             writer = _Writer(folder.handle, store, types, compression, jobs or len(os.sched_getaffinity(0)), present)
             layout = writer.write(layers, config, epoch, name)

@@ -1,4 +1,4 @@
-"""The folder of a layout while it is written: beside its place, under a name of its own.
+"""An output folder (a layout, a build context) while it is written: beside its place, under a name of its own.
 
 Another user may be able to write the folder above, and can rename any entry there or put another in its place. So both
 folders are open until the end, no other user may enter the new one until it has its name, and what is removed is the
@@ -18,20 +18,21 @@ from pathlib import Path
 from envbuild.core.errors import PublishError
 from envbuild.core.folder_removal import remove_folder
 
-HINT = "write it into a folder that no other user can write: -o FOLDER"
+HINT = "write it into a folder that no other user can write"
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFolder:
     """A folder that gets the name of `out` when it is published. `fd` and `above`: descriptors of it and of the folder
-    that it is in; `name`: its name until then; `mode`: its mode afterwards."""
+    that it is in; `name`: its name until then; `mode`: its mode afterwards; `mark`: a file that an older one has."""
 
     out: Path
     above: int
     name: str
     fd: int
     mode: int
+    mark: str
 
     @property
     def handle(self) -> Path:
@@ -39,7 +40,7 @@ class OutputFolder:
         return Path(f"/proc/self/fd/{self.fd}")
 
     def publish(self) -> None:
-        """Give the folder the name of `out`; an older layout there is removed afterwards. Raises OSError, PublishError
+        """Give the folder the name of `out`; an older one there is removed afterwards. Raises OSError, PublishError
         if another user replaced one of the two."""
         old = f"{self.name}.old"
         with contextlib.suppress(FileNotFoundError):
@@ -50,7 +51,7 @@ class OutputFolder:
             self._rename(self.name, self.out.name)
             found = os.stat(self.out.name, dir_fd=self.above, follow_symlinks=False)
             if not os.path.samestat(found, os.fstat(self.fd)):
-                raise PublishError("another user replaced the layout while it was written", HINT, str(self.out))
+                raise PublishError("another user replaced it while it was written", HINT, str(self.out))
         except OSError:
             with contextlib.suppress(FileNotFoundError):
                 self._rename(old, self.out.name)
@@ -61,14 +62,14 @@ class OutputFolder:
         os.rename(name, new, src_dir_fd=self.above, dst_dir_fd=self.above)
 
     def _remove_old(self, name: str) -> None:
-        """Remove what was at `out`: a layout, an empty folder, or a link to one."""
+        """Remove what was at `out`: an older one, an empty folder, or a link to one."""
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             if stat.S_ISLNK(os.stat(name, dir_fd=self.above, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=self.above)
                 return
             fd: int = os.open(name, OPEN, dir_fd=self.above)
             stack.callback(os.close, fd)
-            if (names := os.listdir(fd)) and "oci-layout" not in names:  # not what `check_output` saw
+            if (names := os.listdir(fd)) and self.mark not in names:  # not what `check_output` saw
                 raise PublishError(
                     f"another user replaced it while it was written; that is not removed: {name}",
                     HINT,
@@ -78,7 +79,7 @@ class OutputFolder:
 
 
 @contextlib.contextmanager
-def open_output_folder(out: Path) -> Iterator[OutputFolder]:
+def open_output_folder(out: Path, mark: str) -> Iterator[OutputFolder]:
     """Make a folder beside `out`, and the folders above it; remove it at the end if it was not published. Raises
     OSError, PublishError if another user interferes."""
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -93,8 +94,8 @@ def open_output_folder(out: Path) -> Iterator[OutputFolder]:
         with contextlib.suppress(PermissionError):  # another user's, or a file system that has no modes
             os.fchmod(fd, mode & ~0o077)
         if not _is_own(fd) or os.listdir(fd):
-            raise PublishError("another user replaced the unfinished layout", HINT, str(out))
-        folder = OutputFolder(out, above, name, fd, mode)
+            raise PublishError("another user replaced the unfinished folder", HINT, str(out))
+        folder = OutputFolder(out, above, name, fd, mode, mark)
         stack.callback(_discard, folder)
         yield folder
 

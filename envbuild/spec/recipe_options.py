@@ -86,7 +86,9 @@ def _given_options(
     if isinstance(node, Scalar) and node.kind == "null":
         reader.wrong(node.where, f"layer '{name}' has no value", f"for its defaults write {name}: {{}}")
     elif isinstance(node, Scalar) and node.kind == "truth":
-        reader.wrong(node.where, f"layer '{name}' cannot be {node.value}", f"for its defaults write {name}: {{}}")
+        removed = f"to remove a layer of the spec that this one extends write {name}: null"
+        hint = removed if node.value.lower() == "false" else f"for its defaults write {name}: {{}}"
+        reader.wrong(node.where, f"layer '{name}' cannot be {node.value}", hint)
     elif recipe.shorthand in fields:
         return {recipe.shorthand: node}
     else:

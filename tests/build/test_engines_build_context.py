@@ -7,9 +7,11 @@ import stat
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from envbuild.build.engines import prepare_inputs
 from envbuild.build.engines.build_context import input_paths, is_build_context, write_context, write_seed
 from envbuild.build.plan.units import Blob, Input, Plan, Product, Unit
 from envbuild.build.steps import Step
@@ -118,3 +120,30 @@ def test_setuid_programs_of_a_base_are_closed_to_others(tmp_path: Path, monkeypa
     monkeypatch.setattr("envbuild.build.engines.deb.unpack_packages", look)
     write_seed(debs=[], layers=[], work=str(tmp_path), epoch=0)
     assert modes == [0o700, 0o700]
+
+
+def test_links_in_the_place_of_an_unfinished_context_are_not_written_through(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who can write the folder above (or owned the folder itself) renames entries of it at any moment."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    (shared / "context").mkdir()
+    own.write_text("export PATH")
+    prepare = prepare_inputs.prepare_inputs
+
+    def swap_first(*arguments: Any) -> list[str]:
+        for unfinished in [*shared.glob("context/*"), *shared.glob(".context.*")]:
+            unfinished.rename(tmp_path / f"moved-{unfinished.name}")
+            trap = unfinished / "debian" if unfinished.parent == shared else unfinished
+            trap.mkdir(parents=True)
+            for folder in (unfinished, trap):
+                for name in ("apt.conf", "sources.list", "Containerfile", "texts"):
+                    (folder / name).symlink_to(own)
+        return prepare(*arguments)
+
+    monkeypatch.setattr(prepare_inputs, "prepare_inputs", swap_first)
+    unit = Unit("debian", "packages", (Step("true"),), (), (Input("debs", "debian", texts=(("a", "b"),)),))
+    with pytest.raises(PublishError, match="another user replaced"):
+        write_context(plan(unit), store, shared / "context")
+    assert own.read_text() == "export PATH"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import shutil
 import tarfile
 import zipfile
@@ -231,6 +232,29 @@ def test_wheels_go_from_unit_to_unit(store: Store) -> None:
     assert (
         record is not None and [name for name, _ in record.wheels] == ["x-1-py3-none-any.whl"] and record.layer is None
     )
+
+
+def test_a_wheel_in_the_store_is_a_file_of_the_builder_alone(store: Store) -> None:
+    """The file of the step may belong to another user of the machine, who could write it from then on, and may be a
+    program with the rights of the builder."""
+    if os.geteuid():
+        pytest.skip("root is needed: the step gives its file to another user")
+    maker = kit.unit(
+        "maker",
+        "cd /run/envbuild/out; cp /bin/cat x-1-py3-none-any.whl; ln x-1-py3-none-any.whl other; chown 4321:4321 other; "
+        "chmod 6777 other; setcap cap_dac_override+ep other; setfattr -n user.note -v x other",
+        product=Product.WHEEL,
+        in_image=False,
+    )
+    user = kit.unit("user", "cp /run/envbuild/kernels/*.whl /opt/", inputs=(Input("kernels", units=("maker",)),))
+    kit.build(store, maker, user)
+    record = store.unit(kit.plan(store, maker, user).keys()["maker"])
+    assert record is not None
+    blob = store.blob(record.wheels[0][1])
+    status = blob.stat()
+    assert (status.st_uid, status.st_gid) == (os.geteuid(), os.getegid())
+    assert status.st_mode & 0o7777 == 0o644 and os.listxattr(blob) == []
+    assert not list(store.tmp.iterdir())
 
 
 def test_folders_renamed_into_place_do_not_hide_each_other(store: Store) -> None:

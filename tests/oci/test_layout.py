@@ -228,11 +228,11 @@ def test_a_layout_that_cannot_be_replaced_remains(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "oci-layout").write_text("old")
-    with pytest.raises(OSError), open_output_folder(out) as folder:
+    with pytest.raises(OSError), open_output_folder(out, "oci-layout") as folder:
         (tmp_path / folder.name).rmdir()
         folder.publish()
     assert content(out) == {"oci-layout": b"old"}
-    with open_output_folder(out) as folder:
+    with open_output_folder(out, "oci-layout") as folder:
         folder.publish()
     assert content(out) == {} and list(tmp_path.iterdir()) == [out]
 
@@ -316,5 +316,5 @@ def test_the_folder_of_another_user_is_refused_before_anything_is_written(
         os.chown(name, 61001, 61001, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "mkdir", mkdir)
-    with pytest.raises(PublishError, match="another user replaced"), open_output_folder(tmp_path / "out"):
+    with pytest.raises(PublishError, match="another user replaced"), open_output_folder(tmp_path / "out", "oci-layout"):
         raise AssertionError("the folder is used")

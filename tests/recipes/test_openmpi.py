@@ -43,3 +43,11 @@ def test_open_mpi_4_has_other_options() -> None:
     assert "--with-prrte=internal" in steps(fifth, image(fifth, ucx))[-1]
     assert "--with-ucx=/opt/ucx" in steps(fifth, image(fifth, ucx))[-1]
     assert "--without-ucx" in steps(fifth, image(fifth, recipe("ucx")))[-1]
+
+
+def test_the_bootstrap_of_prrte_runs_no_git() -> None:
+    """Its autogen.pl runs `git submodule status` wherever a .gitmodules is; units have no git."""
+    for version, removed in (("5.0.10", True), ("4.1.5", False)):
+        own = recipe("openmpi", provider="source", version=version)
+        text = steps(own, image(own))[-1]
+        assert ("rm -f 3rd-party/prrte/.gitmodules" in text.partition("./autogen.pl")[0]) is removed

@@ -10,6 +10,7 @@ Containerfile
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from envbuild.core.errors import PublishError
 from envbuild.core.folder_removal import remove_folder
 from envbuild.core.store.store import Store
 from envbuild.core.userns.call import call
+from envbuild.oci.output_folder import open_output_folder
 
 # The embedded engine keeps services from starting by the same file; here no other process could remove it again.
 POLICY = """\
@@ -33,22 +35,21 @@ MARK = "Containerfile"
 def write_context(plan: Plan, store: Store, folder: Path) -> Path:
     """Write the context of `plan` into `folder`; returns the path of the Containerfile.
 
-    Files of the store are hard-linked where that is possible. An older context there is replaced. Raises PublishError
-    when the folder holds something else or cannot be written, InputError for missing or damaged content.
+    Files of the store are hard-linked where that is possible. An older context there is replaced. Until all is written,
+    no other user may enter the folder, which is beside its place: root may write below a folder of another user. Raises
+    PublishError when the folder holds something else or cannot be written, InputError for missing or damaged content.
     """
     text = containerfile(plan)
     before = os.umask(0o022)  # modes get into layers, as in the embedded engine
     try:
-        if folder.exists() and any(folder.iterdir()):
-            if not is_build_context(folder):
-                raise PublishError(f"{folder} holds something else than a build context", hint="name an empty folder")
-            remove_folder(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        checked: list[str] = []
-        for unit in plan.units:
-            checked += _write_unit(unit, plan, store, folder / unit.name, checked)
-        path = folder / MARK  # last: it marks a complete context
-        path.write_text(text)
+        if folder.exists() and any(folder.iterdir()) and not is_build_context(folder):
+            raise PublishError(f"{folder} holds something else than a build context", hint="name an empty folder")
+        with open_output_folder(folder.absolute(), MARK) as output:
+            checked: list[str] = []
+            for unit in plan.units:
+                checked += _write_unit(unit, plan, store, output.handle / unit.name, checked)
+            (output.handle / MARK).write_text(text)
+            output.publish()
     except OSError as error:
         raise PublishError(
             f"the build context {folder} cannot be written: {error.strerror or error}",
@@ -56,7 +57,7 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
         ) from error
     finally:
         os.umask(before)
-    return path
+    return folder / MARK
 
 
 def is_build_context(folder: Path) -> bool:
@@ -94,13 +95,15 @@ def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: lis
         if script := script_path(unit, number):
             (folder.parent / script).write_text(step.command.strip() + "\n")
     if unit.seed or unit.layers:
-        call(
-            write_seed,
-            debs=input_paths(unit, prepare_inputs.DEBS, unit.seed, store),
-            layers=input_paths(unit, prepare_inputs.LAYERS, unit.layers, store),
-            work=str(folder.resolve()),
-            epoch=unit.epoch,
-        )
+        with store.workdir() as work:  # another process writes it, for which the folder of the context is a path
+            call(
+                write_seed,
+                debs=input_paths(unit, prepare_inputs.DEBS, unit.seed, store),
+                layers=input_paths(unit, prepare_inputs.LAYERS, unit.layers, store),
+                work=str(work.resolve()),
+                epoch=unit.epoch,
+            )
+            shutil.move(work / "seed.tar", folder / "seed.tar")
     if unit.layers:  # they are in the seed; a builder gets the whole context sent, and layers are large
         layers = folder / prepare_inputs.LAYERS
         remove_folder(layers)

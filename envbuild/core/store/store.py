@@ -39,7 +39,7 @@ from pathlib import Path
 
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError, InputError
-from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
+from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regular, read_bounded
 from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
 from envbuild.core.store.json_files import read_json, read_sealed, stamp, write_atomic, write_json, write_sealed
 from envbuild.core.store.members import check_entry
@@ -123,7 +123,7 @@ class Store:
             return False
 
     def add_blob(self, source: Path) -> str:
-        """Move a file (on the store's file system) into the store as a blob. Return its sha256.
+        """Move a file that envbuild wrote (on the store's file system) into the store as a blob. Return its sha256.
 
         Raises OSError (ELOOP) for a link: what it leads to is not the caller's to change.
         """
@@ -132,6 +132,23 @@ class Store:
             os.fchmod(file.fileno(), 0o644)
         move_into_store(source, self.blob(sha256))
         return sha256
+
+    def copy_blob(self, source: Path) -> str:
+        """Copy the bytes of a file that a step of a build wrote into the store as a blob. Return its sha256.
+
+        The file itself remains outside: its owner may be another user of the machine, who could write it from then on,
+        and its mode and attributes may make it a program with the rights of the builder. Raises OSError.
+        """
+        digest = hashlib.sha256()
+        with self.workdir() as folder, open_regular(source, follow=False) as file:
+            target = folder / "blob"
+            with target.open("xb") as copy:
+                while chunk := file.read(1 << 20):
+                    digest.update(chunk)
+                    copy.write(chunk)
+                os.fchmod(copy.fileno(), 0o644)  # with any umask
+            move_into_store(target, self.blob(digest.hexdigest()))
+        return digest.hexdigest()
 
     def check_blob(self, sha256: str) -> None:
         """Check the digest of a blob.

@@ -91,7 +91,7 @@ def describe_failure(job: Job, outcome: Outcome) -> Job:
 def store_product(job: Job, store: Store, work: Path) -> Job:
     """Return the layer or the wheels that the steps left."""
     if job["product"] == Product.WHEEL:
-        return {"wheels": [[path.name, store.add_blob(path)] for path in find_wheels(work / "out", job["unit"])]}
+        return {"wheels": [[path.name, store.copy_blob(path)] for path in find_wheels(work / "out", job["unit"])]}
     from envbuild.oci.layers.layer import make_layer
 
     layer = work / "layer"
