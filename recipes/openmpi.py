@@ -23,7 +23,7 @@ RELEASES = {
 }
 # A checkout, unlike a release's tarball, has no configure script and no generated lexers.
 DEBIAN = ("autoconf", "automake", "flex", "g++", "gcc", "libc6-dev", "libtool", "make", "perl", "pkgconf", "zlib1g-dev")
-# PRRTE's autogen.pl runs `git submodule status` wherever this file is, also outside of a checkout; Open MPI's own and
+# PRRTE's autogen.pl runs `git submodule status` if this file exists, also outside of a checkout; Open MPI's own and
 # PMIx's look for .git first. The released tarball does not contain the file.
 SUBMODULES = "rm -f 3rd-party/prrte/.gitmodules"
 # The tag is still marked as a release candidate; upstream removes the mark when it packs the tarball.
@@ -110,7 +110,11 @@ class Openmpi(Released):
         return (f"{self.folder}/bin/mpirun", f"{self.folder}/lib/libmpi.so") if self.provider == "base" else ()
 
     def sources(self, env: RecipeEnv) -> Sources:
-        return Sources(debian=DEBIAN, git=(self.source(),)) if self.provider == "source" else Sources()
+        if self.provider != "source":
+            return Sources()
+        # with the libraries that its libfabric needs: configure links against it, and the linker follows them
+        below = rdma.packages(env) if rdma.libfabric(env) else ()
+        return Sources(debian=(*DEBIAN, *below), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
         ucx, libfabric, fifth = env.prefix_of("ucx"), rdma.libfabric(env), self.fifth

@@ -21,6 +21,11 @@ if git diff --cached --quiet; then
   echo "the patch has no facts and no locks"
   exit 0
 fi
+# --include compares the new name of a rename alone, and takes links and files in folders: each change is compared again.
+own='^:[0-7]{6} 100644 [0-9a-f]+ [0-9a-f]+ [AM]\t(images/[^/]+\.lock|envbuild/matrix/data/([^/]+/)?[^/]+\.yaml|facts/([^/]+/)?[^/]+\.yaml)$'
+if git -c core.quotePath=true diff --cached --raw --no-renames --no-abbrev | grep -vP "$own" >&2; then
+  fail "the patch changes other files than facts and locks, or their kind" "read it: $PATCH"
+fi
 title="Refresh facts of the version matrix and locks"
 git -c user.name="github-actions[bot]" -c user.email="41898282+github-actions[bot]@users.noreply.github.com" \
   commit --quiet --message "$title"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envbuild.core.errors import ConflictError, Finding, InputError
+from envbuild.net.registry.media_types import DOCKER, DOCKER_INDEX, INDEX, OCI
 from envbuild.oci.document import InvalidDocumentError, Part, parse_json
 
 SYSTEM = "linux"
@@ -24,6 +25,7 @@ EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 FOREIGN = re.compile(r"nondistributable|foreign")
 NO_IMAGE = "unknown/unknown"  # platform of attestations, which an index lists beside the images
 MAX_SIZE = (1 << 63) - 1  # bytes of a file
+IMAGE_TYPES, INDEX_TYPES = (OCI.manifest, DOCKER.manifest), (INDEX, DOCKER_INDEX)
 INDEXES = 4  # that follow each other, at most: an index may list indexes
 
 
@@ -64,6 +66,7 @@ def parse_document(content: bytes, name: str, what: str = "manifest") -> dict[st
     """
     try:
         value: dict[str, Any] = parse_json(content).expect(dict)
+        check_kind(value)
     except InvalidDocumentError as error:
         raise corrupt_document_error(name, error, what) from None
     if value.get("schemaVersion") == 1:
@@ -73,6 +76,16 @@ def parse_document(content: bytes, name: str, what: str = "manifest") -> dict[st
             hint="push it again with a current program (docker pull, docker push), and use that tag",
         )
     return value
+
+
+def check_kind(value: Mapping[str, Any]) -> None:
+    """Raise InvalidDocumentError for a document that one client reads as an index, and another one as an image: its
+    digest would name two (CVE-2021-41190; OCI image spec 1.1, manifest.md and image-index.md, "mediaType")."""
+    lists, kind = "manifests" in value, value.get("mediaType")
+    if lists and ("config" in value or "layers" in value):
+        raise InvalidDocumentError("it is both an index and the manifest of an image")
+    if kind in (IMAGE_TYPES if lists else INDEX_TYPES):
+        raise InvalidDocumentError(f"it is not what its media type states: {kind}")
 
 
 def corrupt_document_error(name: str, error: InvalidDocumentError, what: str = "manifest") -> InputError:

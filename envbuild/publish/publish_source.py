@@ -23,6 +23,7 @@ from envbuild.oci.sources.open import SourceReference, open_source, parse_source
 from envbuild.oci.sources.registry import parse_source_reference
 from envbuild.publish.binding import make_annotations
 from envbuild.publish.destination import TAG, Destination, parse_destination
+from envbuild.publish.proved_layers import prove_layers, record_proved
 from envbuild.publish.source_parts import source_parts
 from envbuild.publish.squashfs_artifact import FinishedImage, finished_artifacts
 from envbuild.publish.squashfs_document import PLAIN
@@ -57,7 +58,9 @@ def publish_source(
         workspace.store.workdir() as work,
     ):
         check_plain(image)
+        prove_layers(image, options.pack_format, workspace.store, workspace.reporter)
         done = convert_open_image(image, progress, options, began)
+        record_proved(workspace.store, image.layers)
         if target.push:
             target.push.known = {**target.push.known, **same_registry(source, image, target)}
         finished = finish_image(image, done, progress, options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,8 +124,10 @@ class LayoutImage:
             raise InputError(f"the list of artifacts of {self.name}: {error}", hint="publish the image again") from None
 
     def places(self, digest: str) -> list[str]:
-        """Return the path of a blob (hex)."""
-        return [str((self.path / blob_path(digest)).absolute())]
+        """Return the path of a blob (hex). Raises InputError for a link out of the layout, and for no regular file."""
+        name = blob_path(digest)
+        path = LayoutFolder(self.path).find(name) if os.path.lexists(self.path / name) else self.path / name
+        return [str(path.absolute())]
 
     def not_available(self, what: str, misses: list[Miss]) -> InputError:
         """Return the error for a blob that the layout lacks."""

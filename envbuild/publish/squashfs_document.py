@@ -97,12 +97,14 @@ def decode_document(content: bytes, blobs: Mapping[str, int], name: str) -> Squa
         whole = parse_json(content)
         check_format(whole, name)
         found = _decode(whole)
-        for part in (found.tables, *(part for pack in found.packs for part in pack.blobs)):
+        parts = (found.tables, *(part for pack in found.packs for part in pack.blobs))
+        for part in parts:
             if part.start + part.length > blobs.get(part.digest, -1):
                 raise InvalidDocumentError("a pack is outside of the blobs of the artifact")
         if blobs[found.tables.digest] != found.tables.length:
             raise InvalidDocumentError("its tables have another size")
-        if found.size > MAX_REPEATS * sum(blobs.values()):  # many packs may name one blob
+        used = {part.digest for part in parts}  # the artifact may claim any size for blobs that are not fetched
+        if found.size > MAX_REPEATS * sum(blobs[digest] for digest in used):  # many packs may name one blob
             raise InvalidDocumentError("its file is far larger than the blobs of the artifact")
         check_extents(found.extents, [pack.size for pack in found.packs], found.tables.length, found.size)
     except (InvalidDocumentError, ValueError) as error:

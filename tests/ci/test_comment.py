@@ -68,48 +68,95 @@ def test_a_commit_must_be_one(tmp_path: Path) -> None:
     assert done.returncode == 2 and "hint: " in done.stderr and not calls
 
 
-def test_only_facts_and_locks_are_proposed(tmp_path: Path) -> None:
-    require_tools("git")
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
+class Proposal:
+    """A repository with a clone, and a patch that propose.sh gets."""
 
-    def git(*words: str, at: str = "checkout") -> str:
-        command = ["git", "-C", str(tmp_path / at), *who, *words]
+    def __init__(self, folder: Path) -> None:
+        require_tools("git")
+        self.folder, self.calls = folder, folder / "calls"
+        for name in ("origin", "checkout"):
+            (folder / name).mkdir()
+        self.git("init", "-q", "--bare", "-b", "main", at="origin")
+        self.git("init", "-q", "-b", "main")
+        for name in ("images/app.lock", "steps/run.sh"):
+            (folder / "checkout" / name).parent.mkdir()
+            (folder / "checkout" / name).write_text("old\n" * 20)
+        self.git("add", ".")
+        self.git("commit", "-q", "-m", "first")
+        self.git("remote", "add", "origin", str(folder / "origin"))
+
+    def git(self, *words: str, at: str = "checkout") -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
+        command = ["git", "-C", str(self.folder / at), *who, *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    for name in ("origin", "checkout"):
-        (tmp_path / name).mkdir()
-    git("init", "-q", "--bare", "-b", "main", at="origin")
-    git("init", "-q", "-b", "main")
-    for name in ("images/app.lock", "steps/run.sh"):
-        (tmp_path / "checkout" / name).parent.mkdir()
-        (tmp_path / "checkout" / name).write_text("old\n")
-    git("add", ".")
-    git("commit", "-q", "-m", "first")
-    git("remote", "add", "origin", str(tmp_path / "origin"))
-    for name in ("images/app.lock", "steps/run.sh"):
+    def run(self, patch: str) -> subprocess.CompletedProcess[str]:
+        (self.folder / "patch").write_text(patch)
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin/gh").write_text('#!/bin/sh\nprintf "%s\\n" "$*" >> "$CALLS"\n')
+        (self.folder / "bin/gh").chmod(0o755)
+        env = {
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "CALLS": str(self.calls),
+            "GH_TOKEN": "secret",
+            "HOME": str(self.folder),
+            "PATCH": str(self.folder / "patch"),
+            "WORK": str(self.folder / "work"),
+            "OUT": str(self.folder),
+        }
+        command = ["bash", str(STEPS / "propose.sh")]
+        return subprocess.run(
+            command, cwd=self.folder / "checkout", env=env, capture_output=True, text=True, check=False
+        )
+
+
+def test_only_facts_and_locks_are_proposed(tmp_path: Path) -> None:
+    proposal = Proposal(tmp_path)
+    for name in ("images/app.lock", "steps/run.sh", "facts/derived/torch.yaml"):
+        (tmp_path / "checkout" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "checkout" / name).write_text("new\n")
-    (tmp_path / "patch").write_text(git("diff"))
-    git("checkout", "-q", ".")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/gh").write_text('#!/bin/sh\nprintf "%s\\n" "$*" >> "$CALLS"\n')
-    (tmp_path / "bin/gh").chmod(0o755)
-    env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "CALLS": str(tmp_path / "calls"), "GH_TOKEN": "secret"}
-    env |= {
-        "HOME": str(tmp_path),
-        "PATCH": str(tmp_path / "patch"),
-        "WORK": str(tmp_path / "work"),
-        "OUT": str(tmp_path),
-    }
-    done = subprocess.run(
-        ["bash", str(STEPS / "propose.sh")],
-        cwd=tmp_path / "checkout",
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    proposal.git("add", "-N", ".")
+    patch = proposal.git("diff")
+    proposal.git("reset", "-q", "--hard")
+    done = proposal.run(patch)
     assert done.returncode == 0, done.stderr
-    assert git("diff", "--name-only", "main", "envbuild-refresh", at="checkout") == "images/app.lock\n"
-    assert git("show", "envbuild-refresh:images/app.lock", at="origin") == "new\n"
-    assert "pr create --base main --head envbuild-refresh" in (tmp_path / "calls").read_text()
-    assert "secret" not in (tmp_path / "calls").read_text()
+    names = proposal.git("diff", "--name-only", "main", "envbuild-refresh")
+    assert names == "facts/derived/torch.yaml\nimages/app.lock\n"
+    assert proposal.git("show", "envbuild-refresh:images/app.lock", at="origin") == "new\n"
+    assert "pr create --base main --head envbuild-refresh" in proposal.calls.read_text()
+    assert "secret" not in proposal.calls.read_text()
+
+
+RENAMED = """\
+diff --git a/steps/run.sh b/images/x.lock
+similarity index 100%
+rename from steps/run.sh
+rename to images/x.lock
+"""
+NEW = """\
+diff --git a/{path} b/{path}
+new file mode {mode}
+index 0000000..1111111
+--- /dev/null
++++ b/{path}
+@@ -0,0 +1 @@
++../.git/config
+"""
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        pytest.param(RENAMED, id="renamed"),
+        pytest.param(NEW.format(path="images/z.lock", mode="120000"), id="link"),
+        pytest.param(NEW.format(path="images/z.lock", mode="100755"), id="executable"),
+        pytest.param(NEW.format(path="images/deep/z.lock", mode="100644"), id="folder"),
+        pytest.param(NEW.format(path="images/app.lock/../../z.lock", mode="100644"), id="path"),
+    ],
+)
+def test_a_patch_that_changes_more_than_facts_and_locks_is_not_pushed(tmp_path: Path, patch: str) -> None:
+    """`git apply --include` compares the new name of a renamed file alone."""
+    proposal = Proposal(tmp_path)
+    done = proposal.run(patch)
+    assert done.returncode != 0 and not proposal.calls.exists()
+    assert proposal.git("branch", "--list", at="origin") == ""

@@ -302,6 +302,14 @@ def test_processes_left_by_a_step_are_stopped(store: Store) -> None:
     )
 
 
+def test_the_processes_that_a_step_left_are_counted(store: Store) -> None:
+    """Names of many thousand are more than the answer of init may have."""
+    many = "i=0; while test $i -lt 40; do sleep 321 & i=$((i+1)); done; touch /opt/x"
+    kit.build(store, kit.unit("daemons", many))
+    log = next((store.root / "logs").glob("daemons-*")).read_text()
+    assert "sleep and 20 more" in log
+
+
 def test_services_are_not_started_and_leave_no_trace(store: Store) -> None:
     built = kit.build(store, kit.unit("svc", "mkdir -p /opt; /usr/sbin/policy-rc.d; echo $? > /opt/code"))
     found = layer(store, built.layers[-1])

@@ -125,6 +125,27 @@ def test_only_failed_repositories_use_the_next_mirror(site: Site, tmp_path: Path
     assert named(lock, "debian") == {"cuda-crt 12.4": CUDA, "cuda-nvcc 12.4": CUDA}
 
 
+@pytest.mark.parametrize("second", [False, True])
+def test_the_archive_of_another_suite_is_not_the_requested_one(
+    site: Site, tmp_path: Path, key: Signer, second: bool
+) -> None:
+    """The same keys sign all suites, and apt only warns: a mirror could answer with packages of years ago."""
+    old = tmp_path / "old"
+    stanzas = [stanza("base-files", "1", essential=True), stanza("apt", "1")]
+    for suite in ("noble", "noble-updates", "noble-security"):
+        publish(old, f"{suite}.x", stanzas if suite == "noble" else [], key)
+        (old / f"dists/{suite}.x").rename(old / f"dists/{suite}")
+    places = (str(old), *site.mirrors["ubuntu:"]) if second else (str(old),)
+    at = replace(site, mirrors={"ubuntu:": places})
+    if second:
+        assert "openssl 3.0-2" in named(resolve(at, base="openssl"), "base")
+        return
+    with pytest.raises(InputError) as caught:
+        resolve(at, base="apt")
+    ((message, hint),) = messages(caught.value)
+    assert f"{old} noble: its Release file is that of noble.x" in message and "site.yaml" in hint
+
+
 @pytest.mark.slow_unit
 def test_over_the_network(site: Site, tmp_path: Path, vendor: Signer) -> None:
     at = with_vendors(site, tmp_path, vendor)

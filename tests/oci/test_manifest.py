@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from envbuild.core.errors import ConflictError, InputError
+from envbuild.net.registry.media_types import DOCKER, DOCKER_INDEX, INDEX, OCI
 from envbuild.oci import manifest
 from envbuild.oci.config import parse_rfc3339
 from tests.support.local_registry import DIGEST, LAYER, descriptor
@@ -104,3 +105,22 @@ def test_an_index_without_the_architecture() -> None:
 )
 def test_times(text: str, found: int) -> None:
     assert parse_rfc3339(text) == found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"manifests": [], "config": descriptor()},
+        {"manifests": [], "layers": []},
+        {"manifests": [], "mediaType": OCI.manifest},
+        {"manifests": [], "mediaType": DOCKER.manifest},
+        {"config": descriptor(), "layers": [], "mediaType": INDEX},
+        {"config": descriptor(), "layers": [], "mediaType": DOCKER_INDEX},
+    ],
+)
+def test_a_document_is_an_index_or_an_image(value: dict[str, Any]) -> None:
+    """Another client would take another image for the same digest (CVE-2021-41190)."""
+    with pytest.raises(InputError, match="damaged: it is"):
+        manifest.parse_document(json.dumps({"schemaVersion": 2, **value}).encode(), "x.io/y:1")
+    for plain in ({"manifests": [], "mediaType": INDEX}, {"config": descriptor(), "mediaType": OCI.manifest}):
+        manifest.parse_document(json.dumps({"schemaVersion": 2, **plain}).encode(), "x.io/y:1")

@@ -130,9 +130,9 @@ def test_a_unit_of_a_cache_that_a_build_does_not_use_is_not_used(tmp_path: Path,
     send(store, records, place)
     other = Store.open(tmp_path / "b")
     fill(other, place)
-    assert BuildOptions().find_unit(other, KEYS["base"]) is None
-    assert BuildOptions(caches=frozenset((str(place),))).find_unit(other, KEYS["base"])
-    assert BuildOptions().find_unit(store, KEYS["base"])
+    assert BuildOptions().find_unit(other, KEYS["base"], "layer") is None
+    assert BuildOptions(caches=frozenset((str(place),))).find_unit(other, KEYS["base"], "layer")
+    assert BuildOptions().find_unit(store, KEYS["base"], "layer")
 
 
 def test_wrong_bytes_are_refused_and_the_next_cache_is_tried(tmp_path: Path) -> None:
@@ -240,6 +240,8 @@ def test_a_unit_of_another_key_is_refused(tmp_path: Path, registry: Server) -> N
 
 LIES: dict[str, Callable[[dict], object]] = {  # type: ignore[type-arg]
     "its layer is not the one": lambda value: value["layer"].update(diff_id=f"sha256:{'0' * 64}"),
+    "its product is not a layer": lambda value: value.update(layer=None),
+    "its product": lambda value: value.update(layer=None, wheels=[["x-1-py3-none-any.whl", "0" * 64, 5]]),
     "it does": lambda value: value["layer"]["pack"].update(size=1),
     "it does not": lambda value: value["layer"].update(folders=[["../x", 1 << 20, 0, 0, 0, {}]]),
     "it does not describe a unit (a number of a folder)": lambda value: value["layer"].update(

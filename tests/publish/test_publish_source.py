@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from envbuild.core.errors import InputError, PublishError, SpecError
-from envbuild.publish import compressed_layers
+from envbuild.publish import compressed_layers, proved_layers
 from envbuild.publish.publish_source import publish_source
 from tests.support import foreign_images
 from tests.support.cutting_proxy import cutting
@@ -216,3 +216,33 @@ def test_an_architecture_that_no_reader_accepts_is_refused(tmp_path: Path) -> No
         send(f"oci:{layout.path}:x", f"oci:{tmp_path}/out", tmp_path / "a")
     with pytest.raises(SpecError):
         send("docker-daemon:app", f"oci:{tmp_path}/out", tmp_path / "a")
+
+
+def packed_image(layout: Layout, plain: list[bytes], contents: list[bytes]) -> None:
+    """Add an image with the layers `plain` by its configuration, and blobs of `contents` by its manifest."""
+    named = foreign_images.image(layout, plain)
+    manifest = json.loads((layout.path / "blobs/sha256" / named["digest"][7:]).read_bytes())
+    kind = manifest["layers"][0]["mediaType"]
+    manifest["layers"] = [layout.blob(gzip.compress(content, mtime=0), kind) for content in contents]
+    layout.add({**named, **layout.blob(json.dumps(manifest).encode(), named["mediaType"])}, "x")
+
+
+def test_no_layer_is_published_of_which_the_image_has_no_blob(tmp_path: Path, registry: Server) -> None:
+    """The digests of a private image's layers are public: another image names them, with blobs of its own."""
+    plain, store = layers(), tmp_path / "a"
+    foreign_images.made(f"oci:{layout_of(tmp_path / 'private').path}:x", workspace(store), tmp_path / "private.sqsh")
+    other = Layout(tmp_path / "other")
+    packed_image(other, plain, [plain[0], *(b"no tar" for _ in plain[1:])])
+    with pytest.raises(InputError) as caught:
+        send(f"oci:{other.path}:x", f"{registry.host}/pub/other:1", store)
+    assert len(caught.value.findings) == len(plain) - 1
+    assert not (registry.root / "docker/registry/v2/repositories/pub").exists()
+    archive = write_saved_image(tmp_path / "app.tar", plain)
+    assert send(f"docker-archive:{archive}", f"{registry.host}/pub/own:1", store)["sent"]
+
+
+def test_a_layer_is_compared_once(tmp_path: Path, registry: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, store = f"oci:{layout_of(tmp_path / 'layout').path}:x", tmp_path / "a"
+    send(source, f"{registry.host}/app:1", store)
+    monkeypatch.setattr(proved_layers, "read_all", None)
+    send(source, f"{registry.host}/app:2", store)

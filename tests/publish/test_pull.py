@@ -292,6 +292,22 @@ def test_a_wrong_document_is_refused(
     assert not list((tmp_path / "b/artifacts").iterdir())
 
 
+@pytest.mark.parametrize("kind", ["document", "tables"])
+def test_links_out_of_a_layout_are_not_read(tmp_path: Path, kind: str) -> None:
+    """The digest of a file that only the caller may read would be in the error."""
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    publish_folder(parts, artifacts, tmp_path / "shared", "1")
+    secret = tmp_path / "secret"
+    secret.write_text("password")
+    listed = json.loads(artifacts[0].manifest)["layers"][0 if kind == "document" else 1]["digest"][7:]
+    blob = tmp_path / "shared/blobs/sha256" / listed
+    blob.unlink()
+    blob.symlink_to(secret)
+    with pytest.raises(InputError, match="outside of the layout") as caught:
+        pull(f"oci:{tmp_path}/shared:1", tmp_path / "b")
+    assert digest(secret) not in str(caught.value)
+
+
 def test_an_artifact_of_another_image_is_refused(tmp_path: Path, registry: Server) -> None:
     """In the list of the first image's artifacts the one of the second."""
     one, two = built(tmp_path / "1", layers()), built(tmp_path / "2", [*layers(), MORE])

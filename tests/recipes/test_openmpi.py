@@ -46,8 +46,15 @@ def test_open_mpi_4_has_other_options() -> None:
 
 
 def test_the_bootstrap_of_prrte_runs_no_git() -> None:
-    """Its autogen.pl runs `git submodule status` wherever a .gitmodules is; units have no git."""
+    """Its autogen.pl runs `git submodule status` if there is a .gitmodules; units have no git."""
     for version, removed in (("5.0.10", True), ("4.1.5", False)):
         own = recipe("openmpi", provider="source", version=version)
         text = steps(own, image(own))[-1]
         assert ("rm -f 3rd-party/prrte/.gitmodules" in text.partition("./autogen.pl")[0]) is removed
+
+
+def test_what_links_with_libfabric_has_the_libraries_that_it_needs() -> None:
+    """configure tests for fi_getinfo, and the linker follows libfabric to libibverbs, librdmacm and libefa."""
+    own, libfabric = recipe("openmpi", provider="source", version="5.0.10"), recipe("libfabric", version="2.6.0")
+    assert {"libibverbs1", "librdmacm1t64", "ibverbs-providers"} <= {*own.sources(image(own, libfabric)).debian}
+    assert "libibverbs1" not in own.sources(image(own)).debian

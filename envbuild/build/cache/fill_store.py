@@ -53,7 +53,7 @@ class Filling:
             while wanted := [
                 name
                 for name in dict.fromkeys(wanted)
-                if name not in seen and not self.options.find_unit(self.store, keys[name])
+                if name not in seen and not self.options.find_unit(self.store, keys[name], self.plan.unit(name).product)
             ]:
                 seen.update(wanted)
                 futures = {name: pool.submit(self.obtain, name, keys[name]) for name in wanted}
@@ -91,7 +91,7 @@ class Filling:
         self.store.check_space([*((part.digest, part.size) for part in found.document.blobs), *written])
         self.add(0, found.size)
         transfer = Transfer(found.cache.transport, self.store, self.add, stop=self.stop)
-        return take_unit(found, name, self.store, transfer, self.workers)
+        return take_unit(found, self.plan.unit(name), self.store, transfer, self.workers)
 
     def add(self, size: int, total: int = 0) -> None:
         with self.guard:
@@ -110,7 +110,7 @@ def fill_from_caches(
     if not caches:
         return {}
     keys = plan.keys()
-    if all(options.find_unit(store, keys[unit.name]) for unit in plan.units if unit.in_image):
+    if all(options.find_unit(store, keys[unit.name], unit.product) for unit in plan.units if unit.in_image):
         return {}
     reporter.start(TASK, f"looking for units in {', '.join(cache.name for cache in caches)} (unsigned)")
     try:

@@ -21,6 +21,7 @@ from envbuild.build.cache.unit_document import (
     parse_unit_document,
     parse_unit_manifest,
 )
+from envbuild.build.plan.units import Product, Unit
 from envbuild.core.bombs import most_unpacked
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.build_records import SharedLayer
@@ -88,17 +89,19 @@ def find_unit(cache: OpenCache, key: str) -> FoundUnit | None:
     return FoundUnit(cache, hashlib.sha256(content).hexdigest(), document)
 
 
-def take_unit(found: FoundUnit, unit: str, store: Store, transfer: Transfer, workers: Workers) -> UnitRecord | None:
+def take_unit(found: FoundUnit, unit: Unit, store: Store, transfer: Transfer, workers: Workers) -> UnitRecord | None:
     """Fetch a unit into the store and return its record; None if the cache stopped answering.
 
-    unit: its name in the plan. workers: what compresses its layer.
+    unit: that of the plan. workers: what compresses its layer.
 
     Raises RefusedUnitError, EngineError.
     """
     document, layer = found.document, None
+    if unit.product != (Product.LAYER if document.pack else Product.WHEEL) or not document.blobs:
+        raise RefusedUnitError(f"its product is not a {unit.product}")
     try:
         if document.pack:
-            layer = _take_layer(found, unit, store, transfer, workers)
+            layer = _take_layer(found, unit.name, store, transfer, workers)
         for wheel in document.wheels:
             found.cache.check_blob(wheel.digest)
             transfer.obtain([found.cache.blob(wheel.digest)], wheel.digest, wheel.size)
@@ -112,7 +115,7 @@ def take_unit(found: FoundUnit, unit: str, store: Store, transfer: Transfer, wor
         return None
     wheels = tuple((wheel.name, wheel.digest) for wheel in document.wheels)
     record = UnitRecord(
-        document.key, unit, layer, wheels, document.seconds, document.box, found.source, (found.cache.name,)
+        document.key, unit.name, layer, wheels, document.seconds, document.box, found.source, (found.cache.name,)
     )
     store.record_unit(record)
     return record

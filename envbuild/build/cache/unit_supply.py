@@ -57,5 +57,7 @@ class UnitSupply:
         if not self.engine.caches:
             return ()
         keys, store = self.plan.keys(), self.workspace.store
-        found = [self.options.find_unit(store, keys[unit.name]) for unit in self.plan.units if unit.in_image]
+        found = [
+            self.options.find_unit(store, keys[unit.name], unit.product) for unit in self.plan.units if unit.in_image
+        ]
         return tuple(sorted({cache for record in found if record for cache in record.caches}))

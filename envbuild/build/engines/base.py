@@ -41,10 +41,13 @@ class BuildOptions:
     compiler_cache: bool = True  # of the site; engines that have none ignore it
     caches: frozenset[str] = frozenset()  # those of whose units the store's are used; none: only what was built here
 
-    def find_unit(self, store: Store, key: str) -> UnitRecord | None:
-        """Return the record of a unit that the store has, unless it is of a cache that this build does not use."""
+    def find_unit(self, store: Store, key: str, product: str) -> UnitRecord | None:
+        """Return the record of a unit that the store has, unless it is of a cache that this build does not use.
+
+        product: the kind of its product, ``layer`` or ``wheel``; another member of a group may have recorded any."""
         record = store.unit(key)
-        return record if record and self.caches.issuperset(record.caches) else None
+        fits = record and record.product == product and self.caches.issuperset(record.caches)
+        return record if fits else None
 
 
 @dataclass(frozen=True, slots=True)

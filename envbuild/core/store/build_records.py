@@ -74,6 +74,11 @@ class UnitRecord:
     source: str = ""
     caches: tuple[str, ...] = ()
 
+    @property
+    def product(self) -> str:
+        """Return the kind of the product."""
+        return "layer" if self.layer else "wheel"
+
     @classmethod
     def parse(cls, value: Any) -> UnitRecord | None:
         """Return the record in a JSON value; None if it is not one."""

@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 
 from envbuild.core.errors import InputError
 from envbuild.core.programs import TimeoutExpired, run_program
+from envbuild.core.text import escaped
 from envbuild.net.limits import LIMITS
 from envbuild.net.urls import redact_text
 
@@ -117,13 +118,32 @@ class Apt:
 
     def lists(self) -> list[tuple[str, Path]]:
         """Return (archive, package list) in the order of the sources."""
+        return [(source.archive, path) for source, path in self.package_lists()]
+
+    def package_lists(self) -> list[tuple[AptSource, Path]]:
+        """Return (source, package list) in the order of the sources."""
         # The line in sources.list identifies the source: two repositories may have suites of the same name.
         text = self.get("indextargets", "--format", "$(SOURCESENTRY) $(FILENAME)", "Created-By: Packages")
         found = []
         for line in text.splitlines():
             if match := re.fullmatch(r".*/sources\.list:(\d+) (.+)", line):
                 found.append((int(match[1]) - 1, Path(match[2])))
-        return [(self.sources[number].archive, path) for number, path in sorted(found, key=lambda item: item[0])]
+        return [(self.sources[number], path) for number, path in sorted(found, key=lambda item: item[0])]
+
+    def other_suites(self) -> list[str]:
+        """Return a line, as those of apt, for each of the distribution's archives that is the one of another suite.
+
+        All suites of Debian are signed by the same keys: a mirror, or anybody between, can answer with an older one.
+        apt warns of that ("Conflicting distribution"), and uses it.
+        """
+        lines: dict[str, None] = {}
+        for source, path in self.package_lists():
+            release = release_of(path, self.root / "state/lists") if source in self.sources[: self.own] else None
+            names = release_names(release) if release else ()
+            if names and source.suite.partition("/")[0] not in names:
+                line = f"E: {source.printed_address} {source.suite}: its Release file is that of {' or '.join(names)}"
+                lines[line] = None
+        return list(lines)
 
     def released(self) -> int:
         """Return the date of the release itself (the first source's Release file), in seconds since 1970; 0 without a
@@ -139,13 +159,26 @@ class Apt:
 
     def release_dates(self, lists: Iterable[tuple[str, Path]]) -> dict[str, str]:
         """Return archive → date of the Release file that names its list (RFC 3339), of those that have one."""
-        files = {path.name.rpartition("_")[0]: path for path in (self.root / "state/lists").glob("*Release")}
         found = {}
         for archive, path in lists:
-            prefix = max((name for name in files if path.name.startswith(f"{name}_")), key=len, default="")
-            if prefix and (date := release_date(files[prefix])):
+            release = release_of(path, self.root / "state/lists")
+            if release and (date := release_date(release)):
                 found[archive] = date.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return found
+
+
+def release_of(packages: Path, lists: Path) -> Path | None:
+    """Return the Release file in the folder `lists` that names a package list."""
+    files = {path.name.rpartition("_")[0]: path for path in lists.glob("*Release")}
+    prefix = max((name for name in files if packages.name.startswith(f"{name}_")), key=len, default="")
+    return files[prefix] if prefix else None
+
+
+def release_names(path: Path) -> tuple[str, ...]:
+    """Return the suite and the code name in a Release file, without what it lacks."""
+    text = path.read_text(errors="replace")
+    found = (re.search(rf"^{key}: *(\S+) *$", text, re.MULTILINE) for key in ("Suite", "Codename"))
+    return tuple(dict.fromkeys(escaped(match[1]) for match in found if match))
 
 
 def release_date(path: Path) -> datetime | None:

@@ -152,6 +152,8 @@ class AptSetup:
                     apt.get("update", "-o", "APT::Update::Error-Mode=any")
                 finally:
                     reporter.finish("apt")
+                if others := apt.other_suites():
+                    raise AptError("\n".join(others))
                 stamp.touch()
                 os.utime(stamp)
         return apt

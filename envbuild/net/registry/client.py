@@ -25,7 +25,7 @@ from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.registry.auth import Login, split_url
 from envbuild.net.registry.media_types import DOCKER as DOCKER_TYPES
-from envbuild.net.registry.media_types import OCI, REF_NAME, is_referrer
+from envbuild.net.registry.media_types import DOCKER_INDEX, INDEX, OCI, REF_NAME, is_referrer
 from envbuild.net.registry.reference import Reference, parse_reference
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
@@ -34,10 +34,7 @@ from envbuild.net.urls import join, local_path, redact
 if TYPE_CHECKING:
     import requests
 
-INDEXES = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
+INDEXES = (INDEX, DOCKER_INDEX)
 LONGEST_REQUESTED = 300.0  # seconds that a registry may request with Retry-After
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # without it a registry returns the oldest form

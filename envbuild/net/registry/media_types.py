@@ -12,6 +12,7 @@ from typing import Any
 
 REF_NAME = "org.opencontainers.image.ref.name"
 INDEX = "application/vnd.oci.image.index.v1+json"
+DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
 FALLBACK = re.compile(r"sha256-[0-9a-f]{64}")  # the tag that lists the artifacts of an image
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -46,6 +47,20 @@ class LayoutFolder:
             return file.read(MAX_DOCUMENT + 1)
 
     def open(self, name: str) -> IO[bytes]:
+        with self.readable(name) as real:
+            return open_regular(real, buffering=0, follow=False)
+
+    def find(self, name: str) -> Path:
+        """Return the path of a regular file, through no link that leads out of the layout. Raises InputError."""
+        with self.readable(name) as real:
+            if not stat.S_ISREG(real.lstat().st_mode):
+                raise NotRegularError
+            return real
+
+    @contextlib.contextmanager
+    def readable(self, name: str) -> Iterator[Path]:
+        """Yield the path to which a file leads. Raises InputError for one outside of the layout, and for errors of the
+        context."""
         path = self.path / name
         try:
             real = path.resolve(strict=True)
@@ -55,7 +70,8 @@ class LayoutFolder:
                     hint="if that file is wanted, copy it:  "
                     f"cp --remove-destination {shell_word(real)} {shell_word(path)}",
                 )
-            return open_regular(real, buffering=0, follow=False)
+            yield real
+            return
         except NotRegularError:
             why = "it is not a regular file"
         except RuntimeError:  # Python up to 3.12: a circle of links

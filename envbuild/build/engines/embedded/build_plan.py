@@ -30,7 +30,7 @@ def find_missing_units(
         if name in seen:
             continue
         seen.add(name)
-        record = None if options.rebuild else options.find_unit(store, keys[name])
+        record = None if options.rebuild else options.find_unit(store, keys[name], plan.unit(name).product)
         if record:
             records[name] = record
         else:

@@ -24,7 +24,7 @@ from envbuild.build.steps import INPUTS
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.sealed_interpreter import describe_crash, forbid_imports
-from envbuild.core.text import printable
+from envbuild.core.text import human_list, printable
 from envbuild.core.userns import libc
 from envbuild.core.userns.answer import decode, encode, encode_error
 from envbuild.core.userns.id_maps import drop_groups
@@ -43,6 +43,7 @@ from envbuild.core.userns.starter import make_starter, read_report, start
 
 OPEN_FILES = 65536
 MAX_ANSWER = 1 << 20  # bytes
+NAMED = 20  # processes in a message: a step may leave as many as the machine has room for
 NO_FILTER = "this kernel has no seccomp: system calls of the sandbox are not filtered"
 
 
@@ -241,4 +242,4 @@ def _kill_rest() -> list[str]:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
-    return [f"stopped what the step left running: {', '.join(names)}"] if names else []
+    return [f"stopped what the step left running: {human_list(names, NAMED)}"] if names else []

@@ -114,7 +114,9 @@ class Schedule:
             if lock is None:
                 continue
             todo.remove(unit)
-            found = None if self.options.rebuild else self.options.find_unit(self.store, self.keys[unit.name])
+            found = (
+                None if self.options.rebuild else self.options.find_unit(self.store, self.keys[unit.name], unit.product)
+            )
             if found:  # another process built it while this one waited
                 lock.close()
                 self.records[unit.name] = found

@@ -1,0 +1,107 @@
+"""Layers of a third-party image of which the store has a pack: they are read before the pack is published.
+
+The configuration of an image names its layers by their digest, which is public: an image that names the layers of a
+private one, and other blobs, would be published with the private files in its squashfs file. So a stored pack is
+published only with a blob that this user's store has compared with the layer.
+
+published/proved.json of the user's part of the store: blob (``sha256:…``) → layer (``sha256:…``), the newest last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from envbuild.core.console import Reporter
+from envbuild.core.errors import Finding, InputError
+from envbuild.core.store.json_files import read_sealed, write_sealed
+from envbuild.core.store.store import Store
+from envbuild.core.text import counted
+from envbuild.oci.layers.compressed import DIGEST
+from envbuild.oci.sources.base import SourceImage, SourceLayer
+from envbuild.oci.sources.read_layer import corrupt_layer_error, read_layer, read_unnamed_layer
+from envbuild.oci.tar.writer import TarSink
+from envbuild.publish.known_repositories import FOLDER
+from envbuild.squashfs.pack.format import PackFormat
+from envbuild.squashfs.pack.store_packs import pack_path
+
+MOST = 20_000  # layers in the record: 3 MB
+TASK = "proof"
+PARALLEL = 3  # layers that are read at a time
+
+
+def prove_layers(image: SourceImage, form: PackFormat, store: Store, reporter: Reporter) -> None:
+    """Read the layers of an image whose packs the store has, but for those whose blob was compared before.
+
+    Raises InputError for a layer that is not the one that the configuration names.
+    """
+    known, wanted = read_proved(store), {}
+    blobs: dict[str, set[str]] = {}
+    for layer in image.layers:
+        blobs.setdefault(layer.diff_id, set()).add(layer.digest)
+    for layer in image.layers:
+        # of several blobs that are listed for one layer the conversion reads one
+        unread = len(blobs[layer.diff_id]) > 1 or pack_path(store, layer.diff_id, form).is_file()
+        if unread and not (layer.digest and known.get(layer.digest) == layer.diff_id):
+            wanted[layer.diff_id, layer.digest] = layer
+    if not wanted:
+        return
+    reporter.start(TASK, f"comparing {counted(len(wanted), 'layer')} with the packs of the store")
+    try:
+        read_all(image, list(wanted.values()))
+    finally:
+        reporter.finish(TASK)
+
+
+def read_all(image: SourceImage, wanted: Sequence[SourceLayer]) -> None:
+    """Read layers and compare their digests. Raises InputError with a finding for each that differs."""
+    if image.stream is None:
+        findings: list[Finding] = []
+        with ThreadPoolExecutor(min(PARALLEL, len(wanted))) as pool:
+            for error in pool.map(fault_of, wanted):
+                findings += error.findings if error else ()
+        if findings:
+            raise InputError.of(findings)
+        return
+    left = {layer.diff_id: layer for layer in wanted}
+    with image.stream() as layers:
+        for layer in layers:
+            if layer.diff_id in left:
+                read_layer(replace(layer, places=1), [])
+                del left[layer.diff_id]
+            elif not layer.diff_id:
+                left.pop(read_unnamed_layer(layer, TarSink()), None)
+    for layer in left.values():
+        raise corrupt_layer_error(layer, "the archive came without it")
+
+
+def fault_of(layer: SourceLayer) -> InputError | None:
+    """Return why a layer is not the one that its image names; None if one of its places provides it."""
+    fault = None
+    for _ in range(layer.places):
+        try:
+            read_layer(layer, [])
+        except InputError as error:
+            fault = error
+        else:
+            return None
+    return fault
+
+
+def read_proved(store: Store) -> dict[str, str]:
+    """Return the layer of each blob that was compared with it."""
+    value = read_sealed(store.own / FOLDER / "proved.json")
+    found = value.get("blobs") if isinstance(value, dict) else None
+    rows = found.items() if isinstance(found, dict) else ()
+    return {blob: layer for blob, layer in rows if isinstance(layer, str) and DIGEST.fullmatch(layer)}
+
+
+def record_proved(store: Store, layers: Iterable[SourceLayer]) -> None:
+    """Record the blobs of layers that were read; in a store that cannot be written nothing is recorded."""
+    new = {layer.digest: layer.diff_id for layer in layers if layer.digest}
+    with contextlib.suppress(OSError):
+        store.own_folder(FOLDER)
+        rows = {blob: layer for blob, layer in read_proved(store).items() if blob not in new} | new
+        write_sealed(store.own / FOLDER / "proved.json", {"blobs": dict(list(rows.items())[-MOST:])})
