@@ -6,7 +6,6 @@ Returns data and texts and prints nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
     if folder:
         check_site(folder)
     recorder = RecordingReporter(workspace.reporter)
-    workspace = replace(workspace, reporter=recorder)
+    workspace = workspace.with_reporter(recorder)
     resolutions = [(name, resolve_image(name, workspace)) for name in names]
     failed: list[EnvbuildError] = []
     for name, resolution in resolutions:

@@ -28,9 +28,9 @@ def lock_images(
     raise, with the findings of all images, as the error of the first.
     """
     recorder = RecordingReporter(workspace.reporter)
-    workspace = replace(workspace, reporter=recorder)
     failed: list[EnvbuildError] = []
     for name in names:
+        workspace = workspace.with_reporter(recorder)  # each image has the warnings of its own
         try:
             resolution = resolve_image(name, workspace, forget=["*"] if fresh else upgrade)
             lock = update_lock(

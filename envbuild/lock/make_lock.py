@@ -78,14 +78,7 @@ def make_lock(
     parts = LockParts(
         request, site, store, reporter, previous, upgrade, refresh, find_conflicts, hints, own, newest or {}
     )
-    try:
-        lock = replace(LockMaker(parts).run(), waivers=waiver_rows)
-    finally:
-        if unchecked := parts.transport.unchecked:
-            reporter.warn(
-                f"the certificates of {', '.join(sorted(unchecked))} were not checked (insecure_hosts of site.yaml, or "
-                "trusted-host of pip): this lock holds what the network answered"
-            )
+    lock = replace(LockMaker(parts).run(), waivers=waiver_rows)
     pending_archives.remove_pending(store, lock.sources)
     check_upgrades(lock, upgrade, components, projects)
     check_versions(request, lock)

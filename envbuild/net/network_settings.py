@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class UncheckedHosts:
+    """The hosts that got a request without a check of their certificate.
+
+    report: gets one sentence for each, with the first request
+    """
+
+    names: set[str] = field(default_factory=set)
+    report: Callable[[str], object] = lambda text: None
+
+    def add(self, host: str) -> None:
+        """Report a host, once."""
+        if host not in self.names:
+            self.names.add(host)
+            self.report(
+                f"the certificate of {host} is not checked (insecure_hosts of site.yaml, or trusted-host of pip): what "
+                "is not compared with a digest is what the network answers"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,8 +31,10 @@ class NetworkSettings:
     """Settings of all downloads.
 
     `proxy` is used for every download (empty: that of the environment), `insecure` are hosts whose certificate is
-    not checked, `certificates` is the CA bundle (a file or folder) of the others (empty: the program's own)."""
+    not checked, `certificates` is the CA bundle (a file or folder) of the others (empty: the program's own).
+    `unchecked`: those of `insecure` that got a request."""
 
     proxy: str = ""
     insecure: frozenset[str] = frozenset()
     certificates: str = ""
+    unchecked: UncheckedHosts = field(default_factory=UncheckedHosts, compare=False)

@@ -17,7 +17,7 @@ from envbuild.net.failures import RefusedError
 from envbuild.net.limits import DownloadLimits
 
 # A certificate that is refused because of the clock is an error of its own, and `lock` reports the hosts that are not
-# checked (`Transport.unchecked`); the warnings would name a file of urllib3.
+# checked (`UncheckedHosts`); the warnings would name a file of urllib3.
 for category in (SystemTimeWarning, InsecureRequestWarning):
     warnings.simplefilter("ignore", category)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from envbuild.core.errors import InputError
 from envbuild.core.paths import expand_home
-from envbuild.net.network_settings import NetworkSettings
+from envbuild.net.network_settings import NetworkSettings, UncheckedHosts
 from envbuild.net.origin_kinds import ARCHIVES, ORIGINS, longest_prefix
 from envbuild.net.supply import Supply, find_supply
 from envbuild.net.urls import join
@@ -64,6 +64,7 @@ class Site:
     trust: tuple[Path, ...] = ()
     compiler_cache: bool = True
     caches: tuple[UnitCache, ...] = ()
+    unchecked: UncheckedHosts = field(default_factory=UncheckedHosts, compare=False, repr=False)
 
     def supply(self, origin: str, arch: str = "") -> Supply:
         """Return where `origin` is taken from, and why. `arch`: the architecture whose packages are needed."""
@@ -122,7 +123,7 @@ class Site:
         """Return the settings of a transport."""
         names = (*self.insecure_hosts, *self.python().insecure)
         insecure = frozenset(name.split(":")[0] for name in names)
-        return NetworkSettings(self.proxy, insecure, self.certificates())
+        return NetworkSettings(self.proxy, insecure, self.certificates(), self.unchecked)
 
 
 def mirror_line(origin: str, place: str = "ADDRESS-OR-FOLDER") -> str:

@@ -42,15 +42,12 @@ class Page:
 
 @dataclass(slots=True)
 class Transport:
-    """A reader for one site. Safe to use from several threads.
-
-    `unchecked`: the hosts that got a request without a check of their certificate."""
+    """A reader for one site. Safe to use from several threads."""
 
     settings: NetworkSettings
     local: threading.local = field(default_factory=threading.local)
     limits: DownloadLimits = LIMITS
     failures: HostFailures = field(default_factory=HostFailures)
-    unchecked: set[str] = field(default_factory=set)
     tries: int = TRIES
 
     def session(self) -> requests.Session:
@@ -71,7 +68,7 @@ class Transport:
         if parts.hostname not in self.settings.insecure:
             return self.settings.certificates or True
         if parts.scheme == "https" and parts.hostname:
-            self.unchecked.add(parts.hostname)
+            self.settings.unchecked.add(parts.hostname)
         return False
 
     def read(self, place: str, accept: str = "*/*", limit: int | None = None) -> Page:

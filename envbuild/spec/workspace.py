@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.core import console
@@ -12,6 +12,7 @@ from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store
 from envbuild.core.store.use import in_use
 from envbuild.net import site as sites
+from envbuild.net.network_settings import UncheckedHosts
 from envbuild.net.site import Site
 from envbuild.spec.project import Project
 from envbuild.spec.trust import check_file
@@ -25,6 +26,10 @@ class Workspace:
     site: Site
     store: Store
     reporter: Reporter
+
+    def with_reporter(self, reporter: Reporter) -> Workspace:
+        """Return the workspace with another reporter, which gets the hosts whose certificate is not checked, too."""
+        return replace(self, reporter=reporter, site=replace(self.site, unchecked=UncheckedHosts(report=reporter.warn)))
 
 
 def load_site(project: Path | None = None) -> Site:
@@ -87,12 +92,12 @@ def _opened(
     reporter = reporter or console.default_reporter()
     store = Store.open(site.store, reporter.info)
     with in_use(store, reporter, alone=alone, clean=clean):
-        yield Workspace(project, site, store, reporter)
+        yield Workspace(project, site, store, reporter).with_reporter(reporter)
 
 
 def read_workspace(reporter: Reporter | None = None, folder: Path | None = None) -> Workspace:
     """Return the workspace of `folder` for a command that only reads the store: it may be missing, or not writable.
     Raises SpecError for a wrong site file."""
     project = Project.find(folder)
-    site = load_site(project.root)
-    return Workspace(project, site, Store(site.store), reporter or console.default_reporter())
+    site, reporter = load_site(project.root), reporter or console.default_reporter()
+    return Workspace(project, site, Store(site.store), reporter).with_reporter(reporter)

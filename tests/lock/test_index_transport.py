@@ -73,7 +73,7 @@ def test_a_host_that_is_not_checked_is_reported_once(case: Case) -> None:
     done = case.project.lock("--json")
     assert done.returncode == 0, done.stderr
     (image,) = json.loads(done.stdout)["images"]
-    assert len([line for line in image["warnings"] if "certificates of 127.0.0.1" in line]) == 1
+    assert len([line for line in image["warnings"] if "the certificate of 127.0.0.1" in line]) == 1
     assert len([line for line in done.stderr.splitlines() if "127.0.0.1" in line]) == 1
     assert "InsecureRequestWarning" not in done.stderr and "urllib3" not in done.stderr
 
@@ -92,7 +92,7 @@ def test_a_host_that_is_not_checked_does_not_decide_for_others(case: Case) -> No
 def test_a_checked_host_is_not_reported(case: Case) -> None:
     done = case.project.lock("--json")
     assert done.returncode == 0, done.stderr
-    assert not [line for line in json.loads(done.stdout)["images"][0]["warnings"] if "certificates" in line]
+    assert not [line for line in json.loads(done.stdout)["images"][0]["warnings"] if "certificate of" in line]
 
 
 def test_a_package_that_requires_an_address_is_the_conflict_that_is_named(case: Case) -> None:

@@ -253,7 +253,7 @@ def test_a_redirect_is_checked_as_its_own_host_requires(certificate: Path) -> No
         reader = Transport(NetworkSettings(insecure=frozenset({"127.0.0.1"})))
         with pytest.raises(RefusedError, match="certificate is not trusted"):
             reader.read(f"{server.url}/away")
-        assert reader.unchecked == {"127.0.0.1"} and server.asked == ["/away"]
+        assert reader.settings.unchecked.names == {"127.0.0.1"} and server.asked == ["/away"]
         with pytest.raises(RefusedError, match="certificate is not trusted"):
             transport(certificates="").read(f"{server.url}/file")
 

@@ -16,7 +16,7 @@ from typing import IO, cast
 
 import pytest
 
-from envbuild.core.console import SilentReporter
+from envbuild.core.console import RecordingReporter, SilentReporter
 from envbuild.core.errors import InputError, PublishError
 from envbuild.net.registry.push import Push
 from envbuild.net.registry.reference import parse_reference
@@ -250,3 +250,22 @@ def test_two_publishers_of_one_tag_leave_a_whole_image(tmp_path: Path, registry:
     winner = next(number for number, (parts, *_) in made.items() if parts.digest == tagged(registry, "app:1"))
     assert winner in done or not done
     assert pull(name, tmp_path / "b")["sha256"] == made[winner][2]
+
+
+def test_a_host_whose_certificate_is_not_checked_is_reported_by_every_command(tmp_path: Path) -> None:
+    """`publish` sends a login there; what `pull` takes by a tag is what the network answers."""
+    parts, artifacts, _ = built(tmp_path / "a", LAYERS)
+    right, _ = make_certificates(tmp_path / "right")
+    with serve(tmp_path / "registry", tls=right.parent) as server:
+        name = f"{server.host}/app:1"
+        reporter = RecordingReporter(SilentReporter())
+        at = workspace(tmp_path / "b")
+        at = replace(at, site=replace(at.site, insecure_hosts=("127.0.0.1",))).with_reporter(reporter)
+        push = open_push(parse_reference(name), at.site, 0.01)
+        publish_to_registry(parts, parse_reference(name), push, reporter, move=False, artifacts=artifacts)
+        assert [line for line in reporter.take_warnings() if "certificate of 127.0.0.1 is not checked" in line]
+        at = at.with_reporter(reporter)
+        pull_image(name, None, at)
+        assert (
+            len([line for line in reporter.take_warnings() if "certificate of 127.0.0.1 is not checked" in line]) == 1
+        )

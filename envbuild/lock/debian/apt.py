@@ -133,8 +133,8 @@ class Apt:
     def other_suites(self) -> list[str]:
         """Return a line, as those of apt, for each of the distribution's archives that is the one of another suite.
 
-        All suites of Debian are signed by the same keys: a mirror, or anybody between, can answer with an older one.
-        apt warns of that ("Conflicting distribution"), and uses it.
+        All suites of Debian are signed by the same keys: a mirror, or a machine on the way, can answer with an older
+        one. apt warns of that ("Conflicting distribution"), and uses it.
         """
         lines: dict[str, None] = {}
         for source, path in self.package_lists():

@@ -150,7 +150,6 @@ class Repository:
             self.site.network(),
             limits=replace(plain.limits, retry_after=LONGEST_REQUESTED),
             failures=plain.failures,
-            unchecked=plain.unchecked,
             login=login,
         )
 

@@ -66,12 +66,14 @@ def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
 
 
 def unprotected_transfers(repository: Repository) -> Iterator[str]:
-    """Yield a warning for each registry whose certificate the site does not want to be checked."""
+    """Yield a warning for each registry that the site reads over http. A transport reports those whose certificate is
+    not checked."""
+    insecure = repository.transport.settings.insecure
     for place in repository.places:
         parts = urlsplit(place.url) if isinstance(place, RegistryAddress) else None
-        if parts and parts.hostname in repository.transport.settings.insecure:
-            why = "is not encrypted" if parts.scheme == "http" else "is not protected: its certificate is not checked"
-            yield f"the transfer from {parts.hostname} {why} (insecure_hosts of site.yaml, or trusted-host of pip)"
+        if parts and parts.scheme == "http" and parts.hostname in insecure:
+            why = "is not encrypted (insecure_hosts of site.yaml, or trusted-host of pip)"
+            yield f"the transfer from {parts.hostname} {why}"
 
 
 def parse_source_reference(rest: str) -> Reference:
