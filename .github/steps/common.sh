@@ -21,6 +21,9 @@ case $CACHE in /*) ;; *) CACHE=${CACHE,,} ;; esac
 # shellcheck source=/dev/null
 [ ! -f "$WORK/env.sh" ] || . "$WORK/env.sh"
 
+# GitLab's: recipes are programs that run with the environment of envbuild
+unset CI_JOB_TOKEN CI_REGISTRY_PASSWORD CI_DEPLOY_PASSWORD
+
 # fail MESSAGE HINT
 fail() {
   printf 'error: %s\nhint: %s\n' "$1" "$2" >&2

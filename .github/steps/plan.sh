@@ -5,6 +5,7 @@
 #   IMAGES  names: only these (default: all)
 # And those of common.sh. Writes OUT/plan.json, OUT/images.txt (a name per line), and the outputs matrix and count.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+unset REGISTRY_PASSWORD # nothing here needs the registry
 
 answer=$OUT/list.json
 if [ -n "${BASE:-}" ] && git rev-parse --quiet --verify --end-of-options "$BASE^{commit}" > /dev/null; then

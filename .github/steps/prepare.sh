@@ -8,6 +8,7 @@
 #   ENVBUILD_STORE  the store; default on a hosted runner of GitHub: in the larger of / and /mnt
 # And those of common.sh. The envbuild that is installed is the checkout that this file is in.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+unset REGISTRY_PASSWORD # nothing here needs the registry
 source=$(cd "$STEPS/../.." && pwd)
 
 hosted() {

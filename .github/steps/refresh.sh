@@ -5,6 +5,7 @@
 #   LOCK_OPTION  --fresh: newest versions of everything (default); --refresh: only what is no longer available
 # And those of common.sh. Writes OUT/refresh.patch. Ends with an error if a part failed; the patch has the others.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+unset REGISTRY_PASSWORD # nothing here needs the registry
 failed=()
 facts=()
 [ "$(git rev-parse --show-toplevel)" = "$(cd "$STEPS/../.." && pwd)" ] || facts=(--to facts/derived)

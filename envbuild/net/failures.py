@@ -86,6 +86,8 @@ def describe_error(error: BaseException) -> str:
 
 def summarize(text: str) -> str:
     """Return the text of an error of requests, urllib3 or git in a few words; empty for one that is not known."""
+    if tunnel := re.search(r"Tunnel connection failed: (\d{3})", text):  # its phrase is the proxy's: any text
+        return f"the proxy answers HTTP {tunnel[1]}"
     for pattern, summary in SUMMARIES:
         if re.search(pattern, text):
             return summary

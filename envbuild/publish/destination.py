@@ -59,8 +59,14 @@ def parse_destination(text: str, tag: str) -> Destination:
         if not folder:
             raise SpecError(f"'{text}' names no folder", hint=HINT)
         return Destination(None, expand_home(folder), check_tag(named))
-    if "@" in text:
-        raise SpecError(f"'{text}' has a digest, which only the published image decides", hint=HINT)
+    plain, digest, _ = text.partition("@sha256:")
+    if "@" in plain:  # the text before it may be a password
+        raise SpecError(
+            f"…@{plain.rpartition('@')[2][:200]} names a user, and envbuild takes docker's own logins",
+            hint="docker login REGISTRY; then write the destination without the user",
+        )
+    if digest:
+        raise SpecError(f"'{text[:200]}' has a digest, which only the published image decides", hint=HINT)
     try:
         found = parse_reference(text.removeprefix("docker://"))
     except SpecError as error:

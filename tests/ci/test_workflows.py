@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -93,3 +94,17 @@ def test_the_pinned_packages_are_those_that_envbuild_requires() -> None:
     for line in [*project["project"]["dependencies"], *project["build-system"]["requires"]]:
         wanted = Requirement(line)
         assert wanted.specifier.contains(pins[wanted.name.lower()]), f"{line}; type: make requirements"
+
+
+@pytest.mark.parametrize("step", ["common", "plan", "prepare", "refresh"])
+def test_recipes_do_not_see_the_passwords_of_the_pipeline(step: str, tmp_path: Path) -> None:
+    """Recipes are programs, which run with the environment of envbuild."""
+    lines = (ROOT / f".github/steps/{step}.sh").read_text().splitlines()
+    script = [line for line in lines if line.startswith(("unset ", ". "))]
+    script = [line.replace("${BASH_SOURCE[0]}", str(ROOT / ".github/steps/x")) for line in script]
+    names = ["CI_JOB_TOKEN", "CI_REGISTRY_PASSWORD", *(["REGISTRY_PASSWORD"] if step != "common" else [])]
+    env = {"PATH": os.environ["PATH"], "OUT": str(tmp_path), "WORK": str(tmp_path), **dict.fromkeys(names, "hush")}
+    done = subprocess.run(
+        ["bash", "-c", "\n".join([*script, "env"])], env=env, capture_output=True, text=True, check=True
+    )
+    assert "hush" not in done.stdout

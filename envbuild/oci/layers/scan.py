@@ -35,6 +35,7 @@ from envbuild.oci.tar.member import Kind, Member
 
 ENTRY, DELETION, COVER = 0, 1, 2  # an entry of the layer; a whiteout; an opaque mark
 CHUNK = 1 << 20
+ACCESS_LISTS = ("system.posix_acl_access", "system.posix_acl_default")  # acl(5)
 RENAME = (
     "remove it at the end of the step, or rename it: names that begin with .wh. are reserved (OCI image spec, layer.md)"
 )
@@ -219,7 +220,7 @@ def read_members(scan: Scan) -> Iterator[tuple[Member, Path | None]]:
 
 
 def make_canonical(scan: Scan) -> None:
-    """Make the directory equal to its layer: remove anything else, clamp times, remove overlay's marks.
+    """Make the directory equal to its layer: remove anything else, clamp times, remove overlay's marks and ACLs.
 
     Can be repeated.
     """
@@ -240,17 +241,19 @@ def make_canonical(scan: Scan) -> None:
     for path, clamped in times.items():
         full = scan.root + b"/" + path
         if not stat.S_ISLNK(os.lstat(full).st_mode):
-            remove_overlay_marks(full, keep_opaque=path in covers)
+            remove_marks(full, keep_opaque=path in covers)
         os.utime(full, (clamped, clamped), follow_symlinks=False)
-    remove_overlay_marks(scan.root, keep_opaque=False)
+    remove_marks(scan.root, keep_opaque=False)
     os.chmod(scan.root, 0o755)
     os.utime(scan.root, (0, 0))
 
 
-def remove_overlay_marks(path: bytes, *, keep_opaque: bool) -> None:
-    """Remove overlay's attributes; leave the opaque mark if `keep_opaque`."""
+def remove_marks(path: bytes, *, keep_opaque: bool) -> None:
+    """Remove what a layer does not contain: overlay's attributes, but for the opaque mark if `keep_opaque`, and access
+    control lists. A default one of a folder would decide the modes of what a later unit makes in it, here alone."""
     for name in os.listxattr(path, follow_symlinks=False):
-        if name.startswith(OVERLAY) and name != WHITEOUT and not (keep_opaque and name == OPAQUE):
+        marks = name.startswith(OVERLAY) and name != WHITEOUT and not (keep_opaque and name == OPAQUE)
+        if marks or name in ACCESS_LISTS:
             os.removexattr(path, name, follow_symlinks=False)
 
 
