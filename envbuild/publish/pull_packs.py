@@ -118,6 +118,18 @@ class Pull:
             self.transfer.stop.clear()
             reporter.finish("pull")
 
+    def check_sizes(self) -> None:
+        """Compare the sizes of the blobs with those that the artifact claims, which bound the file. Raises
+        VerifyError."""
+        for digest, size in self.wanted().items():
+            found = self.store.blob(digest).stat().st_size
+            if found != size:
+                raise VerifyError(
+                    f"the blob sha256:{digest} of {self.image.name} has {amount(found)}, and the artifact states "
+                    f"{amount(size)}",
+                    hint="publish it again: envbuild publish NAME --to PLACE --move",
+                )
+
     def obtain(self, digest: str, size: int) -> None:
         """Fetch one blob (hex), as soon as the registry may have one request more."""
         with self.lanes.lane():
@@ -167,6 +179,7 @@ class Pull:
         """Fetch what is missing and write the file. Raises VerifyError."""
         self.find_own_packs()
         self.fetch()
+        self.check_sizes()
         self.workspace.reporter.start("squashfs", f"squashfs {out.name}: {amount(self.published.document.size)}")
         whole = self.write(out)
         if not whole:

@@ -129,6 +129,7 @@ def test_links_in_the_place_of_an_unfinished_context_are_not_written_through(
     shared, own = tmp_path / "shared", tmp_path / "own"
     shared.mkdir()
     (shared / "context").mkdir()
+    (shared / "context").chmod(0o777)
     own.write_text("export PATH")
     prepare = prepare_inputs.prepare_inputs
 
@@ -147,3 +148,26 @@ def test_links_in_the_place_of_an_unfinished_context_are_not_written_through(
     with pytest.raises(PublishError, match="another user replaced"):
         write_context(plan(unit), store, shared / "context")
     assert own.read_text() == "export PATH"
+
+
+def test_a_folder_of_the_user_is_filled_where_it_is(store: Store, tmp_path: Path) -> None:
+    """It may be a volume of a container, or in a folder that the user cannot write."""
+    folder = tmp_path / "context"
+    folder.mkdir(mode=0o755)
+    before = folder.stat().st_ino
+    write_context(plan(Unit("base", "the base", (Step("true"),))), store, folder)
+    assert folder.stat().st_ino == before and [path.name for path in folder.iterdir()] == ["Containerfile"]
+
+
+def test_a_context_that_was_interrupted_is_written_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, unit = tmp_path / "context", Unit("base", "the base", (Step("true"),))
+    folder.mkdir(mode=0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr("envbuild.build.engines.build_context._write_unit", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write_context(plan(unit), store, folder)
+    assert not (folder / "Containerfile").exists() and is_build_context(folder)
+    write_context(plan(unit), store, folder)
+    assert [path.name for path in folder.iterdir()] == ["Containerfile"]

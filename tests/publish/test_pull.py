@@ -292,6 +292,19 @@ def test_a_wrong_document_is_refused(
     assert not list((tmp_path / "b/artifacts").iterdir())
 
 
+def test_the_size_that_an_artifact_states_for_a_blob_is_compared(tmp_path: Path) -> None:
+    """The file is bounded by these sizes: a larger one would let a small blob become a file of any size."""
+    parts, artifacts, _ = built(tmp_path / "a", layers(), bound=False)
+    own = artifacts[0]
+    manifest = json.loads(own.manifest)
+    manifest["layers"][-1]["size"] += 1 << 30
+    content = json.dumps(manifest).encode()
+    lie = Artifact(own.kind, content, f"sha256:{hashlib.sha256(content).hexdigest()}", own.subject, own.blobs)
+    publish_folder(parts, [lie], tmp_path / "shared", "1")
+    with pytest.raises(VerifyError, match="the artifact states"):
+        pull(f"oci:{tmp_path}/shared:1", tmp_path / "b")
+
+
 @pytest.mark.parametrize("kind", ["document", "tables"])
 def test_links_out_of_a_layout_are_not_read(tmp_path: Path, kind: str) -> None:
     """The digest of a file that only the caller may read would be in the error."""

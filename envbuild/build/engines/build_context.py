@@ -9,6 +9,7 @@ Containerfile
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -29,14 +30,14 @@ DPkg::Pre-Invoke { "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; ch
 DPkg::Post-Invoke { "rm -f /usr/sbin/policy-rc.d"; };
 """
 SYSTEM = {"proc": 0o555, "sys": 0o555, "dev": 0o755, "run": 0o755, "tmp": 0o1777}  # made where a root lacks them
-MARK = "Containerfile"
+MARK, UNFINISHED = "Containerfile", ".unfinished"
 
 
 def write_context(plan: Plan, store: Store, folder: Path) -> Path:
     """Write the context of `plan` into `folder`; returns the path of the Containerfile.
 
-    Files of the store are hard-linked where that is possible. An older context there is replaced. Until all is written,
-    no other user may enter the folder, which is beside its place: root may write below a folder of another user. Raises
+    Files of the store are hard-linked where that is possible. An older context there is replaced. A folder that other
+    users own or can write is not used: until all is written, the context is beside it, and closed to them. Raises
     PublishError when the folder holds something else or cannot be written, InputError for missing or damaged content.
     """
     text = containerfile(plan)
@@ -44,12 +45,15 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
     try:
         if folder.exists() and any(folder.iterdir()) and not is_build_context(folder):
             raise PublishError(f"{folder} holds something else than a build context", hint="name an empty folder")
-        with open_output_folder(folder.absolute(), MARK) as output:
-            checked: list[str] = []
-            for unit in plan.units:
-                checked += _write_unit(unit, plan, store, output.handle / unit.name, checked)
-            (output.handle / MARK).write_text(text)
-            output.publish()
+        with contextlib.ExitStack() as stack:
+            own = open_own_folder(folder)
+            if own is None:
+                output = stack.enter_context(open_output_folder(folder.absolute(), MARK))
+                fill_context(plan, store, output.handle, text)
+                output.publish()
+            else:
+                stack.callback(os.close, own)
+                fill_context(plan, store, Path(f"/proc/self/fd/{own}"), text)
     except OSError as error:
         raise PublishError(
             f"the build context {folder} cannot be written: {error.strerror or error}",
@@ -60,13 +64,44 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
     return folder / MARK
 
 
-def is_build_context(folder: Path) -> bool:
-    """Return whether an earlier call wrote the folder."""
+def open_own_folder(folder: Path) -> int | None:
+    """Return a descriptor of an existing folder that belongs to this user and that no other one can write; else None.
+    It may be a mount point, or in a folder in which this user cannot rename it."""
     try:
-        with (folder / MARK).open() as file:
-            return PRINTED in file.readline()
-    except OSError:
-        return False
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    status = os.fstat(fd)
+    if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
+        return fd
+    os.close(fd)
+    return None
+
+
+def fill_context(plan: Plan, store: Store, root: Path, text: str) -> None:
+    """Write the context into the folder `root`, whose path leads through a descriptor. Raises as `write_context`."""
+    for entry in sorted(root.iterdir()):
+        if entry.name == UNFINISHED:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            remove_folder(entry)
+        else:
+            entry.unlink()
+    (root / UNFINISHED).write_text(PRINTED)
+    checked: list[str] = []
+    for unit in plan.units:
+        checked += _write_unit(unit, plan, store, root / unit.name, checked)
+    (root / MARK).write_text(text)  # last: it marks a complete context
+    (root / UNFINISHED).unlink()
+
+
+def is_build_context(folder: Path) -> bool:
+    """Return whether an earlier call wrote the folder, or began to."""
+    for name in (MARK, UNFINISHED):
+        with contextlib.suppress(OSError), (folder / name).open() as file:
+            if PRINTED in file.readline():
+                return True
+    return False
 
 
 def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]) -> list[str]:
