@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +82,27 @@ def describe(value: object) -> str:
     return f"the number {value!r:.{LENGTH}}"
 
 
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object. Raises InvalidDocumentError for a key that it has twice: readers differ in which value counts
+    (RFC 8259, section 4)."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise InvalidDocumentError(f"it has the key {describe(twice)} twice")
+    return found
+
+
+def check_names(value: object, names: Iterable[str]) -> None:
+    """Raise InvalidDocumentError for a key of an object that is one of `names` in other letters (``Layers``): clients
+    in Go read it as that name (encoding/json)."""
+    folded = {name.casefold(): name for name in names}
+    for key in value if isinstance(value, dict) else ():
+        if folded.get(key.casefold(), key) != key:
+            raise InvalidDocumentError(
+                f"it has the key {describe(key)}, which other clients read as {folded[key.casefold()]}"
+            )
+
+
 def parse_json(content: bytes) -> Part:
     """Return a document. Raises InvalidDocumentError."""
     if len(content) > MAX_DOCUMENT:
@@ -89,7 +112,9 @@ def parse_json(content: bytes) -> Part:
     except ValueError as error:
         raise InvalidDocumentError(str(error)) from None
     try:
-        return Part(json.loads(content))
+        return Part(json.loads(content, object_pairs_hook=unique_keys))
+    except InvalidDocumentError:
+        raise
     except json.JSONDecodeError as error:
         raise InvalidDocumentError(f"it is not JSON (line {error.lineno}, column {error.colno})") from None
     except UnicodeDecodeError:

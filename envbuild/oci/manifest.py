@@ -13,7 +13,7 @@ from typing import Any
 
 from envbuild.core.errors import ConflictError, Finding, InputError
 from envbuild.net.registry.media_types import DOCKER, DOCKER_INDEX, INDEX, OCI
-from envbuild.oci.document import InvalidDocumentError, Part, parse_json
+from envbuild.oci.document import InvalidDocumentError, Part, check_names, parse_json
 
 SYSTEM = "linux"
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
@@ -26,6 +26,11 @@ FOREIGN = re.compile(r"nondistributable|foreign")
 NO_IMAGE = "unknown/unknown"  # platform of attestations, which an index lists beside the images
 MAX_SIZE = (1 << 63) - 1  # bytes of a file
 IMAGE_TYPES, INDEX_TYPES = (OCI.manifest, DOCKER.manifest), (INDEX, DOCKER_INDEX)
+# The names that decide what an image is, by the object that has them.
+PLATFORM, ROOTFS = ("architecture", "os", "variant"), ("type", "diff_ids")
+DESCRIPTOR = ("mediaType", "digest", "size", "urls", "annotations", "platform", "artifactType")
+CONFIGURATION = ("Env", "Cmd", "Entrypoint", "WorkingDir", "Labels", "Volumes", "User")
+DOCUMENT = (*PLATFORM, "schemaVersion", "mediaType", "config", "layers", "manifests", "rootfs", "created", "subject")
 INDEXES = 4  # that follow each other, at most: an index may list indexes
 
 
@@ -81,11 +86,24 @@ def parse_document(content: bytes, name: str, what: str = "manifest") -> dict[st
 def check_kind(value: Mapping[str, Any]) -> None:
     """Raise InvalidDocumentError for a document that one client reads as an index, and another one as an image: its
     digest would name two (CVE-2021-41190; OCI image spec 1.1, manifest.md and image-index.md, "mediaType")."""
+    check_letters(value)
     lists, kind = "manifests" in value, value.get("mediaType")
     if lists and ("config" in value or "layers" in value):
         raise InvalidDocumentError("it is both an index and the manifest of an image")
     if kind in (IMAGE_TYPES if lists else INDEX_TYPES):
         raise InvalidDocumentError(f"it is not what its media type states: {kind}")
+
+
+def check_letters(value: Mapping[str, Any]) -> None:
+    """Raise InvalidDocumentError for a name that this reader does not know and another one takes for a known one."""
+    check_names(value, DOCUMENT)
+    check_names(value.get("config"), (*DESCRIPTOR, *CONFIGURATION))
+    check_names(value.get("rootfs"), ROOTFS)
+    for key in ("layers", "manifests"):
+        listed = value.get(key)
+        for entry in listed if isinstance(listed, list) else ():
+            check_names(entry, DESCRIPTOR)
+            check_names(entry.get("platform") if isinstance(entry, dict) else None, PLATFORM)
 
 
 def corrupt_document_error(name: str, error: InvalidDocumentError, what: str = "manifest") -> InputError:

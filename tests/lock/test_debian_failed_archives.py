@@ -15,7 +15,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian import resolve as debian
-from envbuild.lock.debian.apt import AptSource
+from envbuild.lock.debian.apt import AptSource, release_date, release_names
 from envbuild.lock.debian.unreadable_archives import failures_by_place
 from envbuild.net.limits import LIMITS
 from envbuild.net.site import Site
@@ -144,6 +144,20 @@ def test_the_archive_of_another_suite_is_not_the_requested_one(
         resolve(at, base="apt")
     ((message, hint),) = messages(caught.value)
     assert f"{old} noble: its Release file is that of noble.x" in message and "site.yaml" in hint
+
+
+def test_only_the_signed_text_of_a_release_file_counts(tmp_path: Path, key: Signer) -> None:
+    """The lines between the first one and the first empty one are not signed, and apt does not look at them."""
+    publish(tmp_path, "bullseye", [stanza("apt", "1")], key)
+    path = tmp_path / "dists/bullseye/InRelease"
+    date = release_date(path)
+    text = path.read_text()
+    assert "\nHash: " in text
+    path.write_text(text.replace("\nHash: ", "\nCodename: trixie\nDate: Sun, 22 Nov 2026 10:00:00 UTC\nHash: ", 1))
+    assert release_names(path) == ("bullseye",) and date is not None and release_date(path) == date
+    plain = tmp_path / "Release"
+    plain.write_text("Suite: stable\nCodename: trixie\nDate: Sun, 22 Nov 2026 10:00:00 UTC\n")
+    assert release_names(plain) == ("stable", "trixie")
 
 
 @pytest.mark.slow_unit

@@ -124,3 +124,23 @@ def test_a_document_is_an_index_or_an_image(value: dict[str, Any]) -> None:
         manifest.parse_document(json.dumps({"schemaVersion": 2, **value}).encode(), "x.io/y:1")
     for plain in ({"manifests": [], "mediaType": INDEX}, {"config": descriptor(), "mediaType": OCI.manifest}):
         manifest.parse_document(json.dumps({"schemaVersion": 2, **plain}).encode(), "x.io/y:1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"layers": [], "Layers": []',
+        '"Layers": []',
+        '"layers": [], "layers": []',
+        '"layers": [{"digest": "x", "Digest": "y"}]',
+        '"layers": [], "config": {"Entrypoint": [], "entrypoint": []}',
+        '"rootfs": {"diff_ids": [], "Diff_Ids": []}',
+        '"manifests": [{"platform": {"o\u017f": "linux"}}]',
+    ],
+)
+def test_names_that_clients_read_differently_are_refused(text: str) -> None:
+    """Go takes a name in any letters, and the last of two; it decides what podman and Docker start."""
+    with pytest.raises(InputError, match="damaged: it has the key"):
+        manifest.parse_document(f'{{"schemaVersion": 2, {text}}}'.encode(), "x.io/y:1")
+    labels = '{"config": {"Labels": {"User": "a", "user": "b"}, "Volumes": {"/a": {}, "/A": {}}}, "Comment": "c"}'
+    manifest.parse_document(labels.encode(), "x.io/y:1", "configuration")

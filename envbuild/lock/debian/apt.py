@@ -174,16 +174,29 @@ def release_of(packages: Path, lists: Path) -> Path | None:
     return files[prefix] if prefix else None
 
 
+def signed_text(path: Path) -> str:
+    """Return the text of a Release file that its signature covers.
+
+    Of an InRelease file it is the text after the first empty line: the lines above it (``Hash: SHA256``) are not
+    signed, and apt does not compare them (RFC 9580, "Cleartext Signature Framework").
+    """
+    text = path.read_text(errors="replace")
+    if not text.startswith("-----BEGIN PGP SIGNED MESSAGE-----"):
+        return text
+    body = re.split(r"\n[ \t\r]*\n", text, maxsplit=1)[-1]
+    return re.sub(r"^- ", "", body.partition("\n-----BEGIN PGP SIGNATURE-----")[0], flags=re.MULTILINE)
+
+
 def release_names(path: Path) -> tuple[str, ...]:
     """Return the suite and the code name in a Release file, without what it lacks."""
-    text = path.read_text(errors="replace")
+    text = signed_text(path)
     found = (re.search(rf"^{key}: *(\S+) *$", text, re.MULTILINE) for key in ("Suite", "Codename"))
     return tuple(dict.fromkeys(escaped(match[1]) for match in found if match))
 
 
 def release_date(path: Path) -> datetime | None:
     """Return the date of a Release file; None if it has none, or one that is on no calendar, which apt takes."""
-    match = re.search(r"^Date: (.+)$", path.read_text(errors="replace"), re.MULTILINE)
+    match = re.search(r"^Date: (.+)$", signed_text(path), re.MULTILINE)
     try:
         date = parsedate_to_datetime(match[1]) if match else None
     except ValueError:
