@@ -102,6 +102,8 @@ class AwsOfiNccl(Released):
             before=[f"echo {self.whole} > .release_version"],
             bootstrap="./autogen.sh",
             configure=options,
+            # Debian's libibverbs needs no path
+            environment={"LD_LIBRARY_PATH": ":".join(rdma.linked_folders(env))} if own and rdma.prefix(env) else {},
             after=[" && ".join([f"cd {self.prefix}", *named])] if named else [],
         )
 

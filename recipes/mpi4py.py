@@ -23,7 +23,7 @@ class Mpi4py(Recipe):
     wheel: ClassVar[bool] = True
 
     def sources(self, env: RecipeEnv) -> Sources:
-        development: tuple[str, ...] = env.recipes["openmpi"].development
+        development: tuple[str, ...] = env.recipes["openmpi"].development(env)
         return Sources(
             debian=("gcc", "libc6-dev", *development, "python3-dev"),
             python=(env.setuptools, "cython>=3.1"),
@@ -31,7 +31,8 @@ class Mpi4py(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        return python_wheel("mpi4py", environment={"MPICC": env.recipes["openmpi"].mpicc(env)})
+        mpi = env.recipes["openmpi"]
+        return python_wheel("mpi4py", environment={"MPICC": mpi.mpicc(env), **mpi.link_path(env)})
 
     def extensions(self) -> tuple[str, ...]:
         return ("mpi4py.MPI",)

@@ -64,13 +64,14 @@ class NcclTests(Released):
 
     def sources(self, env: RecipeEnv) -> Sources:
         mpi = env.recipes.get("openmpi")
-        development: tuple[str, ...] = getattr(mpi, "development", ())
+        development: tuple[str, ...] = mpi.development(env) if mpi else ()
         return Sources(debian=("g++", "gcc", "libc6-dev", "make", *development), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
         mpi = env.recipes.get("openmpi")
         # Debian splits Open MPI: headers and libraries are not beside the folder of mpicc
         with_mpi = f"MPI=1 MPI_HOME={mpi.home(env)} " if mpi else ""
+        found = "".join(f"{name}={value} " for name, value in mpi.link_path(env).items()) if mpi else ""
         library = env.recipes["msccl" if env.has("msccl") else "nccl"].prefix
         return [
             *source(self.source()),
@@ -78,7 +79,7 @@ class NcclTests(Released):
             shell(
                 commands=[
                     f"cd {folder(self.source())}",
-                    f'make -j "$ENVBUILD_JOBS" {with_mpi}CUDA_HOME=/opt/cuda NCCL_HOME={library} '
+                    f'{found}make -j "$ENVBUILD_JOBS" {with_mpi}CUDA_HOME=/opt/cuda NCCL_HOME={library} '
                     f"NVCC_GENCODE={env.target.gencode}",
                     f"mkdir -p {self.prefix}/bin",
                     f"cp build/*_perf {self.prefix}/bin/",

@@ -69,10 +69,19 @@ class Openmpi(Released):
     def cpu_minutes(self) -> float:
         return 20.0 if self.provider == "source" else 0.0
 
-    @property
-    def development(self) -> tuple[str, ...]:
+    def development(self, env: RecipeEnv) -> tuple[str, ...]:
         """Return the Debian packages that a build against it needs."""
-        return ("libopenmpi-dev",) if self.provider == "debian" else ()
+        if self.provider == "debian":
+            return ("libopenmpi-dev",)
+        # the linker follows its libraries to libfabric, and that one's to libibverbs
+        return rdma.packages(env) if self.provider == "source" and rdma.libfabric(env) else ()
+
+    def link_path(self, env: RecipeEnv) -> dict[str, str]:
+        """Return the variable with which the linker finds the libraries in other prefixes that it is linked with; {} if
+        there are none."""
+        below = [f"{folder}/lib" for name in ("ucx", "ucc") if (folder := env.prefix_of(name))]
+        folders = [*below, *rdma.linked_folders(env)] if self.provider == "source" else []
+        return {"LD_LIBRARY_PATH": ":".join(folders)} if folders else {}
 
     def home(self, env: RecipeEnv) -> str:
         """Return the folder with its include and lib."""
@@ -112,9 +121,7 @@ class Openmpi(Released):
     def sources(self, env: RecipeEnv) -> Sources:
         if self.provider != "source":
             return Sources()
-        # with the libraries that its libfabric needs: configure links against it, and the linker follows them
-        below = rdma.packages(env) if rdma.libfabric(env) else ()
-        return Sources(debian=(*DEBIAN, *below), git=(self.source(),))
+        return Sources(debian=(*DEBIAN, *self.development(env)), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
         ucx, libfabric, fifth = env.prefix_of("ucx"), rdma.libfabric(env), self.fifth
@@ -139,7 +146,7 @@ class Openmpi(Released):
             bootstrap="./autogen.pl",
             configure=options,
             # configure reads who compiled it, and where, from the environment first
-            environment={"CFLAGS": "-g0 -O3", "USER": "root", "HOSTNAME": "envbuild"},
+            environment={"CFLAGS": "-g0 -O3", "USER": "root", "HOSTNAME": "envbuild", **self.link_path(env)},
         )
 
     def runtime(self, env: RecipeEnv) -> Runtime:

@@ -89,8 +89,8 @@ class OsuMicroBenchmarks(Recipe):
         return tuple(found)
 
     def sources(self, env: RecipeEnv) -> Sources:
-        mpi = tuple(getattr(env.recipes.get("openmpi"), "development", ()))
-        debian = (*mpi, "g++", "gcc", "libc6-dev", "make")
+        openmpi: Any = env.recipes.get("openmpi")
+        debian = (*(openmpi.development(env) if openmpi else ()), "g++", "gcc", "libc6-dev", "make")
         source = self.source()
         if isinstance(source, Git):
             return Sources(debian=debian, git=(source,))
@@ -106,7 +106,9 @@ class OsuMicroBenchmarks(Recipe):
 
     def build(self, env: RecipeEnv) -> list[Any]:
         options = ["--disable-static"]
+        openmpi: Any = env.recipes.get("openmpi")
         environment = {"CC": f"{self.mpi(env)}mpicc", "CXX": f"{self.mpi(env)}mpicxx", "CFLAGS": "-g0 -O2"}
+        environment |= openmpi.link_path(env) if openmpi else {}
         if self.cuda:
             options += [
                 "--enable-cuda",

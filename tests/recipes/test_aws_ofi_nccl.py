@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.recipes import image, recipe, steps
@@ -32,3 +34,20 @@ def test_the_file_name_that_nvidias_images_load(version: str, tag: str, has: str
     fabric = recipe("libfabric", version="2.4.0")
     assert has in "".join(steps(made, image(made, fabric, base="nvcr.io/nvidia/pytorch:25.10-py3")))
     assert has not in "".join(steps(made, image(made, fabric)))
+
+
+@pytest.mark.parametrize(
+    ("fabric", "folders"),
+    [
+        (
+            (recipe("libfabric", version="2.6.0"), recipe("rdma-core", version="60.2")),
+            "/opt/libfabric/lib:/opt/rdma-core/lib",
+        ),
+        ((recipe("efa", version="1.47.0"),), "/opt/amazon/efa/lib"),
+    ],
+)
+def test_configure_finds_an_own_rdma_core_below_libfabric(fabric: tuple[Any, ...], folders: str) -> None:
+    made = recipe("aws-ofi-nccl", version="1.21.1")
+    assert f'LD_LIBRARY_PATH="{folders}"' in "".join(steps(made, image(made, *fabric)))
+    for other in (recipe("libfabric", provider="debian"), recipe("libfabric", version="2.6.0")):
+        assert "LD_LIBRARY_PATH" not in "".join(steps(made, image(made, other)))

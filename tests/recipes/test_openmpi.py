@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from envbuild.core.errors import SpecError
@@ -53,8 +56,32 @@ def test_the_bootstrap_of_prrte_runs_no_git() -> None:
         assert ("rm -f 3rd-party/prrte/.gitmodules" in text.partition("./autogen.pl")[0]) is removed
 
 
-def test_what_links_with_libfabric_has_the_libraries_that_it_needs() -> None:
-    """configure tests for fi_getinfo, and the linker follows libfabric to libibverbs, librdmacm and libefa."""
-    own, libfabric = recipe("openmpi", provider="source", version="5.0.10"), recipe("libfabric", version="2.6.0")
-    assert {"libibverbs1", "librdmacm1t64", "ibverbs-providers"} <= {*own.sources(image(own, libfabric)).debian}
-    assert "libibverbs1" not in own.sources(image(own)).debian
+@pytest.mark.parametrize(
+    ("fabric", "folders", "packages"),
+    [
+        ((recipe("libfabric", version="2.6.0"),), "/opt/libfabric/lib", {"libibverbs1", "librdmacm1t64"}),
+        (
+            (recipe("libfabric", version="2.6.0"), recipe("rdma-core", version="60.2")),
+            "/opt/libfabric/lib:/opt/rdma-core/lib",
+            set(),
+        ),
+        ((recipe("efa", version="1.47.0"),), "/opt/amazon/efa/lib", set()),
+    ],
+)
+def test_the_linker_finds_what_open_mpi_is_linked_with(
+    fabric: tuple[Any, ...], folders: str, packages: set[str]
+) -> None:
+    """It follows the libraries of libfabric to libibverbs, in configure and in programs that are linked with MPI."""
+    mpi = recipe("openmpi", provider="source", version="5.0.10")
+    measure, mpi4py = recipe("nccl-tests"), recipe("mpi4py")
+    osu = recipe("osu-micro-benchmarks", version="7.5.2")
+    env = image(mpi, measure, mpi4py, osu, recipe("nccl", cuda="13"), recipe("cuda", version="13.2"), *fabric)
+    for made in (mpi, measure, mpi4py, osu):
+        assert re.search(rf"\bLD_LIBRARY_PATH=\"?{folders}\b", "\n".join(steps(made, env))), made.name
+        assert {"libibverbs1", "librdmacm1t64"} & set(made.sources(env).debian) == packages, made.name
+
+
+def test_open_mpi_without_other_prefixes_needs_no_link_path() -> None:
+    debian, own, ucx = recipe("openmpi"), recipe("openmpi", provider="source"), recipe("ucx", version="1.20")
+    assert debian.link_path(image(debian, ucx)) == own.link_path(image(own)) == {}
+    assert own.link_path(image(own, ucx)) == {"LD_LIBRARY_PATH": "/opt/ucx/lib"}

@@ -26,3 +26,14 @@ def packages(env: RecipeEnv) -> tuple[str, ...]:
     if prefix(env):
         return ()
     return ("ibverbs-providers", "libibverbs1", env.distribution.package("librdmacm1"))
+
+
+def linked_folders(env: RecipeEnv) -> tuple[str, ...]:
+    """Return the folders of the image's own libfabric and the rdma-core below it, for LD_LIBRARY_PATH of a build.
+
+    The linker follows the libraries that a library needs, and finds those of a prefix by that variable: a unit has no
+    ld.so.conf. Without it every program that is linked with such a library ends in undefined references, which
+    configure scripts report as a missing library. The product is the same with and without it."""
+    if not libfabric(env):
+        return ()
+    return tuple(dict.fromkeys(f"{folder}/lib" for folder in (libfabric(env), prefix(env)) if folder))
