@@ -19,6 +19,12 @@ KEY, KEY_FILES = "70454E6BF5D9C2D3B78709E8DC726C5E41B9CC50", {"doca": "doca_keyr
 VERSIONS = {"doca": r"[0-9]+\.[0-9]+\.[0-9]+", "mlnx-ofed": r"[0-9]+\.[0-9]+-[0-9]+(\.[0-9]+){3}"}
 EXAMPLES = {"doca": "3.2.1", "mlnx-ofed": "23.07-0.5.1.2"}
 PACKAGES = ("ibverbs-providers", "ibverbs-utils", "libibumad3", "libibverbs1", "librdmacm1", "rdmacm-utils")
+# Ubuntu 24.04 renamed its librdmacm1 (64-bit time_t); its libfabric1 and libucx0 depend on the new name. The vendor's
+# has the old one, as in debian/control of rdma-core, and both contain librdmacm.so.1. The version is Ubuntu's: the
+# vendor's rdma-core for this release was never older.
+RENAMED = {"librdmacm1t64": "50.0"}
+# 2307mlnx47-1.2307050, 2507mlnx58-1.2507097, 2510.0.11-1: year and month of the release. Ubuntu has 28.0, 39.0, 50.0.
+OWN_VERSION = r"(?:\d+mlnx|\d{4}\.)\S+"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +36,9 @@ class Ofed(Recipe):
       every version; required with mlnx-ofed, because no public document that this recipe is based on states it.
 
     The packages have the names of the distribution's (libibverbs1, ibverbs-providers, …) and higher versions, so they
-    replace them for everything in the image that links libibverbs. Layer rdma-core is refused beside them. Kernel
-    modules, firmware and services belong to the host; mlnxofedinstall is not run.
+    replace them for everything in the image that links libibverbs. On Ubuntu 24.04 they take the place of librdmacm1t64
+    too, on which packages of the distribution depend. Layer rdma-core is refused beside them. Kernel modules, firmware
+    and services belong to the host; mlnxofedinstall is not run.
     """
 
     package: ClassVar[str] = "libibverbs1"
@@ -82,7 +89,7 @@ class Ofed(Recipe):
         return Sources(repositories=(AptRepository(origin, "./", (), self.signed_by, KEY_FILES[self.provider]),))
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(debian=PACKAGES)
+        return Runtime(debian=PACKAGES, replaces=RENAMED if env.distribution.t64 else {})
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         program = (
@@ -91,7 +98,11 @@ class Ofed(Recipe):
             "[ctypes.CDLL(path) for path in glob.glob('/usr/lib/*/libibverbs/libmlx5-rdmav*.so')] and print('mlx5')"
         )
         modules = "find /lib/modules /usr/src -name 'mlx*' -o -name 'ofa_kernel*' 2>/dev/null | head -5"
+        versions = f"dpkg-query -W -f '${{Version}}\\n' {' '.join(PACKAGES)}"
         return [
+            Check(
+                "ofed: the packages are the vendor's, none the distribution's", versions, rf"\A(?:{OWN_VERSION}\n?)+\Z"
+            ),
             Check("ofed: libibverbs and its mlx5 provider load", f'python3 -c "{program}"', r"verbs True\nmlx5"),
             Check("ofed: user space only, no kernel modules", f'test -z "$({modules})" && echo none', "^none$"),
         ]

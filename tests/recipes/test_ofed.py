@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -69,3 +70,33 @@ def test_ofed_names_its_version_by_provider() -> None:
     assert recipe("ofed", version="3.2.1").matrix(image()) == {"doca": "3.2.1"}
     mlnx = recipe("ofed", version="23.07-0.5.1.2", provider="mlnx-ofed")
     assert mlnx.matrix(image()) == {"ofed": "23.07-0.5.1.2"}
+
+
+def test_ubuntus_packages_that_need_its_renamed_librdmacm_take_the_vendors() -> None:
+    """Both contain librdmacm.so.1: dpkg refuses the second, or the distribution's is the one that programs load."""
+    made = recipe("ofed", version="3.2.1")
+    new, old = image(made, base="ubuntu:24.04"), image(made, base="ubuntu:22.04")
+    assert "librdmacm1" in made.runtime(new).debian
+    assert made.runtime(new).replaces == {"librdmacm1t64": "50.0"}
+    assert made.runtime(old).replaces == {}
+    ucx = recipe("ucx", version="1.20")
+    assert "librdmacm1" in ucx.runtime(image(ucx, made, base="ubuntu:24.04")).debian
+    assert "librdmacm1t64" in ucx.runtime(image(ucx, base="ubuntu:24.04")).debian
+
+
+@pytest.mark.parametrize(
+    ("version", "vendors"),
+    [
+        ("2307mlnx47-1.2307050", True),
+        ("2507mlnx58-1.2507097", True),
+        ("59mlnx44-1.59056", True),
+        ("2510.0.11-1", True),
+        ("50.0-2ubuntu0.2", False),
+        ("39.0-1", False),
+    ],
+)
+def test_the_distributions_rdma_core_is_not_taken_for_the_vendors(version: str, vendors: bool) -> None:
+    made = recipe("ofed", version="3.2.1")
+    check = made.verify(image(made, base="ubuntu:24.04"))[0]
+    assert "librdmacm1" in check.command
+    assert bool(re.search(check.expect, f"2507mlnx58-1.2507097\n{version}\n")) is vendors

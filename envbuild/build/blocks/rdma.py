@@ -25,7 +25,9 @@ def packages(env: RecipeEnv) -> tuple[str, ...]:
     rdma-core."""
     if prefix(env):
         return ()
-    return ("ibverbs-providers", "libibverbs1", env.distribution.package("librdmacm1"))
+    # DOCA-OFED has the name without the suffix on every distribution
+    cm = "librdmacm1" if env.has("ofed") else env.distribution.package("librdmacm1")
+    return ("ibverbs-providers", "libibverbs1", cm)
 
 
 def linked_folders(env: RecipeEnv) -> tuple[str, ...]:
