@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.sdk import (
+    PYTHON,
     Check,
     Git,
     OptionError,
@@ -18,6 +19,7 @@ from envbuild.sdk import (
 )
 
 HELPERS = "megatron.core.datasets.helpers_cpp"
+DATASETS = "megatron/core/datasets"
 NUMPY_1 = "numpy<2"  # its last release, 1.26.4, has wheels up to cp312 (PyPI)
 
 
@@ -52,8 +54,12 @@ class MegatronLm(Recipe):
     - `origin`, `commit`, `gives`: another revision, and the name and version of its wheel (``megatron-core==0.13.1``).
 
     The C++ part mixes and cuts data sets. For setup.py it is optional: without a compiler or pybind11 the wheel is
-    built without it, and the first job runs make in the image's folder. From 0.17.1 on the wheel also contains
-    megatron.training. The programs (pretrain_gpt.py …) are in no wheel: use a checkout of the same tag in the job.
+    built without it. From 0.17.1 on the wheel also contains megatron.training. The programs (pretrain_gpt.py …) are in
+    no wheel: use a checkout of the same tag in the job.
+
+    Every job of megatron.training runs make in the folder of megatron.core.datasets and ends if that fails. Upstream's
+    wheel has no makefile there; this one has a makefile with nothing to do. A checkout has upstream's, which compiles
+    the C++ part into the checkout: the image has make and pybind11 for it, and the compiler of layer torch.
 
     OPT's older instructions install a fork (ngoyal2707/Megatron-LM, branch fairseq_v3). No commit of it is known here:
     its public copy ends in 2019 and does not have that branch.
@@ -110,11 +116,20 @@ class MegatronLm(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        # the version must not depend on whether setup.py finds git
-        return python_wheel("megatron-lm", git=self.git, environment={"NO_VCS_VERSION": "1"})
+        makefile = (
+            f"printf 'default: ;\\n' > {DATASETS}/Makefile",
+            f"echo 'include {DATASETS}/Makefile' >> MANIFEST.in",
+        )
+        return python_wheel(
+            "megatron-lm",
+            git=self.git,
+            before=() if self.commit else makefile,
+            # the version must not depend on whether setup.py finds git
+            environment={"NO_VCS_VERSION": "1"},
+        )
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(python=(self.release.numpy, "packaging>=24.2"))
+        return Runtime(debian=("make",), python=(self.release.numpy, "packaging>=24.2", "pybind11"))
 
     def extensions(self) -> tuple[str, ...]:
         return () if self.commit else (HELPERS,)
@@ -126,4 +141,11 @@ class MegatronLm(Recipe):
         return [
             imports("megatron-lm", ("megatron.core",), show="megatron.core.__version__", expect=rf"^{expect}$"),
             imports("megatron-lm: C++ part", (HELPERS,), show=f"{HELPERS}.build_sample_idx_int32 is not None"),
+            Check(
+                "megatron-lm: make, which every job runs, has nothing to compile",
+                f"make -C {env.site_packages}/{DATASETS}",
+            ),
+            Check(
+                "megatron-lm: a checkout finds the headers of pybind11", f"{PYTHON} -m pybind11 --includes", "pybind11"
+            ),
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.recipes import recipe, stack
+from tests.support.recipes import recipe, stack, steps
 
 pytestmark = pytest.mark.unit
 
@@ -32,3 +32,24 @@ def test_a_release_with_numpy_1_is_for_pythons_that_have_wheels_of_it() -> None:
     (refusal,) = map(str, old.refusals(stack(old)))
     assert "requires NumPy 1, which has no wheels for Python 3.13" in refusal
     assert not old.refusals(stack(old, base="ubuntu:22.04"))
+
+
+@pytest.mark.parametrize("version", ["0.10.0", "0.18.2"])
+def test_jobs_run_make_where_there_is_nothing_to_compile(version: str) -> None:
+    """megatron.training runs make in the folder of the data sets, and ends the job if that fails."""
+    made = recipe("megatron-lm", version=version)
+    env = stack(made)
+    (command,) = [
+        line for line in "\n".join(steps(made, env)).splitlines() if "datasets/Makefile" in line and "printf" in line
+    ]
+    assert "default: ;" in command
+    assert "include megatron/core/datasets/Makefile" in "\n".join(steps(made, env))
+    runtime = made.runtime(env)
+    assert "make" in runtime.debian and "pybind11" in runtime.python  # for the makefile of a checkout
+    assert any("make -C " in check.command for check in made.verify(env))
+
+
+def test_a_fork_of_megatron_keeps_its_makefiles() -> None:
+    fork = recipe("megatron-lm", commit="0" * 40, gives="megatron-lm==2.2")
+    assert "Makefile" not in "\n".join(steps(fork, stack(fork)))
+    assert "make" in fork.runtime(stack(fork)).debian
