@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envbuild.sdk import VENV, Check, Recipe, RecipeEnv, Refusal, Runtime
+from envbuild.sdk import PYTHON, Check, Recipe, RecipeEnv, Refusal, Runtime
+
+# What `import neuronx_distributed` imports (trainer/checkpoint_storage.py and others of v2.28.0). Its setup.py lists
+# only the last two; upstream's image has the others with awscli and sagemaker.
+IMPORTED = ("boto3", "packaging", "requests", "safetensors", "tenacity")
+MODULE = "neuronx_distributed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +43,18 @@ class NeuronxDistributed(Recipe):
         return {"nxdt": f"=={self.versions(env)['neuronx-distributed-training']}"} if self.training else {}
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(python=tuple(f"{name}=={version}" for name, version in self.versions(env).items()))
+        wanted = (f"{name}=={version}" for name, version in self.versions(env).items())
+        return Runtime(python=(*wanted, *IMPORTED))
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         names = tuple(self.versions(env))
         program = f"import importlib.metadata as m; print(*(m.version(n) for n in {names}))"
         expect = " ".join(version.replace(".", r"\.").replace("+", r"\+") for version in self.versions(env).values())
-        return [Check("neuronx-distributed: of the SDK", f'{VENV}/bin/python -c "{program}"', rf"^{expect}$")]
+        needed = f"import {', '.join(IMPORTED)}; from importlib.util import find_spec as f; print(bool(f('{MODULE}')))"
+        whole = f"import {MODULE}.parallel_layers as p; print(p.ColumnParallelLinear.__name__)"
+        return [
+            Check("neuronx-distributed: of the SDK", f'{PYTHON} -c "{program}"', rf"^{expect}$"),
+            Check("neuronx-distributed: what it imports is there", f'{PYTHON} -c "{needed}"', "^True$"),
+            # it reads the kind of the accelerator when it is imported (modules/moe/model_utils.py)
+            Check("neuronx-distributed: imports", f'{PYTHON} -c "{whole}"', "ColumnParallelLinear", tier="gpu"),
+        ]
