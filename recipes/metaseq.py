@@ -52,6 +52,9 @@ class Metaseq(Recipe):
     - `commit`: another revision with the same kernels. Revisions before 2023-04-10 contain none and train with a fork
       of Megatron-LM whose commits are not available.
 
+    ``opt-baselines`` submits with the distribution's Slurm client (19.05 on Ubuntu 20.04, 21.08 on 22.04), which a
+    cluster more than a few releases newer refuses. Submit there with the cluster's client, mounted or outside.
+
     Uploads of checkpoints (``--full-azure-upload-path``) run azcopy, which neither upstream's image nor this one has.
 
     apex itself is only needed for its FusedLayerNorm, or if fused_adam_cuda is missing. With torch 2.15 all kernels

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from envbuild.core.errors import SpecError
-from tests.support.recipes import SOURCE_ONLY, commands, image, recipe
+from tests.support.recipes import ROOT, SOURCE_ONLY, commands, image, recipe
 
 pytestmark = pytest.mark.unit
 
@@ -75,3 +76,12 @@ def test_packages_that_are_refused(text: str, because: str) -> None:
     with pytest.raises(SpecError) as caught:
         recipe("python-packages", packages=[text])
     assert because in str(caught.value) and text[:20] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("h100-megatron", "tensorboard"), ("lambda-neox-20b", "tensorboard==2.5.0")]
+)
+def test_images_of_programs_that_log_to_tensorboard_contain_it(name: str, package: str) -> None:
+    """Without it they print a warning and write nothing."""
+    listed = yaml.safe_load((ROOT / "images" / f"{name}.yaml").read_text())["layers"]["python-packages"]
+    assert package in (listed["packages"] if isinstance(listed, dict) else listed)
