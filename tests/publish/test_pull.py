@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,8 +31,6 @@ from tests.support.push_proxy import pushing
 
 pytestmark = pytest.mark.registry
 
-SEED = int(os.environ.get("ENVBUILD_ATTACK_SEED", "1"))
-TRIALS = int(os.environ.get("ENVBUILD_ATTACK_N", "5"))
 MORE = tar(file("opt/more", noise(400_000, 7)))
 
 
@@ -403,50 +397,3 @@ def test_the_list_of_artifacts_keeps_entries_of_other_publishers(tmp_path: Path,
     )
     assert [entry["digest"] for entry in listed["manifests"]] == [other.digest, *(item.digest for item in artifacts)]
     assert pull(f"{registry.host}/app:1", tmp_path / "b")["sha256"] == sha256
-
-
-@pytest.mark.slow_unit
-def test_a_killed_pull_resumes(tmp_path: Path, registry: Server) -> None:
-    parts, artifacts, sha256 = built(tmp_path / "a", [*layers(), tar(file("big", noise(30_000_000, 9)))])
-    name = f"{registry.host}/app:1"
-    publish(parts, artifacts, name)
-    store = tmp_path / "b"
-    command = [sys.executable, "-m", "envbuild", "pull", name]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ENVBUILD_STORE": str(store)}
-    for wait in (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2):
-        with subprocess.Popen(
-            command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        ) as process:
-            time.sleep(wait)
-            process.send_signal(signal.SIGKILL)
-        link = store / "artifacts/app-1.sqsh"
-        assert not link.exists() or digest(link) == sha256
-    done = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["sha256"] == digest(store / "artifacts/app-1.sqsh") == sha256
-
-
-@pytest.mark.slow_unit
-def test_a_killed_publish_leaves_nothing_half_visible(tmp_path: Path, registry: Server) -> None:
-    """A tag names an image with its squashfs file, or does not exist."""
-    parts, artifacts, sha256 = built(tmp_path / "a", layers())
-    places: dict[str, Callable[[], object]] = {
-        f"{registry.host}/app:1": lambda: publish(parts, artifacts, f"{registry.host}/app:1"),
-        f"oci:{tmp_path}/shared:1": lambda: publish_folder(parts, artifacts, tmp_path / "shared", "1"),
-    }
-    chance = random.Random(SEED)
-    for name, send in places.items():
-        for trial in range(TRIALS):
-            child = os.fork()
-            if not child:
-                send()
-                os._exit(0)
-            time.sleep(chance.uniform(0, 0.4))
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            try:
-                made = pull(name, tmp_path / f"store-{trial}-{registry.host in name}")
-            except InputError:
-                continue
-            assert made["sha256"] == sha256 and made["squashfs"] == artifacts[0].digest, f"trial {trial} of seed {SEED}"
-        send()
-        assert pull(name, tmp_path / f"store-{registry.host in name}")["squashfs"] == artifacts[0].digest
