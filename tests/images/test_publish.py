@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from envbuild.core.digest import file_digest
 from tests.support.image_project import Cli
+from tests.support.index_wheels import installed
 from tests.support.local_registry import serve, skopeo
 
 pytestmark = pytest.mark.images
@@ -66,6 +69,21 @@ def test_another_store_pulls_the_same_file_and_then_only_what_changed(cli: Cli, 
             "run", str(tmp_path / "more.sqsh"), "--", "python3", "-c", "import idna; print(idna.__version__)"
         )
         assert started.stdout.strip() == "3.10"
+
+
+def test_a_puller_with_another_release_of_zstandard_gets_the_same_file(cli: Cli, tmp_path: Path) -> None:
+    made, there = cli.json("make", "app"), f"oci:{tmp_path}/shared:1"
+    cli.json("publish", "app", "--to", there)
+    path = {"PYTHONPATH": str(installed(tmp_path / "other", "zstandard==0.22.0"))}
+    program = "import zstandard; print(zstandard.ZSTD_VERSION)"
+    command = [sys.executable, "-c", program]
+    own, other = (
+        subprocess.run(command, env=os.environ | env, capture_output=True, text=True, check=True).stdout
+        for env in ({}, path)
+    )
+    assert own != other
+    got = Cli(tmp_path, tmp_path / "b").json("pull", there, **path)
+    assert file_digest(Path(got["path"])) == got["sha256"] == made["sha256"]
 
 
 def test_a_folder_has_the_same_digest(cli: Cli, tmp_path: Path) -> None:
