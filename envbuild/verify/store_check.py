@@ -21,7 +21,7 @@ from envbuild.core.regular_file import NotRegularError, mode_at
 from envbuild.core.store.gc import list_folder, records, remove_entry
 from envbuild.core.store.json_files import read_sealed
 from envbuild.core.store.records import file_names
-from envbuild.core.store.store import Store
+from envbuild.core.store.store import LayerRecord, Store, UnitRecord
 from envbuild.core.text import amount, counted, printable
 
 KINDS = ("packs", "layers", "blobs", "units", "images", "artifacts")
@@ -124,8 +124,8 @@ def layers(store: Store, found: StoreCheck) -> Iterator[Entry]:
 def layer_fault(store: Store, path: Path) -> str:
     from envbuild.core.userns.call import call
 
-    record = read_json_value(path / "layer.json")
-    if not isinstance(record, dict) or record.get("diff_id") != f"sha256:{path.name}":
+    record = LayerRecord.parse(read_json_value(path / "layer.json"))  # as the commands that use it read it
+    if record is None or record.hex != path.name:
         return "its record is damaged"
     got: str = call(layer_digest, store=str(store.root), diff_id=path.name)
     return "" if got == path.name else f"its files differ: expected sha256 {path.name}, got {got}"
@@ -170,14 +170,8 @@ def units(store: Store, found: StoreCheck) -> Iterator[Entry]:
 
 
 def unit_fault(path: Path) -> str:
-    value = read_json_value(path)
-    whole = (
-        isinstance(value, dict)
-        and value.get("key") == path.stem
-        and isinstance(value.get("wheels"), list)
-        and (value.get("layer") is None or isinstance(value["layer"], dict))
-    )
-    return "" if whole else "the record is damaged"
+    record = UnitRecord.parse(read_json_value(path))
+    return "" if record and record.key == path.stem else "the record is damaged"
 
 
 def images(store: Store, found: StoreCheck) -> Iterator[Entry]:

@@ -1,4 +1,5 @@
-"""Trees that were unpacked from packs: a build does not work with what a cache of units described."""
+"""Trees that a build replaces: those that were unpacked from packs, because a cache of units described folders of them,
+and those whose record cannot be read."""
 
 from __future__ import annotations
 
@@ -60,3 +61,15 @@ def test_a_built_tree_replaces_one_with_described_folders(tmp_path: Path) -> Non
     build(second)
     ensure_trees(second, [made.diff_id])
     assert len(list(second.tmp.glob("removed-*"))) == 2
+
+
+def test_a_built_tree_replaces_one_whose_record_is_damaged(tmp_path: Path) -> None:
+    """Otherwise no unit could be built on it until the store is repaired."""
+    store = Store.open(tmp_path)
+    made = build(store)
+    record = store.layer_path(made.diff_id) / "layer.json"
+    whole = record.read_bytes()
+    record.write_bytes(whole.replace(b'"checksum"', b'"checksul"'))
+    assert not store.has_tree(made.diff_id)
+    assert build(store) == made and store.has_tree(made.diff_id)
+    assert record.read_bytes() == whole

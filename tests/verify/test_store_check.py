@@ -80,6 +80,15 @@ def test_damage_is_named_and_removed(kind: str, pattern: str, at: Workspace) -> 
     assert not store_comparison(at, repair=False).data["damaged"]
 
 
+def test_a_record_that_no_command_can_read_is_damaged(at: Workspace) -> None:
+    """A flipped bit in the name of the checksum leaves an object without one, with an unknown key."""
+    path = one(at, "layers/*/layer.json")
+    path.write_bytes(path.read_bytes().replace(b'"checksum"', b'"checksul"'))
+    damaged = check_store(at.store, at.reporter, repair=True).damaged
+    assert [(item.kind, item.path) for item in damaged] == [("layers", path.parent)]
+    assert not path.exists()
+
+
 def test_images_without_a_sha256_are_not_compared(at: Workspace) -> None:
     record = one(at, "images/*.json")
     value = json.loads(record.read_bytes())

@@ -19,7 +19,7 @@ from typing import IO, NoReturn, Protocol
 
 from envbuild.core.errors import DamagedLayerError, EngineError
 from envbuild.core.store.build_records import SharedLayer
-from envbuild.core.store.json_files import write_sealed
+from envbuild.core.store.json_files import read_sealed, write_sealed
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.core.userns.call import stream
 from envbuild.oci.layers.clean import clean
@@ -121,22 +121,25 @@ def share_layer(store: Store, record: LayerRecord, pack: Path, tree: Path, impli
 
 
 def move_to_store(folder: Path, target: Path, tmp: Path) -> None:
-    """Rename a finished layer folder into the store; a complete one there is left alone, a broken one is replaced.
+    """Rename a finished layer folder into the store; a complete one there is left alone, one whose record cannot be
+    read is replaced.
 
     A tree that was built replaces one from a pack: the folders of that one, which a cache of units described, have no
     digest. Another process may work with it, so it is moved to `tmp`, the store's, for `store gc`.
     """
-    if (target / "layer.json").is_file():
-        if not (target / UNPACKED).exists() or (folder / UNPACKED).exists():
-            return
-        _move_aside(target, tmp)
-    with contextlib.suppress(FileNotFoundError):
-        target.rename(folder.with_name("broken"))  # goes away with the unit's working folder
+    if _has_record(target) and (not (target / UNPACKED).exists() or (folder / UNPACKED).exists()):
+        return
+    _move_aside(target, tmp)
     try:
         folder.rename(target)
     except OSError:
-        if not (target / "layer.json").is_file():
+        if not _has_record(target):
             raise
+
+
+def _has_record(layer: Path) -> bool:
+    """Return whether a layer of the store has a record that commands can read (`Store.has_tree`)."""
+    return LayerRecord.parse(read_sealed(layer / "layer.json")) is not None
 
 
 def remove_unpacked(store: Store, diff_id: str) -> None:
