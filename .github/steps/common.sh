@@ -22,7 +22,7 @@ case $CACHE in /*) ;; *) CACHE=${CACHE,,} ;; esac
 [ ! -f "$WORK/env.sh" ] || . "$WORK/env.sh"
 
 # GitLab's: recipes are programs that run with the environment of envbuild
-unset CI_JOB_TOKEN CI_REGISTRY_PASSWORD CI_DEPLOY_PASSWORD
+unset CI_JOB_TOKEN CI_REGISTRY_PASSWORD CI_DEPLOY_PASSWORD CI_REPOSITORY_URL DOCKER_AUTH_CONFIG
 
 # fail MESSAGE HINT
 fail() {

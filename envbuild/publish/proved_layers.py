@@ -32,8 +32,9 @@ TASK = "proof"
 PARALLEL = 3  # layers that are read at a time
 
 
-def prove_layers(image: SourceImage, form: PackFormat, store: Store, reporter: Reporter) -> None:
-    """Read the layers of an image whose packs the store has, but for those whose blob was compared before.
+def prove_layers(image: SourceImage, form: PackFormat, store: Store, reporter: Reporter) -> list[SourceLayer]:
+    """Read the layers of an image whose packs the store has, but for those whose blob was compared before. Return
+    those that were read.
 
     Raises InputError for a layer that is not the one that the configuration names.
     """
@@ -47,12 +48,13 @@ def prove_layers(image: SourceImage, form: PackFormat, store: Store, reporter: R
         if unread and not (layer.digest and known.get(layer.digest) == layer.diff_id):
             wanted[layer.diff_id, layer.digest] = layer
     if not wanted:
-        return
+        return []
     reporter.start(TASK, f"comparing {counted(len(wanted), 'layer')} with the packs of the store")
     try:
         read_all(image, list(wanted.values()))
     finally:
         reporter.finish(TASK)
+    return list(wanted.values())
 
 
 def read_all(image: SourceImage, wanted: Sequence[SourceLayer]) -> None:

@@ -58,9 +58,10 @@ def publish_source(
         workspace.store.workdir() as work,
     ):
         check_plain(image)
-        prove_layers(image, options.pack_format, workspace.store, workspace.reporter)
+        proved = prove_layers(image, options.pack_format, workspace.store, workspace.reporter)
         done = convert_open_image(image, progress, options, began)
-        record_proved(workspace.store, image.layers)
+        packed = () if done.up_to_date else zip(image.layers, done.layers, strict=True)
+        record_proved(workspace.store, [*proved, *(layer for layer, made in packed if not made.cached)])
         if target.push:
             target.push.known = {**target.push.known, **same_registry(source, image, target)}
         finished = finish_image(image, done, progress, options)

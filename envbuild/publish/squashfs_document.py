@@ -106,6 +106,7 @@ def decode_document(content: bytes, blobs: Mapping[str, int], name: str) -> Squa
         used = {part.digest for part in parts}  # the artifact may claim any size for blobs that are not fetched
         if found.size > MAX_REPEATS * sum(blobs[digest] for digest in used):  # many packs may name one blob
             raise InvalidDocumentError("its file is far larger than the blobs of the artifact")
+        check_packs(found)
         check_extents(found.extents, [pack.size for pack in found.packs], found.tables.length, found.size)
     except (InvalidDocumentError, ValueError) as error:
         raise InputError(
@@ -113,6 +114,17 @@ def decode_document(content: bytes, blobs: Mapping[str, int], name: str) -> Squa
             hint="publish it again: envbuild publish NAME --to PLACE --move",
         ) from None
     return found
+
+
+def check_packs(found: SquashfsDocument) -> None:
+    """Raise InvalidDocumentError for a pack that is described twice in different ways, and for a file that is far
+    larger than its packs: a store takes packs that it has itself by their names, each once."""
+    packs: dict[str, PublishedPack] = {}
+    for pack in found.packs:
+        if packs.setdefault(pack.key, pack) != pack:
+            raise InvalidDocumentError("a pack is described in two ways")
+    if found.size > MAX_REPEATS * (found.tables.length + sum(pack.size for pack in packs.values())):
+        raise InvalidDocumentError("its file is far larger than its packs")
 
 
 def check_format(whole: Part, name: str) -> None:

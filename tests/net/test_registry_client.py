@@ -59,6 +59,20 @@ def test_a_manifest_by_digest_is_a_blob_of_the_layout(tmp_path: Path) -> None:
         layout.manifest(transport(), f"sha256:{'0' * 64}")
 
 
+def test_a_link_out_of_a_layout_is_not_one_of_its_blobs(tmp_path: Path) -> None:
+    """A shared folder of images is a mirror; the digest of a file that only the caller reads would be in the error."""
+    (digest,) = add(tmp_path / "layout", "1")
+    (tmp_path / "secret").write_text("password")
+    folder = tmp_path / "layout/blobs/sha256"
+    (folder / ("0" * 64)).symlink_to(tmp_path / "secret")
+    (folder / ("1" * 64)).symlink_to(digest)
+    layout = LayoutFolder(tmp_path / "layout", ("1",), False)
+    with pytest.raises(NotFoundError):
+        layout.manifest(transport(), f"sha256:{'0' * 64}")
+    assert "a link out of the layout" in layout.blob("0" * 64)
+    assert json.loads(layout.manifest(transport(), f"sha256:{'1' * 64}"))["name"] == "1"
+
+
 def test_a_manifest_by_its_name(tmp_path: Path) -> None:
     add(tmp_path, "1", "2")
     for names, wanted in ((("2",), "2"), (("none", "1"), "1")):

@@ -246,3 +246,20 @@ def test_a_layer_is_compared_once(tmp_path: Path, registry: Server, monkeypatch:
     send(source, f"{registry.host}/app:1", store)
     monkeypatch.setattr(proved_layers, "read_all", None)
     send(source, f"{registry.host}/app:2", store)
+
+
+def test_a_blob_that_was_not_read_is_not_recorded_as_compared(tmp_path: Path, registry: Server) -> None:
+    """The record of an earlier conversion ends `convert` before it reads anything."""
+    plain, store = layers(), tmp_path / "a"
+    private = f"oci:{layout_of(tmp_path / 'private').path}:x"
+    foreign_images.made(private, workspace(store))
+    other = Layout(tmp_path / "other")
+    packed_image(other, plain, [plain[0], *(b"no tar" for _ in plain[1:])])
+    foreign_images.made(f"oci:{other.path}:x", workspace(store))
+    for pack in (store / "packs").iterdir():
+        pack.unlink()
+    for _ in range(2):
+        with pytest.raises(InputError):
+            send(f"oci:{other.path}:x", f"{registry.host}/pub/other:1", store)
+        foreign_images.made(private, workspace(store), tmp_path / "again.sqsh")
+    assert not (registry.root / "docker/registry/v2/repositories/pub").exists()

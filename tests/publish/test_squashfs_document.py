@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from envbuild.core.errors import InputError
@@ -33,3 +35,20 @@ def test_the_file_is_bounded_by_the_blobs_that_are_fetched_for_it(claimed: dict[
     content, blobs = written(4000)
     with pytest.raises(InputError, match="far larger than the blobs"):
         decode_document(content, blobs | claimed, "app")
+
+
+def test_a_pack_that_the_store_has_bounds_the_file_once() -> None:
+    """A store takes packs that it has by their names, and fetches none of their blobs."""
+    content, blobs = written(1)
+    value = json.loads(content)
+    (pack,) = value["packs"]
+    pack["size"] = 1000
+    value["packs"] = [{**pack, "blobs": [[f"sha256:{number:064x}", 0, 1000]]} for number in range(100)]
+    value["extents"] = [part for number in range(100) for part in (number, 0, 1000)] + [-1, 0, 96]
+    value["file"]["size"] = 100 * 1000 + 96
+    claimed = {f"{number:064x}": 1000 for number in range(100)} | blobs
+    with pytest.raises(InputError, match="in two ways"):
+        decode_document(json.dumps(value).encode(), claimed, "app")
+    value["packs"] = [pack] * 100
+    with pytest.raises(InputError, match="far larger than"):
+        decode_document(json.dumps(value).encode(), {**blobs, PACK: 1 << 40}, "app")

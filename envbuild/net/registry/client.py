@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -95,7 +96,12 @@ class LayoutFolder:
         return str(self.path)
 
     def blob(self, digest: str) -> str:
-        return str(self.path / "blobs" / "sha256" / digest)
+        """Return the path of a blob (hex). A link that leads out of the layout gets a path of no file, whose name is the
+        reason: not even the digest of its target may get into a message."""
+        path, root = self.path / "blobs" / "sha256" / digest, self.path.resolve()
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
+            return str(root / f"{digest} is a link out of the layout")
+        return str(path)
 
     def manifest(self, transport: Transport, wanted: str) -> bytes:
         if wanted.startswith("sha256:"):
