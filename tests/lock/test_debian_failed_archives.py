@@ -15,7 +15,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian import resolve as debian
-from envbuild.lock.debian.apt import AptSource, release_date, release_names
+from envbuild.lock.debian.apt import UNSIGNED, AptSource, release_date, release_names
 from envbuild.lock.debian.unreadable_archives import failures_by_place
 from envbuild.net.limits import LIMITS
 from envbuild.net.site import Site
@@ -153,8 +153,12 @@ def test_only_the_signed_text_of_a_release_file_counts(tmp_path: Path, key: Sign
     date = release_date(path)
     text = path.read_text()
     assert "\nHash: " in text
-    path.write_text(text.replace("\nHash: ", "\nCodename: trixie\nDate: Sun, 22 Nov 2026 10:00:00 UTC\nHash: ", 1))
-    assert release_names(path) == ("bullseye",) and date is not None and release_date(path) == date
+    assert release_names(path) == ("bullseye",) and date is not None
+    for more in ("Codename: trixie\n", "X: a\r\rCodename: trixie\r\n", "Date: Sun, 22 Nov 2026 10:00:00 UTC\n"):
+        path.write_bytes(text.replace("\nHash: ", f"\n{more}Hash: ", 1).encode())
+        assert release_names(path) == (UNSIGNED,) and release_date(path) is None
+    path.write_text(f"\n{text}")
+    assert release_names(path) == (UNSIGNED,)
     plain = tmp_path / "Release"
     plain.write_text("Suite: stable\nCodename: trixie\nDate: Sun, 22 Nov 2026 10:00:00 UTC\n")
     assert release_names(plain) == ("stable", "trixie")

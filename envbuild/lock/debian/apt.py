@@ -38,8 +38,14 @@ EXCLUDED_OPTIONS = tuple(
         "AllowUnsizedPackages",
     )
 )
-# apt reads these otherwise in the options of a line of sources.list, or in the list of keys that it passes on.
+CLEAR_SIGNED = re.compile(
+    rb"-----BEGIN PGP SIGNED MESSAGE-----\r?\n(Hash: [A-Za-z0-9, -]+\r?\n)*\r?\n"
+    rb"(?P<text>.*?)\n-----BEGIN PGP SIGNATURE-----",
+    re.DOTALL,
+)
+UNSIGNED = "another one, or has lines that its signature does not cover"
 FIRST_YEAR = 1993  # of Debian: an earlier date of a Release file is none
+# apt reads these otherwise in the options of a line of sources.list, or in the list of keys that it passes on.
 NOT_IN_KEY_PATHS = re.compile(r"[\s,:\\\"%]")
 NOT_IN_VALUES = re.compile(r"[\"\x00-\x1f\x7f]")  # a quotation mark ends a value; apt.conf has no escape for it
 
@@ -174,29 +180,34 @@ def release_of(packages: Path, lists: Path) -> Path | None:
     return files[prefix] if prefix else None
 
 
-def signed_text(path: Path) -> str:
-    """Return the text of a Release file that its signature covers.
+def signed_text(path: Path) -> str | None:
+    """Return the text of a Release file that its signature covers; None where lines of it are not known to be signed.
 
-    Of an InRelease file it is the text after the first empty line: the lines above it (``Hash: SHA256``) are not
-    signed, and apt does not compare them (RFC 9580, "Cleartext Signature Framework").
+    An InRelease file has lines above the first empty one that are not signed, and that apt does not compare: only
+    ``Hash: …`` belongs there (RFC 9580, "Cleartext Signature Framework"). Another reader may end lines elsewhere.
     """
-    text = path.read_text(errors="replace")
-    if not text.startswith("-----BEGIN PGP SIGNED MESSAGE-----"):
-        return text
-    body = re.split(r"\n[ \t\r]*\n", text, maxsplit=1)[-1]
-    return re.sub(r"^- ", "", body.partition("\n-----BEGIN PGP SIGNATURE-----")[0], flags=re.MULTILINE)
+    content = path.read_bytes()
+    if path.name.endswith("InRelease"):
+        found = CLEAR_SIGNED.match(content)
+        if not found:
+            return None
+        content = re.sub(rb"^- ", b"", found["text"], flags=re.MULTILINE)
+    text = content.decode(errors="replace")
+    return None if "\r" in text.replace("\r\n", "") else text
 
 
 def release_names(path: Path) -> tuple[str, ...]:
     """Return the suite and the code name in a Release file, without what it lacks."""
     text = signed_text(path)
-    found = (re.search(rf"^{key}: *(\S+) *$", text, re.MULTILINE) for key in ("Suite", "Codename"))
+    if text is None:
+        return (UNSIGNED,)
+    found = (re.search(rf"^{key}: *(\S+)\s*$", text, re.MULTILINE) for key in ("Suite", "Codename"))
     return tuple(dict.fromkeys(escaped(match[1]) for match in found if match))
 
 
 def release_date(path: Path) -> datetime | None:
     """Return the date of a Release file; None if it has none, or one that is on no calendar, which apt takes."""
-    match = re.search(r"^Date: (.+)$", signed_text(path), re.MULTILINE)
+    match = re.search(r"^Date: (.+)$", signed_text(path) or "", re.MULTILINE)
     try:
         date = parsedate_to_datetime(match[1]) if match else None
     except ValueError:

@@ -96,8 +96,8 @@ class LayoutFolder:
         return str(self.path)
 
     def blob(self, digest: str) -> str:
-        """Return the path of a blob (hex). A link that leads out of the layout gets a path of no file, whose name is the
-        reason: not even the digest of its target may get into a message."""
+        """Return the path of a blob (hex). A link that leads out of the layout gets a path of no file, with the reason
+        as its name: not even the digest of its target may get into a message."""
         path, root = self.path / "blobs" / "sha256" / digest, self.path.resolve()
         if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
             return str(root / f"{digest} is a link out of the layout")
