@@ -24,7 +24,7 @@ from envbuild.core.result import Result
 from envbuild.core.text import human_list, table
 from envbuild.lock.git.git_program import error_summary, git_command, git_environment
 from envbuild.spec.project import SHIPPED
-from envbuild.spec.trust import VARIABLE
+from envbuild.spec.trust import VARIABLE, check_repository
 from envbuild.spec.workspace import Workspace
 
 NEW, CHANGED = "new", "changed"
@@ -96,6 +96,11 @@ def lines(commit: str, rows: list[dict[str, Any]], removed: list[str], fault: st
         yield f"removed: {human_list(removed, len(removed))}"
 
 
+def common_folder(root: Path) -> Path:
+    """Return the folder of git that all working trees of a repository share. Raises SpecError."""
+    return root / git(root, "rev-parse", "--git-common-dir")
+
+
 @contextmanager
 def checkout(base: str, root: Path) -> Iterator[Checkout]:
     """Yield the files of the commit where `base` and the current commit diverge, in a temporary folder; only those of
@@ -107,6 +112,7 @@ def checkout(base: str, root: Path) -> Iterator[Checkout]:
     if base.startswith("-"):
         raise SpecError(f"{base!r} is not a commit, branch or tag", hint="envbuild list --changed origin/main")
     top = Path(git(root, "rev-parse", "--show-toplevel"))
+    check_repository(root, [top / ".git", Path(git(root, "rev-parse", "--absolute-git-dir")), common_folder(root)])
     hint = f"git fetch --unshallow origin, or fetch-depth: 0 of actions/checkout; is {base} a commit, branch or tag?"
     commit = git(root, "merge-base", "HEAD", f"{base}^{{commit}}", hint=hint)
     inside = root.resolve().relative_to(top.resolve())

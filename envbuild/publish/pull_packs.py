@@ -23,7 +23,7 @@ from envbuild.net.lanes import Lanes
 from envbuild.publish.find_squashfs import PublishedSquashfs
 from envbuild.publish.remote_blob import obtain
 from envbuild.publish.remote_image import RemoteImage
-from envbuild.publish.squashfs_document import BlobPart, PublishedPack
+from envbuild.publish.squashfs_document import MAX_REPEATS, BlobPart, PublishedPack
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.checksums import read_chunks
 from envbuild.squashfs.write.assembly import SourcePiece, TruncatedSourceError, write_extents
@@ -121,14 +121,21 @@ class Pull:
     def check_sizes(self) -> None:
         """Compare the sizes of the blobs with those that the artifact claims, which bound the file. Raises
         VerifyError."""
+        real = sum(path.stat().st_size for path in self.own.values())
         for digest, size in self.wanted().items():
             found = self.store.blob(digest).stat().st_size
+            real += found
             if found != size:
                 raise VerifyError(
                     f"the blob sha256:{digest} of {self.image.name} has {amount(found)}, and the artifact states "
                     f"{amount(size)}",
                     hint="publish it again: envbuild publish NAME --to PLACE --move",
                 )
+        if self.published.document.size > MAX_REPEATS * real:
+            raise VerifyError(
+                f"the squashfs file of {self.image.name} is far larger than its packs",
+                hint="publish it again: envbuild publish NAME --to PLACE --move",
+            )
 
     def obtain(self, digest: str, size: int) -> None:
         """Fetch one blob (hex), as soon as the registry may have one request more."""

@@ -177,6 +177,11 @@ def _pack(item: Part) -> PublishedPack:
         blobs.append(BlobPart(_digest(digest), _size(start), _size(length)))
     if sum(part.length for part in blobs) != size:
         raise item.error("a pack whose blobs have another size")
+    ends: dict[str, int] = {}
+    for part in blobs:
+        if part.start < ends.get(part.digest, 0):
+            raise item.error("a pack that has each part of a blob once")
+        ends[part.digest] = part.start + part.length
     return PublishedPack(key.value, _digest(item.part("digest")), size, tuple(blobs))
 
 

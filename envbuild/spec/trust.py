@@ -11,6 +11,7 @@ itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -47,6 +48,32 @@ def check_file(path: Path, shipped: Iterable[Path] = ()) -> None:
     if any(folder.is_relative_to(os.path.realpath(other)) for other in shipped):
         return
     _refuse(find_file_intrusions(path), folder, "not trusted: this", "it decides what commands do")
+
+
+def check_repository(root: Path, folders: Iterable[Path]) -> None:
+    """Raise SpecError if others than the caller can change the git repository of the project `root`, with every path.
+
+    folders: its own folder and the one that its working trees share. Who writes references or objects decides which
+    recipes another commit has.
+    """
+    found = (item for folder in dict.fromkeys(folders) for item in find_repository_intrusions(folder))
+    _refuse(found, root, "the repository is not trusted: this", "recipes of its commits are programs that run as you")
+
+
+def find_repository_intrusions(folder: Path) -> Iterator[Intrusion]:
+    """Yield every path in a folder of git by which others than the caller can change its commits."""
+    users, top = own_users(), os.path.realpath(folder)
+    yield from find_renamers(str(folder), users)
+    paths = [top, *(f"{top}/{name}" for name in ("HEAD", "config", "packed-refs", "commondir", "gitdir"))]
+    for part in ("refs", "objects"):
+        paths.append(f"{top}/{part}")
+        for inner, folders, files in os.walk(f"{top}/{part}"):
+            paths += (f"{inner}/{name}" for name in sorted((*folders, *files)))
+    with contextlib.suppress(OSError):
+        others = Path(top, "objects/info/alternates").read_text(errors="surrogateescape").splitlines()
+        paths += (os.path.join(f"{top}/objects", line) for line in others if line)  # noqa: PTH118 - of any characters
+    for path in paths:
+        yield from _find_at(path, users)
 
 
 def find_intrusions(root: Path) -> Iterator[Intrusion]:

@@ -13,6 +13,7 @@ import pytest
 
 from envbuild.build.engines import prepare_inputs
 from envbuild.build.engines.build_context import input_paths, is_build_context, write_context, write_seed
+from envbuild.build.plan.containerfile import containerfile
 from envbuild.build.plan.units import Blob, Input, Plan, Product, Unit
 from envbuild.build.steps import Step
 from envbuild.core.errors import PublishError
@@ -47,7 +48,7 @@ def test_inputs_are_files_of_the_context(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "context"
     assert path == folder / "Containerfile" and is_build_context(folder)
     found = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
-    assert found == {"Containerfile", "venv/python/a.whl", "venv/texts/pins.txt"}
+    assert found == {"Containerfile", ".envbuild-context", "venv/python/a.whl", "venv/texts/pins.txt"}
     assert (folder / "venv/python/a.whl").stat().st_ino == store.blob(wheel.sha256).stat().st_ino
 
 
@@ -55,14 +56,14 @@ def test_an_older_context_is_replaced_and_another_folder_is_not(store: Store, tm
     folder = tmp_path / "context"
     one = plan(Unit("base", "the base", (Step("true"),)))
     write_context(one, store, folder)
-    (folder / "old").touch()
+    (folder / "base").mkdir()
+    (folder / "base/old").touch()
     write_context(one, store, folder)
-    assert [path.name for path in folder.iterdir()] == ["Containerfile"]
-    (folder / "Containerfile").write_text("FROM scratch\n")
-    assert not is_build_context(folder) and not is_build_context(tmp_path / "none")
-    with pytest.raises(PublishError):
+    assert {path.name for path in folder.iterdir()} == {"Containerfile", ".envbuild-context"}
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(PublishError, match=r"something else than a build context: thesis\.txt"):
         write_context(one, store, folder)
-    assert (folder / "Containerfile").read_text() == "FROM scratch\n"
+    assert (folder / "thesis.txt").read_text() == "years of work" and not is_build_context(tmp_path / "none")
     with pytest.raises(PublishError):
         write_context(one, store, folder / "Containerfile" / "deep")
 
@@ -156,7 +157,7 @@ def test_a_folder_of_the_user_is_filled_where_it_is(store: Store, tmp_path: Path
     folder.mkdir(mode=0o755)
     before = folder.stat().st_ino
     write_context(plan(Unit("base", "the base", (Step("true"),))), store, folder)
-    assert folder.stat().st_ino == before and [path.name for path in folder.iterdir()] == ["Containerfile"]
+    assert folder.stat().st_ino == before and (folder / "Containerfile").is_file()
 
 
 def test_a_context_that_was_interrupted_is_written_again(
@@ -170,4 +171,28 @@ def test_a_context_that_was_interrupted_is_written_again(
             write_context(plan(unit), store, folder)
     assert not (folder / "Containerfile").exists() and is_build_context(folder)
     write_context(plan(unit), store, folder)
-    assert [path.name for path in folder.iterdir()] == ["Containerfile"]
+    assert (folder / "Containerfile").is_file()
+
+
+def test_a_project_with_a_printed_containerfile_is_not_removed(store: Store, tmp_path: Path) -> None:
+    """``envbuild compile NAME > Containerfile``, and then ``--context .``."""
+    one = plan(Unit("base", "the base", (Step("true"),)))
+    for name, text in (("Containerfile", containerfile(one)), ("thesis.txt", "years of work")):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(PublishError, match="something else"):
+        write_context(one, store, tmp_path)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_a_link_and_pipes_in_the_place_of_a_context_are_refused(store: Store, tmp_path: Path) -> None:
+    """Another user may own the folder above: the link would lead to any folder of the caller."""
+    own, link, one = tmp_path / "own", tmp_path / "link", plan(Unit("base", "the base", (Step("true"),)))
+    own.mkdir()
+    link.symlink_to(own)
+    with pytest.raises(PublishError):
+        write_context(one, store, link)
+    os.mkfifo(own / ".envbuild-context")
+    (own / "key").touch()
+    with pytest.raises(PublishError, match="something else"):
+        write_context(one, store, own)
+    assert (own / "key").exists()

@@ -245,3 +245,12 @@ def test_a_repository_of_another_user_is_refused(project: Path) -> None:
     project.parent.chmod(0o1777)
     done = run(project, "--changed", "HEAD")
     assert done.returncode == 2 and "of your own" in done.stderr and "ownership" in done.stderr
+
+
+@pytest.mark.parametrize("name", [".git", ".git/refs/heads", ".git/objects", ".git/refs/heads/main", ".git/HEAD"])
+def test_a_repository_that_others_may_write_is_refused(name: str, project: Path) -> None:
+    """Who writes its references decides which recipes run, although recipes/ itself is closed to others."""
+    place = project.parent / name
+    place.chmod(place.stat().st_mode | 0o022)
+    done = run(project, "--changed", "HEAD")
+    assert done.returncode == 2 and str(place) in done.stderr and "--trust" in done.stderr

@@ -15,12 +15,11 @@ PACK, TABLES, OTHER = "a" * 64, "b" * 64, "c" * 64
 
 
 def written(times: int) -> tuple[bytes, dict[str, int]]:
-    """Return a document whose pack names one blob of 1000 bytes many times, and the blobs of its artifact."""
-    pack = PublishedPack("d" * 64 + ".zstd", "e" * 64, 1000 * times, (BlobPart(PACK, 0, 1000),) * times)
-    extents = [(0, 0, 1000 * times), (-1, 0, 96)]
-    size = 1000 * times + 96
-    tables = BlobPart(TABLES, 0, 96)
-    document = SquashfsDocument("x", "amd64", "sha256:" + "0" * 64, "1" * 64, size, tables, (pack,), extents)
+    """Return a document with one pack of a blob of 1000 bytes many times, and the blobs of its artifact."""
+    pack = PublishedPack("d" * 64 + ".zstd", "e" * 64, 1000, (BlobPart(PACK, 0, 1000),))
+    extents = [*((number, 0, 1000) for number in range(times)), (-1, 0, 96)]
+    size, tables = 1000 * times + 96, BlobPart(TABLES, 0, 96)
+    document = SquashfsDocument("x", "amd64", "sha256:" + "0" * 64, "1" * 64, size, tables, (pack,) * times, extents)
     return document.encode(), {PACK: 1000, TABLES: 96}
 
 
@@ -32,7 +31,7 @@ def test_a_layer_may_be_in_an_image_more_than_once() -> None:
 @pytest.mark.parametrize("claimed", [{}, {OTHER: 1 << 50}])
 def test_the_file_is_bounded_by_the_blobs_that_are_fetched_for_it(claimed: dict[str, int]) -> None:
     """The artifact may list blobs that no pack names, of any size: they cost a server nothing."""
-    content, blobs = written(4000)
+    content, blobs = written(40)
     with pytest.raises(InputError, match="far larger than the blobs"):
         decode_document(content, blobs | claimed, "app")
 
@@ -50,5 +49,14 @@ def test_a_pack_that_the_store_has_bounds_the_file_once() -> None:
     with pytest.raises(InputError, match="in two ways"):
         decode_document(json.dumps(value).encode(), claimed, "app")
     value["packs"] = [pack] * 100
-    with pytest.raises(InputError, match="far larger than"):
+    with pytest.raises(InputError, match="far larger than its packs"):
         decode_document(json.dumps(value).encode(), {**blobs, PACK: 1 << 40}, "app")
+
+
+@pytest.mark.parametrize("rows", [[(0, 500), (0, 500)], [(500, 500), (0, 500)], [(0, 600), (500, 400)]])
+def test_a_pack_has_each_part_of_a_blob_once(rows: list[tuple[int, int]]) -> None:
+    content, blobs = written(1)
+    value = json.loads(content)
+    value["packs"][0]["blobs"] = [[f"sha256:{PACK}", start, length] for start, length in rows]
+    with pytest.raises(InputError, match="each part of a blob once"):
+        decode_document(json.dumps(value).encode(), blobs, "app")

@@ -5,22 +5,28 @@ Containerfile
 <unit>/apt.conf         and sources.list, of units with Debian packages
 <unit>/seed.tar         what the base begins with: the files of its essential packages, or of an image's layers
 <unit>/step-<n>.sh      a command that does not fit into a RUN
+.envbuild-context       the names of all these entries
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 from envbuild.build.engines import prepare_inputs
-from envbuild.build.plan.containerfile import PRINTED, containerfile, has_debs, script_path
+from envbuild.build.plan.containerfile import containerfile, has_debs, script_path
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.errors import PublishError
 from envbuild.core.folder_removal import remove_folder
+from envbuild.core.json_text import json_value
+from envbuild.core.regular_file import MAX_TEXT, read_bounded
 from envbuild.core.store.store import Store
+from envbuild.core.text import human_list, printable
 from envbuild.core.userns.call import call
 from envbuild.oci.output_folder import open_output_folder
 
@@ -30,7 +36,9 @@ DPkg::Pre-Invoke { "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; ch
 DPkg::Post-Invoke { "rm -f /usr/sbin/policy-rc.d"; };
 """
 SYSTEM = {"proc": 0o555, "sys": 0o555, "dev": 0o755, "run": 0o755, "tmp": 0o1777}  # made where a root lacks them
-MARK, UNFINISHED = "Containerfile", ".unfinished"
+MARK = "Containerfile"
+LISTED = ".envbuild-context"  # what envbuild wrote there, and nothing else is removed
+NAMED = 5  # entries in a message
 
 
 def write_context(plan: Plan, store: Store, folder: Path) -> Path:
@@ -43,16 +51,13 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
     text = containerfile(plan)
     before = os.umask(0o022)  # modes get into layers, as in the embedded engine
     try:
-        if folder.exists() and any(folder.iterdir()) and not is_build_context(folder):
-            raise PublishError(f"{folder} holds something else than a build context", hint="name an empty folder")
         with contextlib.ExitStack() as stack:
-            own = open_own_folder(folder)
+            own = open_older(folder, stack)
             if own is None:
-                output = stack.enter_context(open_output_folder(folder.absolute(), MARK))
+                output = stack.enter_context(open_output_folder(folder.absolute(), LISTED))
                 fill_context(plan, store, output.handle, text)
                 output.publish()
             else:
-                stack.callback(os.close, own)
                 fill_context(plan, store, Path(f"/proc/self/fd/{own}"), text)
     except OSError as error:
         raise PublishError(
@@ -64,44 +69,57 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
     return folder / MARK
 
 
-def open_own_folder(folder: Path) -> int | None:
-    """Return a descriptor of an existing folder that belongs to this user and that no other one can write; else None.
-    It may be a mount point, or in a folder in which this user cannot rename it."""
+def open_older(folder: Path, stack: contextlib.ExitStack) -> int | None:
+    """Return a descriptor of an existing folder, emptied, that belongs to this user and that no other one can write: it
+    may be a mount point, or in a folder in which this user cannot rename it. None: the context is to be written beside.
+
+    Raises PublishError for a folder with anything that is not of an older context.
+    """
     try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd: int = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    stack.callback(os.close, fd)
+    names, handle = os.listdir(fd), Path(f"/proc/self/fd/{fd}")
+    if others := sorted({*names} - {*read_listed(handle), LISTED}):
+        raise PublishError(
+            f"{folder} holds something else than a build context: {human_list(map(printable, others), NAMED)}",
+            hint="name a new or an empty folder",
+        )
     status = os.fstat(fd)
-    if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
-        return fd
-    os.close(fd)
-    return None
-
-
-def fill_context(plan: Plan, store: Store, root: Path, text: str) -> None:
-    """Write the context into the folder `root`, whose path leads through a descriptor. Raises as `write_context`."""
-    for entry in sorted(root.iterdir()):
-        if entry.name == UNFINISHED:
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            remove_folder(entry)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        return None
+    for name in sorted(names, key=lambda name: name == LISTED):  # the list last
+        if stat.S_ISDIR((handle / name).lstat().st_mode):
+            remove_folder(handle / name)
         else:
-            entry.unlink()
-    (root / UNFINISHED).write_text(PRINTED)
-    checked: list[str] = []
-    for unit in plan.units:
-        checked += _write_unit(unit, plan, store, root / unit.name, checked)
-    (root / MARK).write_text(text)  # last: it marks a complete context
-    (root / UNFINISHED).unlink()
+            (handle / name).unlink()
+    return fd
+
+
+def read_listed(folder: Path) -> list[str]:
+    """Return the names of what an earlier call wrote into a folder; none without its list."""
+    with contextlib.suppress(OSError, ValueError):
+        value = json_value(read_bounded(folder / LISTED, MAX_TEXT, follow=False))
+        if isinstance(value, list) and all(isinstance(name, str) for name in value):
+            return value
+    return []
 
 
 def is_build_context(folder: Path) -> bool:
     """Return whether an earlier call wrote the folder, or began to."""
-    for name in (MARK, UNFINISHED):
-        with contextlib.suppress(OSError), (folder / name).open() as file:
-            if PRINTED in file.readline():
-                return True
-    return False
+    return bool(read_listed(folder))
+
+
+def fill_context(plan: Plan, store: Store, root: Path, text: str) -> None:
+    """Write the context into the empty folder `root`, whose path leads through a descriptor. Raises as
+    `write_context`."""
+    names = [MARK, *(unit.name for unit in plan.units)]
+    (root / LISTED).write_text(json.dumps(names) + "\n")  # first: an interrupted one is recognized
+    checked: list[str] = []
+    for unit in plan.units:
+        checked += _write_unit(unit, plan, store, root / unit.name, checked)
+    (root / MARK).write_text(text)  # last: it marks a complete context
 
 
 def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]) -> list[str]:
