@@ -61,11 +61,11 @@ def layout_of(tars: Sequence[bytes], folder: Path, compression: str = "gzip") ->
     return f"oci:{folder}"
 
 
-def check_outcome(name: str, outcome: Outcome) -> None:
+def check_outcome(name: str, outcome: Outcome, codes: tuple[int, ...] = (0, 10)) -> None:
     """Check what holds for every image: a known end, in words of envbuild, with little memory."""
     where = f"{name}: {outcome}"
-    assert outcome.code in (0, 10), where
-    assert bool(outcome.text) == (outcome.code == 10) and not PYTHON.search(outcome.text), where
+    assert outcome.code in codes, where
+    assert bool(outcome.text) == (outcome.code != 0) and not PYTHON.search(outcome.text), where
     assert outcome.peak < MEMORY and outcome.seconds < SECONDS, where
 
 
@@ -117,7 +117,7 @@ def test_random_mixtures_of_hostile_layers(work: Path) -> None:
     with unchanged(outside):
         outcomes = dict(zip(jobs, run_limited([*jobs.values()], work), strict=True))
     for name, outcome in outcomes.items():
-        check_outcome(name, outcome)
+        check_outcome(name, outcome, (0, 7, 10))  # 7: a mark behind a link to / of another case hides the shell
     for job in jobs.values():
         check_left(Path(job.work))
 
