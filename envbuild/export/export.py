@@ -20,7 +20,7 @@ def prepare_output(options: ExportOptions, source: str) -> None:
     """Check that the image `source` can be written to the path of -o. Raises SpecError and PublishError."""
     check = FORMATS[options.to].check_output
     if options.output and check:
-        import_object(check)(options.output.path)
+        import_object(check)(options.output.path, source)
     elif options.output:
         options.output.prepare(source)
 

@@ -20,13 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import PublishError, SpecError
+from envbuild.core.json_text import json_value
+from envbuild.core.regular_file import read_bounded
+from envbuild.core.shell import shell_word
 from envbuild.core.store.store import LayerRecord, Store
+from envbuild.core.text import human_list, printable
 from envbuild.net.registry.media_types import DOCKER, OCI, REF_NAME, MediaTypes
 from envbuild.oci.config import ImageConfig, canonical_json, config_json
+from envbuild.oci.document import MAX_DOCUMENT
 from envbuild.oci.layers.compressed import read_compressed, record_compressed
 from envbuild.oci.layers.layer import write_layer_tar
 from envbuild.oci.output_folder import open_output_folder
 from envbuild.oci.tar.compress import HashingWriter, open_compressor
+
+NAMED = 5  # entries in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ def write_layout(
             f"{'Docker' if docker else 'OCI'} images have no layers compressed with {compression!r}",
             hint=f"use one of: {', '.join(types.layers)}",
         )
-    check_output(out)
+    check_output(out, name)
     try:
         with open_output_folder(out, "oci-layout") as folder:
             (folder.handle / "blobs" / "sha256").mkdir(parents=True)
@@ -96,11 +103,32 @@ def write_layout(
     return Layout(out, *layout)
 
 
-def check_output(out: Path) -> None:
-    """Raise PublishError if a layout would replace anything other than a layout or an empty folder."""
-    if out.exists() and not (out / "oci-layout").is_file() and (not out.is_dir() or any(out.iterdir())):
+def check_output(out: Path, name: str) -> None:
+    """Raise PublishError if a layout of the image `name` would replace anything other than an empty folder, or a layout
+    of this image alone."""
+    if not out.exists():
+        return
+    entries = {path.name for path in out.iterdir()} if out.is_dir() else {""}
+    if entries and "oci-layout" not in entries:
         new = out / "image.oci" if out.is_dir() else out.with_name(f"{out.name}.oci")
-        raise PublishError(f"{out} exists and is not an OCI layout", hint=f"name a new folder: -o {new}")
+        raise PublishError(f"{out} exists and is not an OCI layout", hint=f"name a new folder: -o {shell_word(new)}")
+    others = sorted(entries - {"oci-layout", "index.json", "blobs"})
+    others += [f"image {other or 'without a name'}" for other in listed_names(out / "index.json") if other != name]
+    if others:
+        what = human_list(map(printable, others), NAMED)
+        raise PublishError(
+            f"{out} is an OCI layout with more than {name}, which would be removed: {what}",
+            hint=f"to add the image to it:  envbuild publish {name} --to oci:{shell_word(out)}, or name a new folder",
+        )
+
+
+def listed_names(index: Path) -> list[str]:
+    """Return the names of the images in an index, "" for one without a name; none of an index that cannot be read."""
+    try:
+        value = json_value(read_bounded(index, MAX_DOCUMENT, follow=False))
+        return [str((entry.get("annotations") or {}).get(REF_NAME, "")) for entry in value["manifests"]]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return []
 
 
 @dataclass(frozen=True, slots=True)

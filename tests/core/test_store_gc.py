@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.core.console import SilentReporter
+from envbuild.core.console import RecordingReporter, SilentReporter
 from envbuild.core.store import gc as collecting
 from envbuild.core.store.gc import collect, stem
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord, write_json
@@ -249,3 +250,16 @@ def test_a_store_is_not_world_writable(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["sqsh", "oci", "erofs", "evidence.json"])
 def test_the_files_of_one_artifact_share_a_stem(ending: str) -> None:
     assert stem(f"torch-2.8-0123456789ab.{ending}") == "torch-2.8-0123456789ab"
+
+
+def test_nothing_is_removed_through_a_link_out_of_the_store(store: Store, tmp_path: Path) -> None:
+    """A downloaded project may bring a store with such links; git keeps them."""
+    outside = tmp_path / "documents"
+    outside.mkdir()
+    (outside / "thesis.doc").write_text("years of work")
+    shutil.rmtree(store.root / "packs")
+    (store.root / "packs").symlink_to(outside)
+    lines = RecordingReporter(SilentReporter())
+    removed, _ = collect(store, lines, dry_run=False, everything=True)
+    assert not [name for name in removed if "thesis" in name] and (outside / "thesis.doc").exists()
+    assert [line for line in lines.take_warnings() if str(outside) in line]

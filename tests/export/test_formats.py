@@ -46,7 +46,7 @@ def test_a_format_has_a_writer_and_known_options(name: str) -> None:
     assert {*form.options, *form.ignored} <= set(EVERYTHING.given())
     assert name in TASKS
     if form.check_output:
-        assert len(inspect.signature(import_object(form.check_output)).parameters) == 1
+        assert len(inspect.signature(import_object(form.check_output)).parameters) == 2
     if form.from_packs:
         assert set(form.compressions) == set(LEVELS)
 

@@ -147,7 +147,7 @@ def test_the_archive_of_another_suite_is_not_the_requested_one(
 
 
 def test_only_the_signed_text_of_a_release_file_counts(tmp_path: Path, key: Signer) -> None:
-    """The lines between the first one and the first empty one are not signed, and apt does not look at them."""
+    """The lines between the first one and the first empty one are not signed, and apt does not compare them."""
     publish(tmp_path, "bullseye", [stanza("apt", "1")], key)
     path = tmp_path / "dists/bullseye/InRelease"
     date = release_date(path)

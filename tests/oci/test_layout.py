@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from envbuild.core.errors import EngineError, PublishError, SpecError
 from envbuild.core.store.store import LayerRecord, Store
+from envbuild.net.registry.media_types import REF_NAME
 from envbuild.oci.config import ImageConfig, config_json
 from envbuild.oci.layers.layer import write_layer_tar
 from envbuild.oci.layout import Layout, write_layout
@@ -205,6 +206,24 @@ def test_an_older_layout_is_replaced(layers: tuple[LayerRecord, ...], store: Sto
     write(layers[:1], tmp_path / "out", store)
     assert content(tmp_path / "out") == content(write(layers[:1], tmp_path / "other", store).path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out", "store"]
+
+
+def test_a_layout_with_more_than_this_image_is_left_alone(
+    layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path
+) -> None:
+    """`publish --to oci:DIR` adds images and artifacts to a layout, which nodes pull."""
+    out = write(layers, tmp_path / "out", store).path
+    index = json.loads((out / "index.json").read_bytes())
+    index["manifests"].append({**index["manifests"][0], "annotations": {REF_NAME: "other"}})
+    (out / "index.json").write_text(json.dumps(index))
+    before = content(out)
+    with pytest.raises(PublishError, match="image other") as caught:
+        write(layers[:1], out, store)
+    assert "publish" in caught.value.hint and content(out) == before
+    single = write(layers, tmp_path / "single", store).path
+    (single / "notes.txt").write_text("mine")
+    with pytest.raises(PublishError, match=r"notes\.txt"):
+        write(layers[:1], single, store)
 
 
 def test_something_else_is_left_alone(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:

@@ -188,7 +188,16 @@ def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool
     """
     removed: list[str] = []
     freed = 0
-    for path in list(unneeded_entries(store, everything=everything)):
+    found = list(unneeded_entries(store, everything=everything))
+    outside = {folder for folder in {path.parent for path in found} if is_outside(folder, store)}
+    for folder in sorted(outside):
+        reporter.warn(
+            f"{folder} leads out of the store, to {os.path.realpath(folder)}: nothing is removed there "
+            "(to have a folder on another disk, mount it)"
+        )
+    for path in found:
+        if path.parent in outside:
+            continue
         size = size_of(path) if is_own_folder(path) else path.lstat().st_blocks * 512
         if not dry_run:
             try:
@@ -199,6 +208,12 @@ def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool
         removed.append(str(path.relative_to(store.root)))
         reporter.note("gc", str(path))
     return removed, freed
+
+
+def is_outside(folder: Path, store: Store) -> bool:
+    """Return whether a folder of the store is, through a link, another place: a downloaded project may bring a store
+    with such links, and all that is there has names that the store does not know."""
+    return not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(store.root))
 
 
 def remove_entry(path: Path, store: Store) -> None:
