@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import stat
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -168,6 +169,7 @@ class Pull:
                 add(len(chunk))
             if digest.hexdigest() != document.sha256:
                 return False
+            os.fsync(file.fd)  # what was not written while the digest was computed
             publish_image(file)
         return True
 

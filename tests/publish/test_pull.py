@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -132,6 +133,23 @@ def test_nothing_is_compressed_by_a_pull(tmp_path: Path, registry: Server) -> No
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == sha256, done.stderr
+
+
+def test_the_file_is_not_read_from_the_disk_for_its_digest(tmp_path: Path) -> None:
+    """It has just been written, and so have the blobs."""
+    if not os.major(tmp_path.stat().st_dev):
+        pytest.skip("the folder of the tests is in memory")
+    more = [tar(file(f"more-{number}", noise(8_000_000, number))) for number in range(4)]
+    parts, artifacts, sha256 = built(tmp_path / "a", [*layers(), *more])
+    publish_folder(parts, artifacts, tmp_path / "shared", "1")
+
+    def read_bytes() -> int:
+        (line,) = (line for line in Path("/proc/self/io").read_text().splitlines() if line.startswith("read_bytes"))
+        return int(line.split()[1])
+
+    before = read_bytes()
+    assert pull(f"oci:{tmp_path}/shared:1", tmp_path / "b")["sha256"] == sha256
+    assert read_bytes() - before < 10_000_000
 
 
 def test_a_user_without_subordinate_ids_pulls(tmp_path: Path, registry: Server) -> None:

@@ -101,13 +101,12 @@ def check_extents(extents: Iterable[Extent], packs: Sequence[int], tables: int, 
 
 
 def write_extents(out: int, extents: Iterable[Extent], packs: Sequence[Source], tables: Source, size: int) -> None:
-    """Write an image into the open, empty file `out`, and wait until it is on the disk.
-
-    Raises TruncatedSourceError, OSError.
+    """Write an image into the open, empty file `out`. Its sha256 is computed next: so it is in memory, and perhaps not
+    yet on the disk. Raises TruncatedSourceError, OSError.
     """
     os.ftruncate(out, size)
     to = 0
-    with PageCopier(out, direct=True) as pages:
+    with PageCopier(out, direct=False) as pages:
         for source, at, length in extents:
             if source == ZEROS:
                 write_all(out, [bytes(length)], to)
@@ -117,7 +116,6 @@ def write_extents(out: int, extents: Iterable[Extent], packs: Sequence[Source], 
                 if not copy_range(piece.file.fd, start, out, to, some, pages):
                     raise TruncatedSourceError("a pack is shorter than its size")
                 to += some
-    os.fsync(out)
 
 
 def extents_digest(
