@@ -18,7 +18,7 @@ class Format(NamedTuple):
     `compressions`: the values of --compression, the default first.
     `from_packs`: it is made of the store's packs. Then --compression, --level and --block are checked by
     `ExportOptions.pack_format`, and a third-party image can be written.
-    `check_output`: ``module:function``, called with the path of -o and the name of the image, before that is made (which
+    `check_output`: ``module:function``, called with the path of -o and the name of the image, before that is made (it
     may take long); empty: the output is one file.
     `copy_to`: how skopeo writes a third-party image in this format; empty: it cannot.
     `note`: for --help. `ignored`: options that are accepted without an effect.
