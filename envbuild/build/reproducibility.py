@@ -14,6 +14,7 @@ from envbuild.build.plan.units import Plan
 from envbuild.core.console import Reporter
 from envbuild.core.errors import BuildError
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
+from envbuild.core.text import printable
 
 FIELDS = ("type", "mode", "uid", "gid", "mtime", "linkname", "size")
 
@@ -117,11 +118,23 @@ def read_layer_entries(diff_id: str, store: Store) -> dict[str, tuple[object, ..
 
 
 def read_wheel_entries(wheel: Path) -> dict[str, tuple[object, ...]]:
-    """Return path → fields and checksum of a wheel."""
+    """Return path → fields and checksum of a wheel; nothing of one that is not a zip archive: a step made it."""
     import zipfile
 
-    with zipfile.ZipFile(wheel) as archive:
-        return {
-            info.filename: ("", info.external_attr >> 16, 0, 0, str(info.date_time), "", info.file_size, info.CRC)
-            for info in archive.infolist()
-        }
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            return {
+                printable(info.filename): (
+                    "",
+                    info.external_attr >> 16,
+                    0,
+                    0,
+                    str(info.date_time),
+                    "",
+                    info.file_size,
+                    info.CRC,
+                )
+                for info in archive.infolist()
+            }
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return {}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import envbuild
+from envbuild.core.digest import file_digest
 from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.records import forget_damaged, read_record, record_path, write_record
@@ -105,7 +106,7 @@ def record_key_parts(resolution: Resolution, workspace: Workspace) -> Iterator[s
     yield from (path.read_bytes() for path in files)
     for folder in dict.fromkeys(path.parent for path in files):  # patches and programs that recipes read
         beside = [*folder.glob("*.patch"), *folder.glob("*.diff"), *folder.glob("data/**/*")]
-        yield from (path.read_bytes() for path in sorted(beside) if path.is_file() and "__pycache__" not in path.parts)
+        yield from (file_digest(path) for path in sorted(beside) if path.is_file() and "__pycache__" not in path.parts)
 
 
 def read_image_record(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
 import os
 import stat
 import tarfile
@@ -206,3 +208,13 @@ def test_a_name_with_a_null_is_refused(tmp_path: Path, root: Path) -> None:
     odd.pax_headers = {"path": "./a\0b"}
     with pytest.raises(InputError, match="is not a path"):
         deb.unpack_packages([package(tmp_path, [(odd, b"")])], root)
+
+
+def test_a_wrong_checksum_of_gzip_is_damage_of_the_package(tmp_path: Path) -> None:
+    """gzip raises an OSError without a number for it; one with a number is of the disk."""
+    content = bytearray(gzip.compress(b"text", mtime=0))
+    content[-8] ^= 1
+    with pytest.raises(InputError, match="is damaged"), deb.convert_damage(tmp_path / "x.deb"):
+        gzip.decompress(content)
+    with pytest.raises(OSError, match="No space"), deb.convert_damage(tmp_path / "x.deb"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

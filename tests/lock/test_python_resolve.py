@@ -14,6 +14,8 @@ from envbuild.core.errors import ConflictError, EngineError, EnvbuildError, Inpu
 from envbuild.lock.python.choose_files import uv_platform, wheel_tags
 from envbuild.lock.python.known_releases import KnownReleases
 from envbuild.lock.python.pins import Pin
+from envbuild.lock.python.project_metadata import plain_requirements
+from envbuild.lock.python.requirements import check_requirements
 from envbuild.lock.python.resolve import PythonResolution, names_package
 from envbuild.lock.python.uv_resolver import Resolver
 from envbuild.lock.request import UnitRequest
@@ -339,6 +341,14 @@ def test_a_unit_that_waits_for_a_missing_package_leaves_its_parts_out_and_adds_n
     assert caught.value.findings == missing.findings
     assert len(lines) == 1 and "'venv'" in lines[0] and "mpi4py" in lines[0]
     assert {(file.name, file.version) for file in resolution.found()} == {("setuptools", "80.0"), ("torch", "2.16.0")}
+
+
+def test_a_marker_with_thousands_of_parentheses_is_not_a_requirement() -> None:
+    deep = f"six; {'(' * 20_000}python_version > '3'{')' * 20_000}"
+    with pytest.raises(SpecError, match="not a Python requirement"):
+        check_requirements("venv", [deep])
+    with pytest.raises(SpecError, match="not a requirement"):
+        plain_requirements("demo 1.0", [deep])
 
 
 def test_a_package_that_requires_an_address_is_named(tmp_path: Path) -> None:

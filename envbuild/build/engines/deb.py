@@ -127,9 +127,9 @@ def convert_damage(deb: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not isinstance(error, damage) and not type(error).__module__.startswith(
-            "zstandard"
-        ):  # a package may need none
+        bad_gzip = isinstance(error, OSError) and error.errno is None  # gzip.BadGzipFile is one
+        zstd = type(error).__module__.startswith("zstandard")  # a package may need none
+        if not (isinstance(error, damage) or bad_gzip or zstd):
             raise
         raise InputError(
             f"{deb.name} is damaged, it cannot be unpacked: {error}",

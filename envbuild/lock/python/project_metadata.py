@@ -140,7 +140,7 @@ def plain_requirements(what: str, texts: tuple[str, ...] | list[str]) -> tuple[s
     for text in texts:
         try:
             parsed = Requirement(text)
-        except InvalidRequirement as error:
+        except (InvalidRequirement, RecursionError) as error:  # parentheses of a marker in each other
             raise SpecError(f"{what} requires '{printable(text)}', which is not a requirement: {error}") from None
         if parsed.url:
             hint = f"add {parsed.name} @ git+https://… to python-packages, and require it by name there"

@@ -60,7 +60,7 @@ def check_requirements(unit: str, requirements: Iterable[str]) -> None:
     for text in requirements:
         try:
             found = Requirement(text)
-        except InvalidRequirement as error:
+        except (InvalidRequirement, RecursionError) as error:  # parentheses of a marker in each other
             raise SpecError(
                 f"'{text}' (of {unit}) is not a Python requirement: {error}", hint="write for example: numpy>=2,<3"
             ) from None
