@@ -253,7 +253,7 @@ def test_the_files_of_one_artifact_share_a_stem(ending: str) -> None:
 
 
 def test_nothing_is_removed_through_a_link_out_of_the_store(store: Store, tmp_path: Path) -> None:
-    """A downloaded project may bring a store with such links; git keeps them."""
+    """A downloaded project may contain a store with such links; git keeps them."""
     outside = tmp_path / "documents"
     outside.mkdir()
     (outside / "thesis.doc").write_text("years of work")

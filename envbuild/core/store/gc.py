@@ -211,8 +211,8 @@ def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool
 
 
 def is_outside(folder: Path, store: Store) -> bool:
-    """Return whether a folder of the store is, through a link, another place: a downloaded project may bring a store
-    with such links, and all that is there has names that the store does not know."""
+    """Return whether a folder of the store is, through a link, another place: a downloaded project may contain a
+    store with such links, and names in that place mean nothing to the store."""
     return not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(store.root))
 
 
