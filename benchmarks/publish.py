@@ -1,15 +1,17 @@
-"""Compare publishing and pulling with skopeo, curl, sha256sum and cp, in one run, through a registry on this machine.
+"""Compare publishing and pulling with skopeo, curl, sha256sum, cp and `enroot import`, in one run, through a local
+registry.
 
     python benchmarks/publish.py NAME CHANGED
 
 Both are images of the project in the current folder, built in this store; CHANGED differs from NAME in one layer. The
-figures that count are ratios: they hold on any machine.
+figures that count are ratios: they hold on any machine. enroot is measured where it is in PATH.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from measure import Cost, machine, measure
-from registries import Registry, registry
+from registries import Registry, enroot, registry
 
 ENVBUILD = [sys.executable, "-m", "envbuild"]
+SKOPEO = ["skopeo", "copy", "-q", "--insecure-policy", "--dest-tls-verify=false"]
+ENROOT_OPTIONS = {"default": (), "zstd 1 with 1 MiB blocks": ("-comp", "zstd", "-Xcompression-level", "1", "-b", "1M")}
 MB = 1e6
 
 
@@ -55,6 +59,46 @@ def pulls(place: Path, there: Registry, name: str, changed: str) -> None:
     row("pull, every pack in the store", again, both, "CPU ≤ 1.2, without the start of the command")
     new, made = answer(["pull", f"{there.host}/bench/{changed}:2"], place / "b")
     row("pull after a change", new, both, f"{made['fetched_bytes'] / MB:.1f} MB fetched")
+    if shutil.which("enroot"):
+        for form, options in ENROOT_OPTIONS.items():
+            imports(place, there, name, changed, new, form, options)
+
+
+def imports(
+    place: Path, there: Registry, name: str, changed: str, pulled: Cost, form: str, options: Sequence[str]
+) -> None:
+    """Measure `enroot import` of the changed image, whose other layers are in its cache, and compare it with a pull.
+
+    enroot's first request names no format, and docker-registry answers it for Docker's own alone."""
+    references = []
+    for image, tag in ((name, "1"), (changed, "2")):
+        source, copy = f"docker://{there.host}/bench/{image}:{tag}", f"{there.host}/enroot/{image}:1"
+        command = [*SKOPEO, "--src-tls-verify=false", "--format", "v2s2", source, f"docker://{copy}"]
+        subprocess.run(command, check=True)
+        references.append(f"docker://{there.host}#enroot/{image}:1")
+    work = place / f"enroot-{form.split()[0]}"
+    enroot(references[0], work, options)
+    warm, _ = enroot(references[1], work, options)
+    row(f"enroot import after a change, {form}", warm, pulled, "to pull after a change: CPU ≥ 15")
+    shutil.rmtree(work)
+
+
+def same_bytes(place: Path, name: str) -> None:
+    """Measure a push of blobs that are ready, with the squashfs artifact, by skopeo and by `publish`."""
+    folder = place / "shared"
+    answer(["publish", name, "--to", f"oci:{folder}:1"])
+    listed = json.loads((folder / "index.json").read_text())["manifests"]
+    names = [str((item.get("annotations") or {}).get("org.opencontainers.image.ref.name", "")) for item in listed]
+    artifacts = next(found for found in names if found.startswith("sha256-"))
+    with registry(place / "registry-skopeo") as there:
+        image = measure([*SKOPEO, f"oci:{folder}:1", f"docker://{there.host}/bench/{name}:1"])
+        both = image + measure([*SKOPEO, "--all", f"oci:{folder}:{artifacts}", f"docker://{there.host}/bench/{name}:2"])
+    row("skopeo copy of an image and its artifact, from a folder", both)
+    with registry(place / "registry-publish") as there:
+        cost, made = answer(["publish", f"oci:{folder}:1", "--to", f"{there.host}/bench/{name}:1"])
+    row("publish of that image: the same bytes", cost, both, f"{made['sent_bytes'] / MB:.0f} MB sent; CPU, wall ≤ 1.15")
+    for path in (folder, place / "registry-skopeo", place / "registry-publish"):
+        shutil.rmtree(path)
 
 
 def publishes(place: Path, there: Registry, name: str, changed: str) -> None:
@@ -62,8 +106,7 @@ def publishes(place: Path, there: Registry, name: str, changed: str) -> None:
     first, made = answer(["publish", name, "--to", f"{there.host}/bench/{name}:1"])
     layout = place / "layout"
     subprocess.run([*ENVBUILD, "export", name, "--to", "oci", "-o", str(layout)], check=True, capture_output=True)
-    command = ["skopeo", "copy", "-q", "--insecure-policy", "--dest-tls-verify=false"]
-    copied = measure([*command, f"oci:{layout}", f"docker://{there.host}/bench/skopeo:1"])
+    copied = measure([*SKOPEO, f"oci:{layout}", f"docker://{there.host}/bench/skopeo:1"])
     size = sum(path.stat().st_size for path in (layout / "blobs/sha256").iterdir())
     row(f"skopeo copy of the layout, {size / MB:.0f} MB", copied)
     row("publish: compress, check, send", first, copied, f"{made['sent_bytes'] / MB:.0f} MB sent")
@@ -79,6 +122,7 @@ def main() -> None:
     print("\n| what | CPU s | wall s | CPU ratio | wall ratio | note |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         place = Path(folder)
+        same_bytes(place, name)
         with registry(place / "registry") as there:
             publishes(place, there, name, changed)
             pulls(place, there, name, changed)
