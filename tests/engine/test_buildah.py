@@ -324,7 +324,7 @@ def test_the_context_is_linked_whole_and_replaced(buildah_store: Store, tmp_path
     folder = buildah_store.root / "context"
     write_context(plan, buildah_store, folder)
     first = content(folder)
-    (folder / "old").write_text("")
+    (folder / "base" / "old").write_text("")
     write_context(plan, buildah_store, folder)
     assert content(folder) == first
     assert {"base/seed.tar", "base/apt.conf", "base/debs/Packages", "one/step-3.sh", "glue/texts/etc/made/by"} <= set(
