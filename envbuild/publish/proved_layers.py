@@ -32,20 +32,26 @@ TASK = "proof"
 PARALLEL = 3  # layers that are read at a time
 
 
-def prove_layers(image: SourceImage, form: PackFormat, store: Store, reporter: Reporter) -> list[SourceLayer]:
+def prove_layers(
+    image: SourceImage, form: PackFormat, store: Store, reporter: Reporter, read: Iterable[SourceLayer] = ()
+) -> list[SourceLayer]:
     """Read the layers of an image whose packs the store has, but for those whose blob was compared before. Return
     those that were read.
+
+    read: those that this command has read already
 
     Raises InputError for a layer that is not the one that the configuration names.
     """
     known, wanted = read_proved(store), {}
+    done = {(layer.diff_id, layer.digest) for layer in read}
     blobs: dict[str, set[str]] = {}
     for layer in image.layers:
         blobs.setdefault(layer.diff_id, set()).add(layer.digest)
     for layer in image.layers:
         # of several blobs that are listed for one layer the conversion reads one
         unread = len(blobs[layer.diff_id]) > 1 or pack_path(store, layer.diff_id, form).is_file()
-        if unread and not (layer.digest and known.get(layer.digest) == layer.diff_id):
+        proved = (layer.diff_id, layer.digest) in done or (layer.digest and known.get(layer.digest) == layer.diff_id)
+        if unread and not proved:
             wanted[layer.diff_id, layer.digest] = layer
     if not wanted:
         return []

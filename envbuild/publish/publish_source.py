@@ -58,12 +58,13 @@ def publish_source(
         workspace.store.workdir() as work,
     ):
         check_plain(image)
-        proved = prove_layers(image, options.pack_format, workspace.store, workspace.reporter)
+        form, store, reporter = options.pack_format, workspace.store, workspace.reporter
+        read = prove_layers(image, form, store, reporter)
         done = convert_open_image(image, progress, options, began)
         packed = () if done.up_to_date else zip(image.layers, done.layers, strict=True)
-        record_proved(workspace.store, [*proved, *(layer for layer, made in packed if not made.cached)])
+        read += [layer for layer, made in packed if not made.cached]
         # another command may have written packs meanwhile, for as long as a slow source decides
-        record_proved(workspace.store, prove_layers(image, options.pack_format, workspace.store, workspace.reporter))
+        record_proved(store, [*read, *prove_layers(image, form, store, reporter, read)])
         if target.push:
             target.push.known = {**target.push.known, **same_registry(source, image, target)}
         finished = finish_image(image, done, progress, options)

@@ -11,6 +11,7 @@ import pytest
 
 from envbuild.core.errors import InputError, PublishError, SpecError
 from envbuild.publish import compressed_layers, proved_layers
+from envbuild.publish import publish_source as publish_source_module
 from envbuild.publish.publish_source import publish_source
 from tests.support import foreign_images
 from tests.support.cutting_proxy import cutting
@@ -262,4 +263,24 @@ def test_a_blob_that_was_not_read_is_not_recorded_as_compared(tmp_path: Path, re
         with pytest.raises(InputError):
             send(f"oci:{other.path}:x", f"{registry.host}/pub/other:1", store)
         foreign_images.made(private, workspace(store), tmp_path / "again.sqsh")
+    assert not (registry.root / "docker/registry/v2/repositories/pub").exists()
+
+
+def test_a_pack_that_another_command_wrote_meanwhile_is_compared(
+    tmp_path: Path, registry: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source decides how long the conversion takes, and so how long there is time for that."""
+    plain, store = layers(), tmp_path / "a"
+    private = f"oci:{layout_of(tmp_path / 'private').path}:x"
+    other = Layout(tmp_path / "other")
+    packed_image(other, plain, [plain[0], *(b"no tar" for _ in plain[1:])])
+    convert = publish_source_module.convert_open_image
+
+    def convert_later(*arguments: Any) -> Any:
+        foreign_images.made(private, workspace(store), tmp_path / "private.sqsh")
+        return convert(*arguments)
+
+    monkeypatch.setattr(publish_source_module, "convert_open_image", convert_later)
+    with pytest.raises(InputError):
+        send(f"oci:{other.path}:x", f"{registry.host}/pub/other:1", store)
     assert not (registry.root / "docker/registry/v2/repositories/pub").exists()
