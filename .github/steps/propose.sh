@@ -3,11 +3,12 @@
 # the patch are used.
 #
 #   GH_TOKEN  may write contents and pull requests; gh and git read it from the environment
+#   GITHUB_REPOSITORY  OWNER/NAME, of GitHub
 #   BRANCH    of the pull request; it is written again (default: envbuild-refresh)
 #   PATCH     (default: OUT/refresh.patch)
 # And those of common.sh.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-require GH_TOKEN …
+for name in GH_TOKEN GITHUB_REPOSITORY; do require "$name" …; done
 BRANCH=${BRANCH:-envbuild-refresh}
 PATCH=$(realpath "${PATCH:-$OUT/refresh.patch}")
 if [ ! -s "$PATCH" ]; then
@@ -31,7 +32,9 @@ git -c user.name="github-actions[bot]" -c user.email="41898282+github-actions[bo
   commit --quiet --message "$title"
 gh auth setup-git # git gets the token from gh
 git push --quiet --force origin "HEAD:refs/heads/$BRANCH"
-if [ -n "$(gh pr list --head "$BRANCH" --state open --json number --jq '.[].number')" ]; then
+# gh pr list --head would also find the branch of this name in a fork, which anybody can propose.
+if [ -n "$(gh api --method GET "repos/$GITHUB_REPOSITORY/pulls" -f state=open \
+  -f "head=${GITHUB_REPOSITORY%%/*}:$BRANCH" --jq '.[].number')" ]; then
   echo "the open pull request of $BRANCH has the new commit"
 else
   gh pr create --base "$base" --head "$BRANCH" --title "$title" --body "Newest versions and facts; the images were not built.

@@ -29,13 +29,13 @@ def importer_get(
     ] = False,
 ) -> None:
     """Print the path of an image's squashfs file. In a job step it remains until `release`."""
-    from envbuild.core.console import SilentReporter
+    from envbuild.core.console import WarningReporter
     from envbuild.core.store.leases import JobStep
     from envbuild.publish.pyxis_importer import import_image
     from envbuild.spec.workspace import open_site
 
     step = JobStep.of(os.environ)
-    with open_site(site, SilentReporter()) as workspace:  # pyxis prints stderr of failures alone
+    with open_site(site, WarningReporter()) as workspace:  # pyxis prints stderr of failures alone
         path = import_image(uri, workspace, step, offline=offline)
     typer.echo(str(path))
 

@@ -124,6 +124,14 @@ class LineReporter:
             self.line(text)
 
 
+class WarningReporter(SilentReporter):
+    """Warnings on stderr, and nothing else."""
+
+    def warn(self, text: str) -> None:
+        sys.stderr.write(f"warning: {printable_lines(text)}\n")
+        sys.stderr.flush()
+
+
 class LiveReporter:
     """A live block on a terminal (rich): what is in flight, bytes with rate and time left, elapsed time."""
 

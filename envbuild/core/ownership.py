@@ -59,7 +59,7 @@ def find_renamers(path: str, users: frozenset[int]) -> Iterator[Intrusion]:
     StrictModes of sshd_config(5)). With that bit the owner of an entry decides."""
 
     def enter(folder: bytes, name: bytes, last: bool) -> Step[bytes]:
-        found.setdefault(folder, _find_renamer(folder, users))
+        found.setdefault(folder, find_renamer(folder, users))
         entry = folder.rstrip(b"/") + b"/" + name
         try:
             target = os.readlink(entry)  # noqa: PTH115 - as in find_intrusion
@@ -77,7 +77,8 @@ def find_renamers(path: str, users: frozenset[int]) -> Iterator[Intrusion]:
     yield from filter(None, found.values())
 
 
-def _find_renamer(folder: bytes, users: frozenset[int]) -> Intrusion | None:
+def find_renamer(folder: bytes, users: frozenset[int]) -> Intrusion | None:
+    """Return how others than `users` can rename entries of `folder`, as `find_renamers`; None if they cannot."""
     status = os.stat(folder)  # noqa: PTH116 - as in find_intrusion
     if status.st_uid == UNMAPPED and in_user_namespace():  # the machine's root, who owns / and /home
         users |= {UNMAPPED}

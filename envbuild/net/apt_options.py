@@ -14,7 +14,7 @@ from pathlib import Path
 
 from envbuild.core.yaml_nodes import Node, Scalar, Table, describe
 from envbuild.core.yaml_reader import Reader, closest, short
-from envbuild.net.urls import has_raw_login, redact
+from envbuild.net.urls import may_have_login, redact_written
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 ADDRESS = re.compile(r"(https?|socks5h?)://[^\s\"\\]+")
@@ -102,8 +102,8 @@ def read_apt_options(reader: Reader, node: Node) -> dict[str, str]:
         text = _value_text(reader, value, canonical)
         if text is None:
             continue
-        if not option.pattern.fullmatch(text) or (option is PROXY and has_raw_login(text)):
-            reader.wrong(value.where, f"'{canonical}' must be {option.takes}, not '{short(redact(text))}'")
+        if not option.pattern.fullmatch(text) or (option is PROXY and may_have_login(text)):
+            reader.wrong(value.where, f"'{canonical}' must be {option.takes}, not '{short(redact_written(text))}'")
         elif option is FILE and not Path(text).is_file():
             reader.wrong(value.where, f"'{canonical}': there is no {text}")
         else:

@@ -17,7 +17,7 @@ from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.net.apt_options import is_address, read_apt_options
 from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
 from envbuild.net.site import Site, store_folder, user_file
-from envbuild.net.urls import has_raw_login, redact
+from envbuild.net.urls import may_have_login, redact_written
 
 if TYPE_CHECKING:
     from envbuild.net.unit_caches import UnitCache
@@ -55,9 +55,9 @@ def read_site(path: Path) -> Site:
         if file and not Path(file).exists():
             reader.wrong(entries[name].where, f"'{name}': there is no {file}")
     proxy = text("proxy")
-    if proxy and (has_raw_login(proxy) or not is_address(proxy)):
-        hint = RAW_LOGIN_ADVICE if has_raw_login(proxy) else "write http://HOST:PORT"
-        reader.wrong(entries["proxy"].where, f"'proxy': '{short(redact(proxy))}' is not an address", hint)
+    if proxy and (may_have_login(proxy) or not is_address(proxy)):
+        hint = RAW_LOGIN_ADVICE if may_have_login(proxy) else "write http://HOST:PORT"
+        reader.wrong(entries["proxy"].where, f"'proxy': '{short(redact_written(proxy))}' is not an address", hint)
     site = Site(
         store=store_folder(folder(text("store")) or None),
         engine=engine or "auto",
@@ -172,10 +172,10 @@ def _read_places(reader: Reader, node: Node, prefix: str) -> list[str]:
         known_scheme = (place or "").startswith(tuple(f"{known}://" for known in SCHEMES))
         if (scheme or "://" in (place or "")) and not known_scheme:
             hint = f"write {', '.join(f'{known}://…' for known in SCHEMES)} or a folder"
-            address = short(redact(place or ""))
+            address = short(redact_written(place or ""))
             reader.wrong(item.where, f"'{prefix}': '{address}' is not an address that can be read", hint)
-        elif place and has_raw_login(place):
-            what = f"'{prefix}': the login in the address of {redact(place)} cannot be read"
+        elif place and may_have_login(place):
+            what = f"'{prefix}': the login in the address of {redact_written(place)} cannot be read"
             reader.wrong(item.where, what, RAW_LOGIN_ADVICE)
         elif place:
             found.append(place)

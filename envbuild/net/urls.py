@@ -50,6 +50,22 @@ def has_raw_login(place: str) -> bool:
     return bool(colon) and not name.startswith("[") and not port.isdigit() and "@" in f"{path}{query}"
 
 
+def may_have_login(place: str) -> bool:
+    """Return whether an ``@`` that follows a port may be the end of a login: ``user:12/hush@HOST`` is read as the host
+    ``user`` with the port 12. Where a user writes an address, it is refused; a server's may have such a path."""
+    host, path, query = _split(place.partition("://")[2])
+    name, colon, _ = host.rpartition(":")
+    return "@" not in host and bool(colon) and not name.startswith("[") and "@" in f"{path}{query}"
+
+
+def redact_written(place: str) -> str:
+    """Return an address that a user wrote as messages show it: also without what may be a login."""
+    if not may_have_login(place):
+        return redact(place)
+    scheme, _, rest = place.partition("://")
+    return redact(f"{scheme}://{rest.rpartition('@')[2]}")
+
+
 def _split(rest: str) -> tuple[str, str, str]:
     """Return host (with login and port), path, and query with fragment of an address without its scheme."""
     found = PARTS.fullmatch(rest)

@@ -8,17 +8,22 @@ folder that was checked.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import PublishError
 from envbuild.core.folder_removal import remove_folder
+from envbuild.core.ownership import find_renamer
 
 HINT = "write it into a folder that no other user can write"
+STALE = 86_400  # seconds after which an unfinished folder without a live writer is removed
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -86,6 +91,7 @@ def open_output_folder(out: Path, mark: str) -> Iterator[OutputFolder]:
     with contextlib.ExitStack() as stack:
         above = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, above)
+        _remove_stale(above, out.name)
         name = f".{out.name}.{secrets.token_hex(4)}"
         os.mkdir(name, dir_fd=above)
         fd: int = os.open(name, OPEN, dir_fd=above)
@@ -95,9 +101,31 @@ def open_output_folder(out: Path, mark: str) -> Iterator[OutputFolder]:
             os.fchmod(fd, mode & ~0o077)
         if not _is_own(fd) or os.listdir(fd):
             raise PublishError("another user replaced the unfinished folder", HINT, str(out))
+        with contextlib.suppress(OSError):  # a file system without locks of folders (NFS): then it is never stale
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         folder = OutputFolder(out, above, name, fd, mode, mark)
         stack.callback(_discard, folder)
         yield folder
+
+
+def _remove_stale(above: int, name: str) -> None:
+    """Remove what killed writers of `name` left in the folder `above`: each is as large as the layout. A live writer
+    holds its lock. Where others may rename entries, any folder of this user could have such a name."""
+    users = frozenset((os.geteuid(), 0))
+    if find_renamer(f"/proc/self/fd/{above}".encode(), users):
+        return
+    names = os.listdir(above)
+    # An older folder that was moved away is the only one until a newer one has its name.
+    old = r"(\.old)?" if name in names else ""
+    unfinished = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}{old}")
+    for other in filter(unfinished.fullmatch, names):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            fd: int = os.open(other, OPEN, dir_fd=above)
+            stack.callback(os.close, fd)
+            status = os.fstat(fd)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if status.st_uid == os.geteuid() and time.time() - status.st_ctime > STALE:
+                _remove(fd, other, above)
 
 
 def _is_own(folder: int) -> bool:

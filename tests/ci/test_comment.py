@@ -99,6 +99,7 @@ class Proposal:
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
             "CALLS": str(self.calls),
             "GH_TOKEN": "secret",
+            "GITHUB_REPOSITORY": "owner/name",
             "HOME": str(self.folder),
             "PATCH": str(self.folder / "patch"),
             "WORK": str(self.folder / "work"),
@@ -123,7 +124,9 @@ def test_only_facts_and_locks_are_proposed(tmp_path: Path) -> None:
     names = proposal.git("diff", "--name-only", "main", "envbuild-refresh")
     assert names == "facts/derived/torch.yaml\nimages/app.lock\n"
     assert proposal.git("show", "envbuild-refresh:images/app.lock", at="origin") == "new\n"
-    assert "pr create --base main --head envbuild-refresh" in proposal.calls.read_text()
+    calls = proposal.calls.read_text()
+    assert "pr create --base main --head envbuild-refresh" in calls
+    assert "repos/owner/name/pulls -f state=open -f head=owner:envbuild-refresh" in calls  # of no fork
     assert "secret" not in proposal.calls.read_text()
 
 

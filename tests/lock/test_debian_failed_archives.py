@@ -164,6 +164,18 @@ def test_only_the_signed_text_of_a_release_file_counts(tmp_path: Path, key: Sign
     assert release_names(plain) == ("stable", "trixie")
 
 
+def test_an_archive_of_a_vendor_with_lines_that_are_not_signed_is_refused(
+    site: Site, tmp_path: Path, vendor: Signer
+) -> None:
+    """It would have no date, so that an older state of it could not be recognised."""
+    at = with_vendors(site, tmp_path, vendor)
+    for path in (tmp_path / "doca").rglob("InRelease"):
+        path.write_text(path.read_text().replace("\nHash: ", "\nX: a\nHash: ", 1))
+    with pytest.raises(InputError) as caught:
+        resolve(at, [repositories(vendor)[1]], base="", debian="rdma-core")
+    assert "lines that its signature does not cover" in caught.value.message
+
+
 @pytest.mark.slow_unit
 def test_over_the_network(site: Site, tmp_path: Path, vendor: Signer) -> None:
     at = with_vendors(site, tmp_path, vendor)

@@ -8,7 +8,7 @@ import pytest
 
 from envbuild.core.errors import SpecError
 from envbuild.net.site_file import read_site
-from envbuild.net.urls import has_raw_login, redact, redact_text
+from envbuild.net.urls import has_raw_login, may_have_login, redact, redact_text, redact_written
 
 pytestmark = pytest.mark.unit
 
@@ -36,6 +36,22 @@ def test_the_address_in_a_message_has_no_login(place: str, printed: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("place", "hidden"),
+    [
+        ("https://user:12/hush@host.example/a", True),
+        ("https://user:12?hush@host.example/a", True),
+        ("https://user:hu/sh@host.example/a", True),
+        ("https://host.example/a@b", False),
+        ("https://user:hush@host.example:8443/a@b", False),
+        ("http://[::1]:80/a@b", False),
+    ],
+)
+def test_a_login_that_reads_as_a_port_is_hidden_in_what_a_user_wrote(place: str, hidden: bool) -> None:
+    assert may_have_login(place) == hidden
+    assert redact_written(place) == ("https://host.example/a" if hidden else redact(place))
+
+
+@pytest.mark.parametrize(
     ("text", "printed"),
     [
         ("failed: `https://u:hush@h.example/x?token=hush`: 404", "failed: `https://h.example/x`: 404"),
@@ -53,6 +69,8 @@ def test_addresses_in_a_text_of_a_program_have_no_login_and_no_query(text: str, 
         "mirrors: {python: ['https://user:hush/1@host.example/simple']}",
         "mirrors: {python: ['ftp://user:hush@host.example/simple']}",
         "mirrors: {debian: ['https://user:hush#1@host.example/debian']}",
+        "mirrors: {python: ['https://user:12/hush@host.example/simple']}",
+        "proxy: 'http://user:12/hush@host.example:3128'",
         "proxy: 'ftp://user:hush@host.example'",
         "proxy: 'http://user:hush/1@host.example:3128'",
         "apt: {'Acquire::http::Proxy': 'ftp://user:hush@host.example'}",

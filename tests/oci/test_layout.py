@@ -25,7 +25,7 @@ from envbuild.net.registry.media_types import REF_NAME
 from envbuild.oci.config import ImageConfig, config_json
 from envbuild.oci.layers.layer import write_layer_tar
 from envbuild.oci.layout import Layout, write_layout
-from envbuild.oci.output_folder import open_output_folder
+from envbuild.oci.output_folder import STALE, open_output_folder
 from envbuild.oci.tar.compress import HashingWriter, open_compressor
 from tests.support.examples import examples
 from tests.support.stored_layers import EPOCH, files, layer
@@ -254,6 +254,36 @@ def test_a_layout_that_cannot_be_replaced_remains(tmp_path: Path) -> None:
     with open_output_folder(out, "oci-layout") as folder:
         folder.publish()
     assert content(out) == {} and list(tmp_path.iterdir()) == [out]
+
+
+def test_what_killed_writers_left_is_removed_but_not_what_a_live_one_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert STALE > 3600
+    killed, kept = [tmp_path / ".out.0123abcd", tmp_path / ".out.0123abcd.old"], tmp_path / ".out.thesis"
+    for folder in (*killed, kept):
+        (folder / "blobs").mkdir(parents=True)
+        (folder / "blobs/part").write_text("part")
+    out = tmp_path / "out"
+
+    def write_one() -> None:
+        with open_output_folder(out, "oci-layout") as folder:
+            folder.publish()
+
+    write_one()
+    assert all(folder.exists() for folder in killed)  # of a minute ago
+    monkeypatch.setattr("envbuild.oci.output_folder.STALE", -1)
+    tmp_path.chmod(0o777)  # others can give any folder such a name
+    write_one()
+    assert all(folder.exists() for folder in killed)
+    tmp_path.chmod(0o755)
+    out.rmdir()
+    with open_output_folder(out, "oci-layout") as live:
+        assert not killed[0].exists() and killed[1].exists()  # the only layout of this name
+        write_one()
+        assert live.handle.is_dir() and (tmp_path / live.name).exists()
+    write_one()
+    assert sorted(tmp_path.iterdir()) == [kept, out]
 
 
 def swap_unfinished(folder: Path, swap: Callable[[Path], object]) -> Callable[..., None]:

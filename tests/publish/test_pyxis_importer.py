@@ -18,9 +18,10 @@ from envbuild.core.store.store import Store
 from envbuild.publish.pyxis_importer import import_image, parse_uri
 from tests.support.command import ROOT
 from tests.support.foreign_images import image, layers, noise, workspace
-from tests.support.local_registry import Layout, Server, file, tar
+from tests.support.local_registry import Layout, Server, file, serve, tar
 from tests.support.published import built, publish
 from tests.support.push_proxy import PushProxy, pushing
+from tests.support.tls import make_certificates
 
 pytestmark = pytest.mark.registry
 
@@ -137,6 +138,16 @@ def test_errors_are_for_the_user_of_srun(tmp_path: Path, registry: Server, proxy
     assert "is not a step of a job" in importer.run("get", uri(proxy), code=2, SLURM_JOB_ID="../../x")
     importer.site.write_text("schema: 1\nstore: relative: x\n")
     assert "site.yaml" in importer.run("get", uri(proxy), code=2)
+
+
+def test_a_host_whose_certificate_is_not_checked_is_named_beside_a_failure(tmp_path: Path) -> None:
+    """pyxis prints what the importer wrote to stderr when it fails."""
+    right, _ = make_certificates(tmp_path / "right")
+    with serve(tmp_path / "registry", tls=right.parent) as server:
+        importer = Importer(tmp_path)
+        importer.site.write_text(f"{importer.site.read_text()}insecure_hosts: [127.0.0.1]\n")
+        errors = importer.run("get", f"docker://{server.host}/app:1", code=10)
+    assert errors.count("warning: the certificate of 127.0.0.1 is not checked") == 1
 
 
 def test_a_store_of_a_group_is_refused(tmp_path: Path) -> None:

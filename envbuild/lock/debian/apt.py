@@ -137,16 +137,19 @@ class Apt:
         return [(self.sources[number], path) for number, path in sorted(found, key=lambda item: item[0])]
 
     def other_suites(self) -> list[str]:
-        """Return a line, as those of apt, for each of the distribution's archives that is the one of another suite.
+        """Return a line, as those of apt, for each of the distribution's archives that is the one of another suite,
+        and for each archive whose Release file is not known to be signed.
 
         All suites of Debian are signed by the same keys: a mirror, or a machine on the way, can answer with an older
-        one. apt warns of that ("Conflicting distribution"), and uses it.
+        one. apt warns of that ("Conflicting distribution"), and uses it. A vendor names its suites as it likes; without
+        a signed date an older state of its archive would look like any other.
         """
         lines: dict[str, None] = {}
         for source, path in self.package_lists():
-            release = release_of(path, self.root / "state/lists") if source in self.sources[: self.own] else None
+            release = release_of(path, self.root / "state/lists")
             names = release_names(release) if release else ()
-            if names and source.suite.partition("/")[0] not in names:
+            own = source in self.sources[: self.own]
+            if UNSIGNED in names or (own and names and source.suite.partition("/")[0] not in names):
                 line = f"E: {source.printed_address} {source.suite}: its Release file is that of {' or '.join(names)}"
                 lines[line] = None
         return list(lines)
