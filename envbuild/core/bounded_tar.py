@@ -8,6 +8,8 @@ from typing import Any, Self
 MAX_EXTENDED = 1 << 20  # bytes of one extended header or long name, as in Go's archive/tar
 MAX_CHAIN = 8  # extended headers of one member
 MAX_GLOBALS = 100  # global records; every member has a copy of them
+MAX_MEMBERS = 1_000_000  # of one archive; the largest sources have 100,000
+MAX_TEXTS = 64 << 20  # bytes of their names, targets and extended headers: `tarfile` holds those of all members
 HEADERS = (
     tarfile.XHDTYPE,
     tarfile.SOLARIS_XHDTYPE,
@@ -39,6 +41,7 @@ class BoundedTarInfo(tarfile.TarInfo):
         tarfile.enter()
         found = super().fromtarfile(tarfile)
         tarfile.chain = 0
+        tarfile.count(found)
         if found.issparse():  # also by a map in a pax header
             found.refuse_sparse()
         return found
@@ -64,7 +67,8 @@ class BoundedTarFile(tarfile.TarFile):
     for sparse files, unless `tarinfo` is SparseTarInfo."""
 
     tarinfo = BoundedTarInfo
-    chain = 0
+    chain = found = texts = 0
+    most_members = MAX_MEMBERS
 
     def enter(self) -> None:
         """Count a header of the current member. Raises ReadError."""
@@ -73,3 +77,19 @@ class BoundedTarFile(tarfile.TarFile):
             raise tarfile.ReadError(f"a member has more than {MAX_CHAIN} extended headers")
         if len(self.pax_headers) > MAX_GLOBALS:
             raise tarfile.ReadError(f"it has more than {MAX_GLOBALS} global records")
+
+    def count(self, member: tarfile.TarInfo) -> None:
+        """Count a member and its texts. Raises ReadError."""
+        self.found += 1
+        self.texts += len(member.name) + len(member.linkname)
+        self.texts += sum(len(key) + len(value) for key, value in member.pax_headers.items())
+        if self.found > self.most_members:
+            raise tarfile.ReadError(f"it has more than {self.most_members} members")
+        if self.texts > MAX_TEXTS:
+            raise tarfile.ReadError(f"its names and extended headers have more than {MAX_TEXTS} bytes")
+
+
+class ImageTarFile(BoundedTarFile):
+    """An archive of images: a few files a layer."""
+
+    most_members = 100_000

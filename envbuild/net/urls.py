@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 LOGIN = re.compile(r"//[^/@\s]*@")
-QUERY = re.compile(r"(\w://[^\s?`'\"<>]*)\?[^\s`'\"<>)]*")
+QUERY = re.compile(r"(\w://[^\s?`'\"<>]*)(?:\?[^\s`'\"<>)]*)?")  # takes each address whole: one pass, of any text
 PARTS = re.compile(r"([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 
 

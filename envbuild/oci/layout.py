@@ -113,7 +113,12 @@ def check_output(out: Path, name: str) -> None:
         new = out / "image.oci" if out.is_dir() else out.with_name(f"{out.name}.oci")
         raise PublishError(f"{out} exists and is not an OCI layout", hint=f"name a new folder: -o {shell_word(new)}")
     others = sorted(entries - {"oci-layout", "index.json", "blobs"})
-    others += [f"image {other or 'without a name'}" for other in listed_names(out / "index.json") if other != name]
+    names = listed_names(out / "index.json")
+    if not names:
+        others += ["blobs that no index lists"] if has_blobs(out) else []
+    else:
+        others += [f"image {other or 'without a name'}" for other in names if other != name]
+        others += [f"{len(names)} images {name}"] if names.count(name) > 1 else []
     if others:
         what = human_list(map(printable, others), NAMED)
         raise PublishError(
@@ -122,13 +127,21 @@ def check_output(out: Path, name: str) -> None:
         )
 
 
-def listed_names(index: Path) -> list[str]:
-    """Return the names of the images in an index, "" for one without a name; none of an index that cannot be read."""
+def listed_names(index: Path) -> list[str] | None:
+    """Return the names of the images in an index, "" for one without a name; None for an index that cannot be read."""
     try:
         value = json_value(read_bounded(index, MAX_DOCUMENT, follow=False))
         return [str((entry.get("annotations") or {}).get(REF_NAME, "")) for entry in value["manifests"]]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return []
+        return None
+
+
+def has_blobs(layout: Path) -> bool:
+    """Return whether a layout has any file below ``blobs``, or something else in its place."""
+    blobs = layout / "blobs"
+    if not os.path.lexists(blobs):
+        return False
+    return blobs.is_symlink() or not blobs.is_dir() or any(not path.is_dir() for path in blobs.rglob("*"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,15 @@ def test_a_link_is_judged_when_all_are_there(tmp_path: Path) -> None:
     assert (tmp_path / "fine/x/link").resolve() == (tmp_path / "fine/x").resolve()
 
 
+def test_a_second_name_of_a_link_is_judged_from_its_own_folder(tmp_path: Path) -> None:
+    """A hard link to a symbolic link is a symbolic link elsewhere."""
+    deep = ("top/a/b/c/l", LINK, 0o777, "../../../x")
+    with pytest.raises(tarfile.TarError, match="'top/m' is a link that leads out of its folder"):
+        extract_tar(archive(deep, ("top/m", HARD, 0o644, deep[0])), tmp_path / "out", UnpackedFiles(1))
+    extract_tar(archive(deep, ("top/a/b/c/m", HARD, 0o644, deep[0])), tmp_path / "fine", UnpackedFiles(1))
+    assert (tmp_path / "fine/top/a/b/c/m").readlink() == Path("../../../x")
+
+
 def test_links_to_later_files_and_names_used_twice(tmp_path: Path) -> None:
     entries = [
         ("early", HARD, 0o755, "late"),

@@ -13,7 +13,7 @@ import pytest
 
 from envbuild.build.engines import deb
 from envbuild.build.engines.prepare_inputs import unpack_archive
-from envbuild.core.bounded_tar import MAX_CHAIN, MAX_EXTENDED, BoundedTarFile
+from envbuild.core.bounded_tar import MAX_CHAIN, MAX_EXTENDED, MAX_TEXTS, BoundedTarFile, ImageTarFile
 from envbuild.core.errors import InputError
 from envbuild.oci.sources.archive import index_archive
 from envbuild.oci.sources.archive_stream import index_compressed_archive
@@ -84,6 +84,31 @@ def test_an_archive_of_an_image_has_limits(tmp_path: Path, content: bytes, packe
     path = write(tmp_path / "x", pack(content) if packed else content)
     with pytest.raises(InputError):
         (index_compressed_archive if packed else index_archive)(path)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_many_members_of_an_archive_of_an_image_end_it_early(tmp_path: Path, packed: bool) -> None:
+    """A million of them have 50 kB where they are compressed."""
+    content = member("file") * (ImageTarFile.most_members + 1)
+    path = write(tmp_path / "x", pack(content) if packed else content)
+    with pytest.raises(InputError, match="more than 100000 members"):
+        (index_compressed_archive if packed else index_archive)(path)
+
+
+@pytest.mark.parametrize("kind", [b"L", b"K", b"x"])
+def test_the_texts_of_all_members_have_a_limit(kind: bytes, tmp_path: Path) -> None:
+    """Each is below that of one header, and `tarfile` holds them all: 1,000 have 50 kB where they are compressed."""
+    text = record("comment", "a" * (1 << 19)) if kind == b"x" else b"n" * (1 << 19)
+    packer = zlib.compressobj(1, wbits=31)
+    with (tmp_path / "x").open("wb") as file:
+        for number in range(MAX_TEXTS // (1 << 19) + 1):
+            file.write(packer.compress(extended(kind, text) + member(f"file-{number}")))
+        file.write(packer.flush())
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match=f"more than {MAX_TEXTS} bytes"):
+        index_compressed_archive(tmp_path / "x")
+    with pytest.raises(InputError):
+        unpack_archive(tmp_path / "x", "x", tmp_path / "out")
 
 
 @pytest.mark.parametrize("content", archives()[:4], ids=LIMITED)

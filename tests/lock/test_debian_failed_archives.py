@@ -15,7 +15,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian import resolve as debian
-from envbuild.lock.debian.apt import UNSIGNED, AptSource, release_date, release_names
+from envbuild.lock.debian.apt import UNSIGNED, AptSource, is_suite, release_date, release_names
 from envbuild.lock.debian.unreadable_archives import failures_by_place
 from envbuild.net.limits import LIMITS
 from envbuild.net.site import Site
@@ -144,6 +144,26 @@ def test_the_archive_of_another_suite_is_not_the_requested_one(
         resolve(at, base="apt")
     ((message, hint),) = messages(caught.value)
     assert f"{old} noble: its Release file is that of noble.x" in message and "site.yaml" in hint
+    shutil.rmtree(old)  # the place is right again, with an older file: what apt took before is not in its way
+    for suite in ("noble", "noble-updates", "noble-security"):
+        publish(old, suite, stanzas if suite == "noble" else [], key)
+    assert "apt 1" in named(resolve(at, base="apt"), "base")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names", "same"),
+    [
+        ("trixie", ("stable", "trixie"), True),
+        ("stable", ("stable", "trixie"), True),
+        ("noble", ("noble",), True),
+        ("noble-updates", ("noble-updates", "noble"), True),
+        ("noble", ("noble-proposed", "noble"), False),
+        ("trixie-security", ("stable-security", "trixie-security"), True),
+        ("trixie", ("trixie-security",), False),
+    ],
+)
+def test_the_suites_of_a_release_have_one_code_name(wanted: str, names: tuple[str, ...], same: bool) -> None:
+    assert is_suite(wanted, names) == same
 
 
 def test_only_the_signed_text_of_a_release_file_counts(tmp_path: Path, key: Signer) -> None:

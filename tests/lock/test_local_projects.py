@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -211,4 +212,19 @@ def test_a_wheel_of_another_python_is_refused(site: Site, tmp_path: Path) -> Non
     assert "is not for this image" in error.message
     (tmp_path / "own/fake-1-py3-none-any.whl").write_bytes(b"not a zip")
     error = failure(site, asked(tmp_path, "", ("./own/fake-1-py3-none-any.whl",)))
+    assert "is not a valid wheel" in error.message
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_wheel_with_damaged_content_is_refused(site: Site, tmp_path: Path, method: int) -> None:
+    path = tmp_path / "own/broken-1-py3-none-any.whl"
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("broken-1.dist-info/METADATA", "Name: broken\nVersion: 1\n" + "Keywords: a b c\n" * 99)
+        start = archive.start_dir
+    content = bytearray(path.read_bytes())
+    for place in range(start - 30, start - 5):
+        content[place] ^= 0xFF
+    path.write_bytes(content)
+    error = failure(site, asked(tmp_path, "", (f"./own/{path.name}",)))
     assert "is not a valid wheel" in error.message

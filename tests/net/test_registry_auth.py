@@ -20,7 +20,7 @@ from envbuild.net.download import Transfer
 from envbuild.net.failures import RefusedError, UnreachableError
 from envbuild.net.limits import DownloadLimits
 from envbuild.net.registry import referrers
-from envbuild.net.registry.auth import Login, parse_challenges
+from envbuild.net.registry.auth import Login, parse_challenges, split_url
 from envbuild.net.registry.client import RegistryAddress, Repository
 from envbuild.net.registry.docker_config import Credential
 from envbuild.net.registry.logins import find_credential
@@ -31,6 +31,7 @@ from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from tests.support.http_server import Handler, serving
 from tests.support.local_registry import DIGEST, descriptor
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -355,6 +356,21 @@ def test_the_query_of_a_token_service_is_extended_not_replaced(tmp_path: Path, m
         Repository(parse_reference("x.io/y:1"), site, Transport(site.network())).manifest("1")
     assert [path for path, _ in service.seen] == list(service.answers)
     assert {login for _, login in service.seen} == {""}
+
+
+@pytest.mark.parametrize(
+    ("path", "repository"),
+    [
+        ("/v2/team/app/manifests/1", "team/app"),
+        ("/prefix/v2/app/blobs/uploads/", "app"),
+        ("/v2/a/blobs/b/manifests/1", "a/blobs/b"),
+        ("/v2/", ""),
+        ("/v2/" * 200_000, ""),  # of a server: a search from each part of it took minutes
+    ],
+)
+def test_the_repository_of_an_address(path: str, repository: str) -> None:
+    with ends_within(30):
+        assert split_url(f"https://u:p@Host.example:443{path}") == ("https://host.example:443", repository)
 
 
 def test_schema_1_from_a_registry(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ def test_a_login_that_reads_as_a_port_is_hidden_in_what_a_user_wrote(place: str,
         ("failed: `https://u:hush@h.example/x?token=hush`: 404", "failed: `https://h.example/x`: 404"),
         ("(http://h/a?b=hush#c), ftp://u:hush@h/", "(http://h/a), ftp://h/"),
         ("plain? a//b c@d", "plain? a//b c@d"),
+        ("a://b://c?hush a://b", "a://b://c a://b"),
     ],
 )
 def test_addresses_in_a_text_of_a_program_have_no_login_and_no_query(text: str, printed: str) -> None:

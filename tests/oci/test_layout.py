@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,29 @@ def test_a_layout_with_more_than_this_image_is_left_alone(
     (single / "notes.txt").write_text("mine")
     with pytest.raises(PublishError, match=r"notes\.txt"):
         write(layers[:1], single, store)
+
+
+@pytest.mark.parametrize(
+    "index", [None, "", "{", '{"manifests": []}', '{"manifests": [{"annotations": 1}, {}]}', "twice"]
+)
+def test_a_layout_whose_images_are_not_known_is_left_alone(
+    layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path, index: str | None
+) -> None:
+    """An interrupted copy by another program writes index.json last."""
+    out = write(layers, tmp_path / "out", store).path
+    found = json.loads((out / "index.json").read_bytes())
+    if index is None:
+        (out / "index.json").unlink()
+    else:
+        twice = json.dumps({**found, "manifests": found["manifests"] * 2})
+        (out / "index.json").write_text(twice if index == "twice" else index)
+    before = content(out)
+    with pytest.raises(PublishError, match="2 images image:tag" if index == "twice" else "blobs that no index lists"):
+        write(layers[:1], out, store)
+    assert content(out) == before
+    if index is None:
+        shutil.rmtree(out / "blobs")
+        write(layers[:1], out, store)  # nothing of value is in it
 
 
 def test_something_else_is_left_alone(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:

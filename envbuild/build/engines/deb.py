@@ -6,17 +6,16 @@ gzip, xz, bzip2 or zstd."""
 from __future__ import annotations
 
 import io
-import lzma
 import os
 import stat
 import tarfile
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
 from envbuild.core import bombs
+from envbuild.core.archive_damage import is_damage
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError
 from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
@@ -123,13 +122,11 @@ def unpack_packages(debs: Iterable[Path], root: Path) -> None:
 @contextmanager
 def convert_damage(deb: Path) -> Iterator[None]:
     """Raise InputError for a package that cannot be read, or only with too much memory."""
-    damage = (tarfile.TarError, EOFError, ValueError, OverflowError, zlib.error, lzma.LZMAError)
     try:
         yield
     except Exception as error:
-        bad_gzip = isinstance(error, OSError) and error.errno is None  # gzip.BadGzipFile is one
         zstd = type(error).__module__.startswith("zstandard")  # a package may need none
-        if not (isinstance(error, damage) or bad_gzip or zstd):
+        if not (is_damage(error) or zstd):
             raise
         raise InputError(
             f"{deb.name} is damaged, it cannot be unpacked: {error}",

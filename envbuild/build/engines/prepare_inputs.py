@@ -6,13 +6,9 @@ Times are fixed, so that a copied input looks the same on every machine."""
 from __future__ import annotations
 
 import errno
-import lzma
 import os
 import shutil
-import struct
-import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +16,7 @@ from typing import IO, Any
 from envbuild.build.engines import deb
 from envbuild.build.engines.safe_extract import extract_tar
 from envbuild.build.steps import INPUTS
+from envbuild.core.archive_damage import DAMAGE
 from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.bounded_tar import BoundedTarFile, SparseTarInfo
 from envbuild.core.errors import InputError
@@ -32,20 +29,6 @@ from envbuild.core.text import escaped
 
 DEBS, LAYERS = "debs", "layers"  # inputs that a base begins with: Unit.seed, Unit.layers
 
-# RuntimeError: an encrypted zip archive; NotImplementedError, a kind of it: an unknown method of one. LookupError: an
-# empty name in a zip archive
-DAMAGE = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    EOFError,
-    ValueError,
-    OverflowError,
-    RuntimeError,
-    LookupError,
-    struct.error,
-    zlib.error,
-    lzma.LZMAError,
-)
 # of names in an archive, and without a number: of gzip and bzip2
 NAME_ERRORS = PATH_ERRORS | {None, errno.EINVAL}
 

@@ -72,7 +72,7 @@ def _extract(
             os.symlink(member.linkname, slot.name, dir_fd=slot.fd)
             links.append((member.name, f"{slot.folder}/{member.linkname}"))
         else:
-            _link(tar, member, tree, slot, later, files)
+            _link(tar, member, tree, slot, links, later, files)
 
 
 def _link(
@@ -80,6 +80,7 @@ def _link(
     member: tarfile.TarInfo,
     tree: RootedTree,
     slot: Slot,
+    links: list[tuple[str, str]],
     later: dict[str, tarfile.TarInfo],
     files: UnpackedFiles,
 ) -> None:
@@ -98,6 +99,8 @@ def _link(
         if stat.S_ISDIR(found.st_mode):
             raise tarfile.TarError(f"{member.name!r} is a hard link to a folder")
         os.link(other.name, slot.name, src_dir_fd=other.fd, dst_dir_fd=slot.fd, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode):  # a second link, which leads elsewhere from its own folder
+        links.append((member.name, f"{slot.folder}/{os.readlink(slot.name, dir_fd=slot.fd)}"))
     if stat.S_ISREG(found.st_mode):
         file = os.open(slot.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=slot.fd)
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -148,8 +148,8 @@ class Apt:
         for source, path in self.package_lists():
             release = release_of(path, self.root / "state/lists")
             names = release_names(release) if release else ()
-            own = source in self.sources[: self.own]
-            if UNSIGNED in names or (own and names and source.suite.partition("/")[0] not in names):
+            own = source.archive.startswith(("debian:", "ubuntu:"))
+            if UNSIGNED in names or (own and names and not is_suite(source.suite.partition("/")[0], names)):
                 line = f"E: {source.printed_address} {source.suite}: its Release file is that of {' or '.join(names)}"
                 lines[line] = None
         return list(lines)
@@ -206,6 +206,14 @@ def release_names(path: Path) -> tuple[str, ...]:
         return (UNSIGNED,)
     found = (re.search(rf"^{key}: *(\S+)\s*$", text, re.MULTILINE) for key in ("Suite", "Codename"))
     return tuple(dict.fromkeys(escaped(match[1]) for match in found if match))
+
+
+def is_suite(wanted: str, names: Sequence[str]) -> bool:
+    """Return whether a Release file with these `names`, its suite and its code name, is that of the suite `wanted`.
+
+    All suites of a release of Ubuntu have its code name: ``noble-proposed`` is not ``noble``.
+    """
+    return wanted == names[0] or (wanted == names[-1] and not names[0].startswith(f"{wanted}-"))
 
 
 def release_date(path: Path) -> datetime | None:

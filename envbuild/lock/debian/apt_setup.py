@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from envbuild.core.errors import FREE_SOME, EngineError, Finding, InputError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.json_files import write_private
 from envbuild.lock.debian.apt import NOT_IN_VALUES, Apt, AptError, AptSource, configuration, host_options
 from envbuild.lock.debian.logins import auth_text
@@ -153,6 +154,9 @@ class AptSetup:
                 finally:
                     reporter.finish("apt")
                 if others := apt.other_suites():
+                    # apt takes no older Release than the one that it has: a right one would be refused from now on.
+                    discard_folder(root / "state/lists")
+                    stamp.unlink(missing_ok=True)
                     raise AptError("\n".join(others))
                 stamp.touch()
                 os.utime(stamp)

@@ -20,6 +20,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from envbuild.core.archive_damage import is_damage
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import SpecError
 from envbuild.core.text import printable
@@ -105,7 +106,9 @@ def read_wheel(path: Path, wheel: LocalWheel, python: str) -> ProjectMetadata:
             Version(wheel.version),
         ):
             raise ValueError(f"it contains {head['Name']} {head['Version']}")
-    except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except Exception as error:
+        if not is_damage(error):
+            raise
         raise SpecError(f"{what} is not a valid wheel: {printable(error)}", "build it again") from None
     check_python(what, str(head["Requires-Python"] or ""), python)
     requires = plain_requirements(what, [str(text) for text in head.get_all("Requires-Dist", [])])

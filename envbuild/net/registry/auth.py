@@ -31,7 +31,7 @@ CLIENT = "envbuild"
 CHALLENGE = re.compile(r"(?:^|,)\s*(Basic|Bearer)\b", re.IGNORECASE)
 MAX_CHALLENGE = 8192  # characters of the header
 VALUE = re.compile(r'(?<![A-Za-z])([A-Za-z]+)\s*=\s*(?:"([^"]*)"|([^\s,"]+))')
-REPOSITORY = re.compile(r"/v2/(.+)/(?:manifests|blobs|referrers|tags)/")
+REPOSITORY = re.compile(r"(.+)/(?:manifests|blobs|referrers|tags)/")  # behind the first /v2/
 
 
 @dataclass(slots=True)
@@ -221,7 +221,8 @@ def authorize(header: str, request: requests.PreparedRequest) -> requests.Prepar
 def split_url(url: str | None) -> tuple[str, str]:
     """Return (scheme and host with its port, repository) of an address of the distribution API."""
     parts = urlsplit(url or "")
-    found = REPOSITORY.search(parts.path)
+    # One attempt: a server names addresses, and a search would try each place of a long one.
+    found = REPOSITORY.match(parts.path.partition("/v2/")[2])
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower(), found[1] if found else ""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from envbuild.core.bounded_tar import BoundedTarFile
+from envbuild.core.bounded_tar import ImageTarFile
 from envbuild.core.errors import InputError
 from envbuild.oci import manifest as m
 from envbuild.oci.document import InvalidDocumentError, Part, parse_json
@@ -41,7 +41,7 @@ def open_archive(path: Path, tag: str, platform: Platform) -> Iterator[SourceIma
 def index_archive(path: Path) -> ArchiveIndex:
     """Return the index of the files of an archive: its headers are read, the content is skipped. Raises InputError."""
     archive = ArchiveIndex(path)
-    with convert_archive_errors(path), BoundedTarFile.open(path, "r:") as tar:
+    with convert_archive_errors(path), ImageTarFile.open(path, "r:") as tar:
         for entry in tar:
             archive.add(entry)
     end = path.stat().st_size

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from envbuild.core import bombs
-from envbuild.core.bounded_tar import BoundedTarFile
+from envbuild.core.bounded_tar import ImageTarFile
 from envbuild.core.errors import InputError
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive_index import ArchiveIndex, convert_archive_errors
@@ -61,7 +61,7 @@ def index_compressed_archive(path: Path) -> ArchiveIndex:
     with (
         convert_archive_errors(path),
         open_inflated(path) as stream,
-        BoundedTarFile.open(fileobj=stream, mode="r|", bufsize=BUFFER) as tar,
+        ImageTarFile.open(fileobj=stream, mode="r|", bufsize=BUFFER) as tar,
     ):
         limit = bombs.most_unpacked(path.stat().st_size)  # a bomb is refused where that begins
         for entry in iterate_entries(tar):
@@ -99,7 +99,7 @@ def with_layer_stream(image: SourceImage, archive: ArchiveIndex) -> SourceImage:
         with (
             convert_archive_errors(path),
             open_inflated(path) as content,
-            BoundedTarFile.open(fileobj=content, mode="r|", bufsize=BUFFER) as tar,
+            ImageTarFile.open(fileobj=content, mode="r|", bufsize=BUFFER) as tar,
         ):
             yield (
                 replace(layers[name], open=partial(open_entry, tar, entry))

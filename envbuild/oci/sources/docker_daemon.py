@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from envbuild.core.bounded_tar import BoundedTarFile
+from envbuild.core.bounded_tar import ImageTarFile
 from envbuild.core.errors import EngineError, InputError
 from envbuild.oci import manifest as m
 from envbuild.oci.docker_engine import START, connect_engine
@@ -68,7 +68,7 @@ def inspect_image(engine: DockerClient, name: str, platform: Platform) -> Source
         try:
             with (
                 contextlib.closing(ChunkFile(save_image(engine, found.identity))) as content,
-                BoundedTarFile.open(fileobj=cast("IO[bytes]", content), mode="r|", bufsize=BUFFER) as tar,
+                ImageTarFile.open(fileobj=cast("IO[bytes]", content), mode="r|", bufsize=BUFFER) as tar,
             ):
                 yield (replace(layer, image=reference) for layer in read_sent_layers(tar, found.diff_ids))
         except (docker.errors.DockerException, requests.RequestException, tarfile.TarError) as error:
