@@ -1,10 +1,11 @@
 """Layers of a third-party image of which the store has a pack: they are read before the pack is published.
 
 The configuration of an image names its layers by their digest, which is public: an image that names the layers of a
-private one, and other blobs, would be published with the private files in its squashfs file. So a stored pack is
-published only with a blob that this user's store has compared with the layer.
+private one would be published with the private files, from the store or by a registry that has their blobs. So the
+source must show that it has every byte: its blobs are read, once for each repository, and compared with the layers.
 
-published/proved.json of the user's part of the store: blob (``sha256:…``) → layer (``sha256:…``), the newest last.
+published/proved.json of the user's part of the store: repository, a space, and blob (``sha256:…``) → layer
+(``sha256:…``), the newest last.
 """
 
 from __future__ import annotations
@@ -33,11 +34,17 @@ PARALLEL = 3  # layers that are read at a time
 
 
 def prove_layers(
-    image: SourceImage, form: PackFormat, store: Store, reporter: Reporter, read: Iterable[SourceLayer] = ()
+    image: SourceImage,
+    provider: str,
+    form: PackFormat,
+    store: Store,
+    reporter: Reporter,
+    read: Iterable[SourceLayer] = (),
 ) -> list[SourceLayer]:
     """Read the layers of an image whose packs the store has, but for those whose blob was compared before. Return
     those that were read.
 
+    provider: the repository of the image; empty for an image on this machine, whose content may change
     read: those that this command has read already
 
     Raises InputError for a layer that is not the one that the configuration names.
@@ -50,7 +57,8 @@ def prove_layers(
     for layer in image.layers:
         # of several blobs that are listed for one layer the conversion reads one
         unread = len(blobs[layer.diff_id]) > 1 or pack_path(store, layer.diff_id, form).is_file()
-        proved = (layer.diff_id, layer.digest) in done or (layer.digest and known.get(layer.digest) == layer.diff_id)
+        row = row_of(provider, layer)
+        proved = (layer.diff_id, layer.digest) in done or (row and known.get(row) == layer.diff_id)
         if unread and not proved:
             wanted[layer.diff_id, layer.digest] = layer
     if not wanted:
@@ -99,16 +107,21 @@ def fault_of(layer: SourceLayer) -> InputError | None:
 
 
 def read_proved(store: Store) -> dict[str, str]:
-    """Return the layer of each blob that was compared with it."""
+    """Return the layer of each blob of a repository that was compared with it."""
     value = read_sealed(store.own / FOLDER / "proved.json")
     found = value.get("blobs") if isinstance(value, dict) else None
     rows = found.items() if isinstance(found, dict) else ()
     return {blob: layer for blob, layer in rows if isinstance(layer, str) and DIGEST.fullmatch(layer)}
 
 
-def record_proved(store: Store, layers: Iterable[SourceLayer]) -> None:
+def row_of(provider: str, layer: SourceLayer) -> str:
+    """Return the name of a row; empty for a layer that is read each time."""
+    return f"{provider} {layer.digest}" if provider and layer.digest else ""
+
+
+def record_proved(store: Store, provider: str, layers: Iterable[SourceLayer]) -> None:
     """Record the blobs of layers that were read; in a store that cannot be written nothing is recorded."""
-    new = {layer.digest: layer.diff_id for layer in layers if layer.digest}
+    new = {row: layer.diff_id for layer in layers if (row := row_of(provider, layer))}
     with contextlib.suppress(OSError):
         store.own_folder(FOLDER)
         rows = {blob: layer for blob, layer in read_proved(store).items() if blob not in new} | new

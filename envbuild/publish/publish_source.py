@@ -54,17 +54,18 @@ def publish_source(
     target = Target.open(find_destination(source, to).with_index(index), workspace)
     with (
         track_export(source, None, workspace, PACKING) as progress,
-        open_source(source, workspace.site, workspace.store, platform) as image,
+        open_source(source, workspace.site, workspace.store, platform, alone=True) as image,
         workspace.store.workdir() as work,
     ):
         check_plain(image)
         form, store, reporter = options.pack_format, workspace.store, workspace.reporter
-        read = prove_layers(image, form, store, reporter)
+        provider = provider_of(source)
+        read = prove_layers(image, provider, form, store, reporter)
         done = convert_open_image(image, progress, options, began)
         packed = () if done.up_to_date else zip(image.layers, done.layers, strict=True)
         read += [layer for layer, made in packed if not made.cached]
         # another command may have written packs meanwhile, for as long as a slow source decides
-        record_proved(store, [*read, *prove_layers(image, form, store, reporter, read)])
+        record_proved(store, provider, [*read, *prove_layers(image, provider, form, store, reporter, read)])
         if target.push:
             target.push.known = {**target.push.known, **same_registry(source, image, target)}
         finished = finish_image(image, done, progress, options)
@@ -88,6 +89,12 @@ def parse_publishable(source: str) -> SourceReference | None:
             hint=f"docker save -o image.tar {place.rest[:200]}; then: envbuild publish docker-archive:image.tar --to …",
         )
     return place
+
+
+def provider_of(source: str) -> str:
+    """Return the repository of a source, as messages name it; empty for one on this machine."""
+    place = parse_source(source)
+    return parse_source_reference(place.rest).name if place and place.kind == "registry" else ""
 
 
 def find_destination(source: str, to: str) -> Destination:

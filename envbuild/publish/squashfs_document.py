@@ -21,6 +21,9 @@ from envbuild.squashfs.write.assembly import Extent, check_extents
 
 FORMAT = 1
 MAX_PACKS = 4096
+MAX_PARTS = (
+    512  # of all packs; `publish` writes one for a layer, or for each GiB of a large one, and each is a descriptor
+)
 MAX_REPEATS = 8  # a layer may be in an image more than once
 MAX_NUMBERS = 3_000_000  # of the list of extents
 KEY = re.compile(r"[0-9a-f]{64}\.[A-Za-z0-9._+-]{1,150}")  # the name of a pack in a store
@@ -144,6 +147,8 @@ def _decode(whole: Part) -> SquashfsDocument:
     packs = whole.part("packs").parts(needed=True)
     if len(packs) > MAX_PACKS:
         raise InvalidDocumentError(f"it has more than {MAX_PACKS} packs")
+    if sum(len(part.part("blobs").parts(needed=True)) for part in packs) > MAX_PARTS:
+        raise InvalidDocumentError(f"its packs have more than {MAX_PARTS} parts")
     numbers: list[Any] = whole.part("extents").expect(list)
     if len(numbers) % 3 or len(numbers) > MAX_NUMBERS or any(type(number) is not int for number in numbers):
         raise InvalidDocumentError("extents is not a list of whole numbers, three for each extent")

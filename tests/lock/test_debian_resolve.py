@@ -71,6 +71,19 @@ def names(lock: debian.DebianLock, unit: str) -> list[str]:
     return [f"{file.name} {file.version}" for file in lock.units[unit]]
 
 
+@pytest.mark.parametrize("place", ["debian", "security"])
+def test_the_archive_of_another_release_is_refused(site: Site, tmp_path: Path, key: Signer, place: str) -> None:
+    """The keys of Debian sign those, too: without its updates an image would be locked in silence."""
+    suite = {"debian": "trixie-updates", "security": "trixie-security"}[place]
+    dists = tmp_path / place / "dists"
+    (dists / suite).rename(dists / "before")
+    publish(tmp_path / place, "bookworm-x", [], key)
+    (dists / "bookworm-x").rename(dists / suite)
+    with pytest.raises(InputError) as caught:
+        resolve(site, base="")
+    assert f"{suite}: its Release file is that of bookworm-x" in f"{caught.value.findings}"
+
+
 def test_base_and_units_on_top_of_it(site: Site) -> None:
     lock = resolve(site, base="", debian="openmpi-bin dash", build_x="gcc openmpi-bin", venv="")
     assert names(lock, "base") == [

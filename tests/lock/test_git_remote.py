@@ -22,6 +22,7 @@ from tests.support.git_server import Repo, Served, certify, git, serve_git
 from tests.support.git_site import MARKS, ORIGIN, Desk, git_source
 from tests.support.git_site import demo as demo  # a fixture
 from tests.support.git_site import server as server  # a fixture
+from tests.support.http_server import Handler, serving
 
 pytestmark = MARKS
 
@@ -92,6 +93,26 @@ def test_a_server_that_sends_too_much(demo: Repo, tmp_path: Path, server: Served
     (cache / "objects/pack/tmp_pack_old").touch()  # of a killed one
     assert desk.lock(git_source(demo)).size > 3 << 20
     assert not list(cache.rglob("tmp_*"))
+
+
+def test_the_disk_of_a_server_is_not_that_of_the_store(demo: Repo, tmp_path: Path) -> None:
+    """git prints the text of a server, and another place may have the commit."""
+
+    class Lying(Handler):
+        def do_GET(self) -> None:
+            lines = (b"# service=git-upload-pack\n", None, b"ERR No space left on device\n")
+            body = b"".join(b"%04x%s" % (len(line) + 4, line) if line else b"0000" for line in lines)
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-git-upload-pack-advertisement")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    demo.commit({"file": b"x"})
+    expected = Desk(tmp_path / "x", github=tmp_path / "work").lock(git_source(demo))
+    with serving(Lying) as url:
+        desk = Desk(tmp_path / "s").map("github:", url, tmp_path / "work")
+        assert desk.lock(git_source(demo)).sha256 == expected.sha256
 
 
 @pytest.mark.slow_unit

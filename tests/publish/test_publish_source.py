@@ -242,11 +242,47 @@ def test_no_layer_is_published_of_which_the_image_has_no_blob(tmp_path: Path, re
     assert send(f"docker-archive:{archive}", f"{registry.host}/pub/own:1", store)["sent"]
 
 
-def test_a_layer_is_compared_once(tmp_path: Path, registry: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, store = f"oci:{layout_of(tmp_path / 'layout').path}:x", tmp_path / "a"
-    send(source, f"{registry.host}/app:1", store)
-    monkeypatch.setattr(proved_layers, "read_all", None)
-    send(source, f"{registry.host}/app:2", store)
+def test_a_layer_is_compared_once_for_each_repository(
+    tmp_path: Path, registry: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, store, compared = layout_of(tmp_path / "layout"), tmp_path / "a", list[int]()
+    for name in ("one", "two"):
+        registry.push(f"oci:{layout.path}:x", f"{name}:1")
+    send(f"oci:{layout.path}:x", f"{registry.host}/app:1", store)
+    read_all = proved_layers.read_all
+    monkeypatch.setattr(
+        proved_layers, "read_all", lambda image, wanted: compared.append(len(wanted)) or read_all(image, wanted)
+    )
+    for name in ("one", "two", "one"):
+        send(f"docker://{registry.host}/{name}:1", f"{registry.host}/copy-of-{name}:1", store, move=True)
+    assert compared == [len(layers())] * 2
+    send(f"oci:{layout.path}:x", f"{registry.host}/app:2", store)  # a folder may have changed
+    assert len(compared) == 3
+
+
+@pytest.mark.parametrize("lacks", ["layers", "configuration"])
+@pytest.mark.parametrize("published", [False, True])
+def test_a_source_that_has_only_the_digests_of_a_private_image_gets_none_of_it_published(
+    tmp_path: Path, registry: Server, lacks: str, published: bool
+) -> None:
+    """Neither from the store, nor by a registry that has the blobs in another repository."""
+    layout, store = layout_of(tmp_path / "private"), tmp_path / "a"
+    registry.push(f"oci:{layout.path}:x", "team/private:1")
+    source = f"docker://{registry.host}/team/private:1"
+    if published:
+        send(source, f"{registry.host}/team/private:2", store)
+    else:
+        foreign_images.made(source, workspace(store), tmp_path / "private.sqsh", keep_layers=True)
+    with serve(tmp_path / "evil") as evil:
+        evil.push(f"oci:{layout.path}:x", "tool:1")
+        found = manifest_of(f"{evil.host}/tool:1")
+        for item in found["layers"] if lacks == "layers" else [found["config"]]:
+            evil.blob(item["digest"][7:]).unlink()
+        for to in (f"{registry.host}/pub/tool:1", f"oci:{tmp_path}/out"):
+            with pytest.raises(InputError):
+                send(f"docker://{evil.host}/tool:1", to, store)
+    assert not (registry.root / "docker/registry/v2/repositories/pub").exists()
+    assert not any((tmp_path / "out").rglob("sha256/*"))
 
 
 def test_a_blob_that_was_not_read_is_not_recorded_as_compared(tmp_path: Path, registry: Server) -> None:

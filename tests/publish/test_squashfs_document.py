@@ -53,6 +53,17 @@ def test_a_pack_that_the_store_has_bounds_the_file_once() -> None:
         decode_document(json.dumps(value).encode(), {**blobs, PACK: 1 << 40}, "app")
 
 
+def test_the_parts_of_packs_have_a_limit() -> None:
+    """Each is an open file, and is looked at for each extent."""
+    content, blobs = written(1)
+    value = json.loads(content)
+    size = value["packs"][0]["size"]
+    digest = value["packs"][0]["blobs"][0][0]
+    value["packs"][0]["blobs"] = [[digest, at, 1] for at in range(600)] + [[digest, 600, size - 600]]
+    with pytest.raises(InputError, match="more than 512 parts"):
+        decode_document(json.dumps(value).encode(), blobs, "app")
+
+
 @pytest.mark.parametrize("rows", [[(0, 500), (0, 500)], [(500, 500), (0, 500)], [(0, 600), (500, 400)]])
 def test_a_pack_has_each_part_of_a_blob_once(rows: list[tuple[int, int]]) -> None:
     content, blobs = written(1)

@@ -262,6 +262,18 @@ def test_fragment_blocks_are_unpacked_to_a_limit(tmp_path: Path) -> None:
         send_members(found, [TarSink()], size - 1)
 
 
+def test_no_block_is_read_that_is_stored_larger_than_its_content(tmp_path: Path) -> None:
+    """A small pack could have a million files of one byte with 16 MiB stored for each."""
+    content = os.urandom(1 << 20)
+    (found,) = packs(tmp_path, [file(b"large", content), file(b"large2", content[::-1])])
+    words = found.index.columns["words"]
+    assert any(words)
+    for number, word in enumerate(words):
+        words[number] = word + 1
+    with pytest.raises(EnvbuildError):
+        send_members(found, [TarSink()])
+
+
 @pytest.mark.parametrize(
     "change", [{"xattrs": {b"user.a=b": b"c"}}, {"xattrs": {b"": b"c"}}, {"device": (1 << 31, 0)}], ids=str
 )

@@ -21,6 +21,7 @@ from envbuild.core.errors import InputError
 from envbuild.core.programs import TimeoutExpired, run_program
 from envbuild.core.text import escaped
 from envbuild.net.limits import LIMITS
+from envbuild.net.origin_kinds import ARCHIVES
 from envbuild.net.urls import redact_text
 
 EXCLUDED_OPTIONS = tuple(
@@ -43,6 +44,7 @@ CLEAR_SIGNED = re.compile(
     rb"(?P<text>.*?)\n-----BEGIN PGP SIGNATURE-----",
     re.DOTALL,
 )
+PLAIN = frozenset(range(0x21, 0x7F)) - frozenset(b'\\|{}[]<>"^~_=!@#$%^&*')  # what apt has in names of lists as it is
 UNSIGNED = "another one, or has lines that its signature does not cover"
 FIRST_YEAR = 1993  # of Debian: an earlier date of a Release file is none
 # apt reads these otherwise in the options of a line of sources.list, or in the list of keys that it passes on.
@@ -83,6 +85,14 @@ class AptSource:
         """The place as apt's messages print it: plain text."""
         scheme, _, path = self.address.partition("://")
         return unquote(f"{scheme}:{path}" if scheme == "file" else self.address)
+
+    def release(self, lists: Path) -> Path | None:
+        """Return the Release file of the source in the folder `lists`, under the name that apt gives it; None if there
+        is none. Source: URItoFileName in apt-pkg/contrib/strutl.cc."""
+        place = self.address.partition("://")[2].encode()
+        name = "".join("_" if byte == 0x2F else chr(byte) if byte in PLAIN else f"%{byte:02x}" for byte in place)
+        found = (lists / f"{name}_dists_{self.suite.replace('/', '_')}_{kind}" for kind in ("InRelease", "Release"))
+        return next(filter(Path.is_file, found), None)
 
     def line(self, arch: str) -> str:
         """Return the line of the source for sources.list(5)."""
@@ -145,10 +155,12 @@ class Apt:
         a signed date an older state of its archive would look like any other.
         """
         lines: dict[str, None] = {}
-        for source, path in self.package_lists():
-            release = release_of(path, self.root / "state/lists")
+        folder = self.root / "state/lists"
+        by_list = [(source, release_of(path, folder)) for source, path in self.package_lists()]
+        # An archive without packages has no list.
+        for source, release in [*by_list, *((source, source.release(folder)) for source in self.sources)]:
             names = release_names(release) if release else ()
-            own = source.archive.startswith(("debian:", "ubuntu:"))
+            own = source.archive.partition(":")[0] in ARCHIVES
             if UNSIGNED in names or (own and names and not is_suite(source.suite.partition("/")[0], names)):
                 line = f"E: {source.printed_address} {source.suite}: its Release file is that of {' or '.join(names)}"
                 lines[line] = None

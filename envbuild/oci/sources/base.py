@@ -33,12 +33,14 @@ class RawStream(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
-    """The circumstances in which an image is opened. `keep`: cache the layers of a remote image in the store."""
+    """The circumstances in which an image is opened. `keep`: cache the layers of a remote image in the store. `alone`:
+    take nothing from the store, so that the source has every byte that is read."""
 
     site: Site
     store: Store
     platform: Platform
     keep: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
     Raises SpecError, InputError, ConflictError (see `open_source`)."""
     reference, site, platform = parse_source_reference(rest), request.site, request.platform
     repository = Repository(reference, site, Transport(site.network()))
-    place = _RepositoryReader(repository, request.store, request.keep)
+    place = _RepositoryReader(repository, request.store, request.keep, request.alone)
     name = printable_reference(reference)
     document, value = place.document(reference.wanted, name)
     for _ in range(m.INDEXES):
@@ -59,7 +59,7 @@ def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
         name=image_documents.file_name(
             [reference.repository.rpartition("/")[2], "" if reference.digest else reference.tag]
         ),
-        places=len(place.repository.places) + any(has_blob_or_part(place.store, part.digest) for part in image.layers),
+        places=len(place.repository.places) + any(map(place.has_cached, image.layers)),
         documents=(document, content),
     )
     yield replace(source, warnings=tuple(unprotected_transfers(repository)))
@@ -101,11 +101,12 @@ def printable_reference(reference: Reference) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RepositoryReader:
-    """Reader of one repository. `keeps`: layers are cached in the store."""
+    """Reader of one repository. `keeps`: layers are cached in the store. `alone`: nothing is read there."""
 
     repository: Repository
     store: Store
     keeps: bool
+    alone: bool
 
     def document(self, wanted: str, name: str) -> tuple[bytes, dict[str, Any]]:
         """(content, value) of a manifest or index: ``sha256:…`` or a tag."""
@@ -125,7 +126,7 @@ class _RepositoryReader:
 
     def has_blob(self, part: m.BlobDescriptor) -> bool:
         """Return whether the store, or a place of the repository, has a blob: its first byte can be read."""
-        if self.store.has_blob(part.digest):
+        if not self.alone and self.store.has_blob(part.digest):
             return True
         try:
             with RegistryBlob(self.repository, part) as stream:
@@ -133,10 +134,14 @@ class _RepositoryReader:
         except InputError:
             return False
 
+    def has_cached(self, part: m.BlobDescriptor) -> bool:
+        """Return whether the store has a blob, or the beginning of it."""
+        return not self.alone and has_blob_or_part(self.store, part.digest)
+
     def read_cached(self, wanted: str) -> bytes | None:
         """Return what the store has under that digest; None if nothing, or if `wanted` is a tag."""
         digest = wanted.removeprefix("sha256:")
-        if digest == wanted or not self.store.has_blob(digest):
+        if self.alone or digest == wanted or not self.store.has_blob(digest):
             return None
         return self.store.read_document(digest)
 
@@ -160,7 +165,7 @@ class _Opener:
     def __call__(self) -> contextlib.AbstractContextManager[IO[bytes]]:
         self.times += 1
         store, digest, size = self.place.store, self.part.digest, self.part.size
-        if file := open_cached(store, digest, again=self.times > 1):
+        if not self.place.alone and (file := open_cached(store, digest, again=self.times > 1)):
             return file
         blob = RegistryBlob(self.place.repository, self.part, self.times - 1)
         found = CachedBlob(blob, store, digest, size) if self.place.keeps and size else blob

@@ -93,6 +93,8 @@ class _Reader:
 
     def block(self, at: int, word: int, size: int) -> bytes:
         """Return the content, `size` bytes, of a block that begins at `at`. Raises EnvbuildError."""
+        if word & ~RAW > size:  # no block is stored larger; a small pack could have a million that are read whole
+            raise damaged_pack(self.pack)
         stored = os.pread(self.file, word & ~RAW, self.pack.base + at)
         content = stored if word & RAW else self.pack.index.codec.decompress(stored, size)
         if len(content) != size:

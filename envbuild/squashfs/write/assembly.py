@@ -150,7 +150,9 @@ def parts(source: Source, at: int, length: int) -> Iterator[tuple[SourcePiece, i
     """
     begin = 0
     for piece in source:
-        if length and at < begin + piece.length:
+        if not length:
+            return
+        if at < begin + piece.length:
             some = min(length, begin + piece.length - at)
             yield piece, piece.start + at - begin, some
             at, length = at + some, length - some
