@@ -10,6 +10,7 @@ MAX_CHAIN = 8  # extended headers of one member
 MAX_GLOBALS = 100  # global records; every member has a copy of them
 MAX_MEMBERS = 1_000_000  # of one archive; the largest sources have 100,000
 MAX_TEXTS = 64 << 20  # bytes of their names, targets and extended headers: `tarfile` holds those of all members
+MAX_HEADERS = 1 << 30  # bytes of all headers, of which nothing may remain
 HEADERS = (
     tarfile.XHDTYPE,
     tarfile.SOLARIS_XHDTYPE,
@@ -67,7 +68,7 @@ class BoundedTarFile(tarfile.TarFile):
     for sparse files, unless `tarinfo` is SparseTarInfo."""
 
     tarinfo = BoundedTarInfo
-    chain = found = texts = 0
+    chain = found = texts = headers = 0
     most_members = MAX_MEMBERS
 
     def enter(self) -> None:
@@ -83,6 +84,9 @@ class BoundedTarFile(tarfile.TarFile):
         self.found += 1
         self.texts += len(member.name) + len(member.linkname)
         self.texts += sum(len(key) + len(value) for key, value in member.pax_headers.items())
+        self.headers += member.offset_data - member.offset
+        if self.headers > MAX_HEADERS:
+            raise tarfile.ReadError(f"its headers have more than {MAX_HEADERS} bytes")
         if self.found > self.most_members:
             raise tarfile.ReadError(f"it has more than {self.most_members} members")
         if self.texts > MAX_TEXTS:

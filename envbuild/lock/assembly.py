@@ -28,7 +28,6 @@ def assemble(
 ) -> Lock:
     """Return the lock without the fields that are derived from it. `base`: the base image, if there is one."""
     files, tool = python
-    used = {file.archive for found in packages.units.values() for file in found}
     units = {
         unit: UnitLock(
             debian=tuple(file.file for file in packages.units[unit]),
@@ -56,7 +55,7 @@ def assemble(
         units={**units, TOOLS: UnitLock(python=(tool.file,))},
         distribution=distribution,
         base_image=base.image if base else None,
-        releases={archive: date for archive, date in packages.releases.items() if archive in used},
+        releases=packages.releases,
     )
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from math import prod
 from urllib.parse import unquote, urljoin, urlsplit
 
 from packaging.utils import canonicalize_name
@@ -32,6 +33,7 @@ MAX_TAG = 512 << 10  # characters of a tag, a comment or a script in a page
 MAX_LINKS = 500_000  # of a page; the largest projects have some ten thousand files
 PARSE_SECONDS = 60  # of a processor for a page
 SUFFIXES = (".whl", ".tar.gz", ".zip", ".tar.bz2")
+MAX_NAME, MAX_TAGS = 255, 1000
 DIGEST = re.compile(r"[0-9a-f]{64}")
 SHA256 = re.compile(rf"sha256=({DIGEST.pattern})")
 
@@ -150,6 +152,15 @@ class PackageIndex:
         return self.cache[key]
 
 
+def is_usable_name(name: str) -> bool:
+    """Return whether a file name is one of a wheel or an sdist, and no longer than file systems have them.
+
+    A wheel has each combination of its tags (PEP 425): 6 kB of text may have millions, which `packaging` makes."""
+    if len(name.encode(errors="replace")) > MAX_NAME or not name.endswith(SUFFIXES):
+        return False
+    return prod(part.count(".") + 1 for part in name.removesuffix(".whl").split("-")[-3:]) <= MAX_TAGS
+
+
 def is_file_of(file: str, project: str) -> bool:
     """Return whether a file name is one of `project` (normalized)."""
     return str(canonicalize_name(split_name(file)[0])) == project
@@ -170,7 +181,7 @@ def _list_folder(folder: str) -> Iterator[IndexFile]:
     if path is None or not path.is_dir():
         return
     for file in sorted(path.iterdir()):
-        if file.name.endswith(SUFFIXES) and file.is_file():
+        if is_usable_name(file.name) and file.is_file():
             yield IndexFile(file.name, join(folder, file.name), size=file.stat().st_size)
 
 
@@ -189,7 +200,7 @@ def parse_json(content: bytes, page: str) -> Iterator[IndexFile]:
         name, url, hashes, requires = (file.get(key) for key in ("filename", "url", "hashes", "requires-python"))
         if not isinstance(name, str) or not isinstance(url, str):
             raise ValueError("a file has no name or no address")
-        if not name.endswith(SUFFIXES):
+        if not is_usable_name(name):
             continue
         sha256, size = hashes.get("sha256") if isinstance(hashes, dict) else "", file.get("size")
         yield IndexFile(
@@ -213,7 +224,7 @@ def parse_html(text: str, page: str) -> Iterator[IndexFile]:
         if not url.startswith(("https://", "http://")):  # large pages have absolute addresses, and urljoin is slow
             url = urljoin(base, url)
         name = unquote(url.partition("?")[0].rpartition("/")[2])
-        if name.endswith(SUFFIXES):
+        if is_usable_name(name):
             found = SHA256.search(fragment)
             requires = attributes.get("data-requires-python") or ""
             yield IndexFile(name, url, found[1] if found else "", requires, "data-yanked" in attributes)

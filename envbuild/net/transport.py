@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from envbuild.core import signals
+from envbuild.core.ownership import own_users
 from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.net.body import read_body
 from envbuild.net.failures import NotFoundError, RefusedError, TooLongError, UnreachableError, describe_error
@@ -163,9 +164,18 @@ class Transport:
             return 0
 
     def open(self, path: Path) -> IO[bytes]:
-        """Open a file of a mirror that is a folder. Raises NotFoundError, RefusedError."""
+        """Open a file of a mirror that is a folder. Raises NotFoundError, RefusedError.
+
+        Another user may be able to write the folder: a link of theirs that leads out of it could name a private file of
+        this user, which would get into the store.
+        """
         try:
-            return open_regular(path)
+            if path.is_symlink():
+                target = path.resolve()
+                if path.lstat().st_uid not in own_users() and path.parent.resolve() not in target.parents:
+                    raise RefusedError("a link of another user, which leads out of its folder")
+                path = target
+            return open_regular(path, follow=False)
         except NotRegularError:
             raise RefusedError("not a regular file") from None
         except (FileNotFoundError, NotADirectoryError):

@@ -18,12 +18,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.core.access_lists import remove_access_lists
 from envbuild.core.errors import PublishError
 from envbuild.core.folder_removal import remove_folder
 from envbuild.core.ownership import find_renamer
 
 HINT = "write it into a folder that no other user can write"
 STALE = 86_400  # seconds after which an unfinished folder without a live writer is removed
+UNFINISHED = "envbuild-"  # in the name of an unfinished folder: a date has eight such digits, too
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -92,10 +94,11 @@ def open_output_folder(out: Path, mark: str) -> Iterator[OutputFolder]:
         above = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, above)
         _remove_stale(above, out.name)
-        name = f".{out.name}.{secrets.token_hex(4)}"
+        name = f".{out.name}.{UNFINISHED}{secrets.token_hex(4)}"
         os.mkdir(name, dir_fd=above)
         fd: int = os.open(name, OPEN, dir_fd=above)
         stack.callback(os.close, fd)
+        remove_access_lists(fd)
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         with contextlib.suppress(PermissionError):  # another user's, or a file system that has no modes
             os.fchmod(fd, mode & ~0o077)
@@ -117,7 +120,7 @@ def _remove_stale(above: int, name: str) -> None:
     names = os.listdir(above)
     # An older folder that was moved away is the only one until a newer one has its name.
     old = r"(\.old)?" if name in names else ""
-    unfinished = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}{old}")
+    unfinished = re.compile(rf"\.{re.escape(name)}\.{UNFINISHED}[0-9a-f]{{8}}{old}")
     for other in filter(unfinished.fullmatch, names):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             fd: int = os.open(other, OPEN, dir_fd=above)

@@ -14,7 +14,7 @@ from pathlib import Path
 from envbuild.core.byte_progress import count_bytes
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import InputError, VerifyError
-from envbuild.core.regular_file import pin_regular
+from envbuild.core.regular_file import PinnedFile, pin_regular
 from envbuild.core.store.permissions import record_use
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
@@ -53,6 +53,7 @@ class Pull:
     fetched: dict[str, int] = field(default_factory=dict)
     lanes: Lanes = field(default_factory=lambda: Lanes(PARALLEL))
     own: dict[str, Path] = field(default_factory=dict)  # packs that the store made itself, by key
+    pinned: dict[str, PinnedFile] = field(default_factory=dict)  # open blobs
 
     @property
     def store(self) -> Store:
@@ -145,7 +146,9 @@ class Pull:
 
     def pieces(self, parts: Sequence[BlobPart]) -> list[SourcePiece]:
         """Return the open blobs of a pack."""
-        return [SourcePiece(pin_regular(self.store.blob(part.digest)), part.start, part.length) for part in parts]
+        for digest in {part.digest for part in parts} - self.pinned.keys():  # small packs share one
+            self.pinned[digest] = pin_regular(self.store.blob(digest))
+        return [SourcePiece(self.pinned[part.digest], part.start, part.length) for part in parts]
 
     def source(self, pack: PublishedPack) -> list[SourcePiece]:
         """Return a pack as open files."""
@@ -156,6 +159,7 @@ class Pull:
     def write(self, out: Path) -> bool:
         """Write the file; False if its sha256 is another one than was published: then nothing has changed."""
         document = self.published.document
+        self.pinned.clear()  # what was damaged was moved aside
         packs = [self.source(pack) for pack in document.packs]
         with raise_write_errors(out), open_output(out) as file:
             try:

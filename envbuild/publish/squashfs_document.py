@@ -21,9 +21,7 @@ from envbuild.squashfs.write.assembly import Extent, check_extents
 
 FORMAT = 1
 MAX_PACKS = 4096
-MAX_PARTS = (
-    512  # of all packs; `publish` writes one for a layer, or for each GiB of a large one, and each is a descriptor
-)
+MAX_PARTS, MAX_BLOBS = 64, 512  # of a pack (one for each GiB of a large one), and in all: `pull` has each open
 MAX_REPEATS = 8  # a layer may be in an image more than once
 MAX_NUMBERS = 3_000_000  # of the list of extents
 KEY = re.compile(r"[0-9a-f]{64}\.[A-Za-z0-9._+-]{1,150}")  # the name of a pack in a store
@@ -107,6 +105,8 @@ def decode_document(content: bytes, blobs: Mapping[str, int], name: str) -> Squa
         if blobs[found.tables.digest] != found.tables.length:
             raise InvalidDocumentError("its tables have another size")
         used = {part.digest for part in parts}  # the artifact may claim any size for blobs that are not fetched
+        if len(used) > MAX_BLOBS:
+            raise InvalidDocumentError(f"its packs are in more than {MAX_BLOBS} blobs")
         if found.size > MAX_REPEATS * sum(blobs[digest] for digest in used):  # many packs may name one blob
             raise InvalidDocumentError("its file is far larger than the blobs of the artifact")
         check_packs(found)
@@ -147,8 +147,6 @@ def _decode(whole: Part) -> SquashfsDocument:
     packs = whole.part("packs").parts(needed=True)
     if len(packs) > MAX_PACKS:
         raise InvalidDocumentError(f"it has more than {MAX_PACKS} packs")
-    if sum(len(part.part("blobs").parts(needed=True)) for part in packs) > MAX_PARTS:
-        raise InvalidDocumentError(f"its packs have more than {MAX_PARTS} parts")
     numbers: list[Any] = whole.part("extents").expect(list)
     if len(numbers) % 3 or len(numbers) > MAX_NUMBERS or any(type(number) is not int for number in numbers):
         raise InvalidDocumentError("extents is not a list of whole numbers, three for each extent")
@@ -177,7 +175,10 @@ def _pack(item: Part) -> PublishedPack:
     if not KEY.fullmatch(key.expect(str)):
         raise key.error("not the name of a pack")
     blobs = []
-    for row in item.part("blobs").parts(needed=True):
+    rows = item.part("blobs").parts(needed=True)
+    if len(rows) > MAX_PARTS:
+        raise InvalidDocumentError(f"a pack has more than {MAX_PARTS} parts")
+    for row in rows:
         digest, start, length = _three(row)
         blobs.append(BlobPart(_digest(digest), _size(start), _size(length)))
     if sum(part.length for part in blobs) != size:

@@ -24,6 +24,8 @@ from envbuild.core.shell import shell_word
 
 VARIABLE = "ENVBUILD_TRUST"
 FOLDERS = ("images", "recipes", "targets", "facts", "facts/derived")
+DECIDING = ("HEAD", "config", "config.worktree", "packed-refs", "shallow", "commondir", "gitdir")  # of a repository
+MOST_ALTERNATES = 100
 _granted: list[Path] = []  # of the command line: a process runs one command
 
 
@@ -64,16 +66,33 @@ def find_repository_intrusions(folder: Path) -> Iterator[Intrusion]:
     """Yield every path in a folder of git by which others than the caller can change its commits."""
     users, top = own_users(), os.path.realpath(folder)
     yield from find_renamers(str(folder), users)
-    paths = [top, *(f"{top}/{name}" for name in ("HEAD", "config", "packed-refs", "commondir", "gitdir"))]
-    for part in ("refs", "objects"):
-        paths.append(f"{top}/{part}")
-        for inner, folders, files in os.walk(f"{top}/{part}"):
-            paths += (f"{inner}/{name}" for name in sorted((*folders, *files)))
-    with contextlib.suppress(OSError):
-        others = Path(top, "objects/info/alternates").read_text(errors="surrogateescape").splitlines()
-        paths += (os.path.join(f"{top}/objects", line) for line in others if line)  # noqa: PTH118 - of any characters
+    paths = [top, *(f"{top}/{name}" for name in DECIDING)]
+    for part in ("refs", "info"):
+        paths += _whole(f"{top}/{part}")
+    for objects in _object_folders(f"{top}/objects"):
+        if objects != f"{top}/objects":
+            yield from find_renamers(objects, users)
+        paths += _whole(objects)
     for path in paths:
         yield from _find_at(path, users)
+
+
+def _whole(folder: str) -> Iterator[str]:
+    yield folder
+    for inner, folders, files in os.walk(folder):
+        yield from (f"{inner}/{name}" for name in sorted((*folders, *files)))
+
+
+def _object_folders(first: str) -> list[str]:
+    """Return a folder of objects, and those whose objects it uses (gitrepository-layout(5), info/alternates)."""
+    found = [first]
+    for folder in found:
+        with contextlib.suppress(OSError):
+            listed = Path(folder, "info/alternates").read_text(errors="surrogateescape").splitlines()
+            # of any characters; git itself follows five in a chain
+            more = (os.path.normpath(os.path.join(folder, line)) for line in listed if line)  # noqa: PTH118
+            found += [path for path in dict.fromkeys(more) if path not in found][: MOST_ALTERNATES - len(found)]
+    return found
 
 
 def find_intrusions(root: Path) -> Iterator[Intrusion]:

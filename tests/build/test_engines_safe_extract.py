@@ -168,6 +168,14 @@ def test_a_link_is_judged_when_all_are_there(tmp_path: Path) -> None:
     assert (tmp_path / "fine/x/link").resolve() == (tmp_path / "fine/x").resolve()
 
 
+def test_a_link_out_of_the_single_folder_leads_out_when_that_takes_the_place_of_the_archive(tmp_path: Path) -> None:
+    out = [("top/f", FILE, 0o644, ""), ("top/l", LINK, 0o777, "../secret")]
+    with pytest.raises(tarfile.TarError, match="'top/l' is a link that leads out of its folder"):
+        extract_tar(archive(*out), tmp_path / "out", UnpackedFiles(1))
+    extract_tar(archive(*out, ("other", FILE, 0o644, "")), tmp_path / "two", UnpackedFiles(1))
+    extract_tar(archive(("top/f", FILE, 0o644, ""), ("top/l", LINK, 0o777, "f")), tmp_path / "x", UnpackedFiles(1))
+
+
 def test_a_second_name_of_a_link_is_judged_from_its_own_folder(tmp_path: Path) -> None:
     """A hard link to a symbolic link is a symbolic link elsewhere."""
     deep = ("top/a/b/c/l", LINK, 0o777, "../../../x")

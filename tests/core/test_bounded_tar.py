@@ -95,6 +95,14 @@ def test_many_members_of_an_archive_of_an_image_end_it_early(tmp_path: Path, pac
         (index_compressed_archive if packed else index_archive)(path)
 
 
+def test_headers_of_which_nothing_remains_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of zeros are empty: 680 kB of them, compressed, have 14 GB."""
+    monkeypatch.setattr("envbuild.core.bounded_tar.MAX_HEADERS", 8 << 20)
+    content = b"".join(extended(b"L", bytes(1 << 20)) * 4 + member(f"{number}") for number in range(3))
+    with pytest.raises(InputError, match="headers have more than"):
+        index_compressed_archive(write(tmp_path / "x", pack(content)))
+
+
 @pytest.mark.parametrize("kind", [b"L", b"K", b"x"])
 def test_the_texts_of_all_members_have_a_limit(kind: bytes, tmp_path: Path) -> None:
     """Each is below that of one header, and `tarfile` holds them all: 1,000 have 50 kB where they are compressed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 from envbuild.core.store import permissions
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import CLOSED
+from envbuild.oci.output_folder import open_output_folder
 
 pytestmark = pytest.mark.unit
 
@@ -241,3 +243,24 @@ def test_a_finished_file_has_what_the_umask_leaves(shared: Path, tmp_path: Path)
     for umask, found in ((0o022, 0o644), (0o027, 0o640), (0o077, 0o600), (0o002, 0o644)):
         os.umask(umask)
         assert (permissions.finished_mode(tmp_path), permissions.finished_mode(shared)) == (found, 0o644)
+
+
+def test_a_default_list_above_the_store_decides_no_mode(tmp_path: Path) -> None:
+    """The kernel ignores the umask below it: files of a base image would be writable by more users."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    entries = ((0x01, 7, -1), (0x02, 7, 61001), (0x04, 5, -1), (0x10, 7, -1), (0x20, 7, -1))  # acl(5)
+    text = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    try:
+        os.setxattr(folder, "system.posix_acl_default", text)
+    except OSError as error:
+        pytest.skip(f"no access control lists in the folder of the tests: {error.strerror}")
+    os.umask(0o022)
+    with Store.open(folder / "store").workdir() as work:
+        (work / "upper").mkdir()
+        (work / "upper/passwd").touch()
+        assert (work / "upper/passwd").stat().st_mode & 0o777 == 0o644
+        assert (work / "upper").stat().st_mode & 0o777 == 0o755
+    with open_output_folder(folder / "out", "oci-layout") as output:
+        (output.handle / "file").touch()
+        assert (output.handle / "file").stat().st_mode & 0o777 == 0o644

@@ -100,7 +100,7 @@ def test_the_disk_of_a_server_is_not_that_of_the_store(demo: Repo, tmp_path: Pat
 
     class Lying(Handler):
         def do_GET(self) -> None:
-            lines = (b"# service=git-upload-pack\n", None, b"ERR No space left on device\n")
+            lines = (b"# service=git-upload-pack\n", None, b"ERR x\nNo space left on device\n")
             body = b"".join(b"%04x%s" % (len(line) + 4, line) if line else b"0000" for line in lines)
             self.send_response(200)
             self.send_header("Content-Type", "application/x-git-upload-pack-advertisement")

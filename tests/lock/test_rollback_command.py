@@ -57,3 +57,9 @@ def test_an_older_date_alone_is_reported_and_a_newer_one_is_not(project: LockPro
     project.publish([stanza("pkone", "2.1")], RELEASED + 2 * 86400)
     (image,) = json.loads(project.lock("--fresh", "--json", store="third").stdout)["images"]
     assert [text for text in image["warnings"] if ARCHIVE in text] == []
+
+
+def test_the_date_of_every_archive_is_in_the_lock(project: LockProject) -> None:
+    """Also of one that the image has no package of: it may be an old state without the newest ones."""
+    found = read_lock(project.folder / "project/images/k.lock").releases
+    assert set(found) == {ARCHIVE, "debian:trixie-updates/main"}

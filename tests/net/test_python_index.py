@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from envbuild.core.errors import InputError
 from envbuild.net import python_index
+from envbuild.net.failures import RefusedError
 from envbuild.net.host_config import PythonIndexes
 from envbuild.net.python_index import IndexFile, PackageIndex, is_file_of, parse_html, split_name
 from envbuild.net.site import Site
@@ -198,3 +200,36 @@ def test_a_page_that_takes_too_much_is_refused(text: str, why: str, monkeypatch:
     monkeypatch.setattr(python_index, "MAX_LINKS", 10)
     with ends_within(60), pytest.raises(ValueError, match=why):
         list(python_index.parse_html(text, "http://x.example/"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "demo-1-" + "-".join(".".join(f"{kind}{number}" for number in range(12)) for kind in "pax") + ".whl",
+        "demo-1-py3-none-any." + "a" * 255 + ".whl",
+        f"demo-{'9' * 5000}.tar.gz",
+    ],
+    ids=["tags", "long", "digits"],
+)
+def test_a_file_name_that_no_file_has_is_not_listed(name: str) -> None:
+    """`packaging` makes each combination of a wheel's tags: some kB of a page took all memory."""
+    page = f'<a href="{name}">x</a><a href="demo-1.0-cp311.cp312-abi3.none-linux_x86_64.any.whl">x</a>'
+    assert [file.name for file in parse_html(page, "https://i.example/")] == [
+        "demo-1.0-cp311.cp312-abi3.none-linux_x86_64.any.whl"
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a link of another user")
+def test_a_link_of_another_user_out_of_a_folder_is_not_read(tmp_path: Path) -> None:
+    folder, secret = tmp_path / "wheels", tmp_path / "secret"
+    folder.mkdir()
+    secret.write_text("password")
+    (folder / "real").write_text("content")
+    for name, target in (("out", "../secret"), ("in", "real"), ("own", "../secret")):
+        (folder / name).symlink_to(target)
+        os.chown(folder / name, 0 if name == "own" else 61001, -1, follow_symlinks=False)
+    transport = Transport(Site(Path("/none")).network())
+    assert transport.read(str(folder / "in")).content == b"content"
+    assert transport.read(str(folder / "own")).content == b"password"
+    with pytest.raises(RefusedError, match="leads out of its folder"):
+        transport.read(str(folder / "out"))

@@ -65,12 +65,48 @@ def test_a_link_out_of_a_layout_is_not_one_of_its_blobs(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("password")
     folder = tmp_path / "layout/blobs/sha256"
     (folder / ("0" * 64)).symlink_to(tmp_path / "secret")
-    (folder / ("1" * 64)).symlink_to(digest)
+    (folder / digest).rename(folder / "elsewhere")
+    (folder / digest).symlink_to("elsewhere")
     layout = LayoutFolder(tmp_path / "layout", ("1",), False)
     with pytest.raises(NotFoundError):
         layout.manifest(transport(), f"sha256:{'0' * 64}")
     assert "a link out of the layout" in layout.blob("0" * 64)
-    assert json.loads(layout.manifest(transport(), f"sha256:{'1' * 64}"))["name"] == "1"
+    assert json.loads(layout.manifest(transport(), f"sha256:{digest}"))["name"] == "1"
+
+
+@pytest.mark.parametrize("linked", ["blobs", "blobs/sha256"])
+def test_a_layout_whose_blobs_are_elsewhere_has_none(tmp_path: Path, linked: str) -> None:
+    (digest,) = add(tmp_path / "private", "1")
+    layout = tmp_path / "layout"
+    (layout / linked).parent.mkdir(parents=True)
+    (layout / linked).symlink_to(tmp_path / "private" / linked)
+    for name in ("oci-layout", "index.json"):
+        (layout / name).write_bytes((tmp_path / "private" / name).read_bytes())
+    for wanted in ("1", f"sha256:{digest}"):
+        with pytest.raises(NotFoundError):
+            LayoutFolder(layout, ("1",), False).manifest(transport(), wanted)
+
+
+@pytest.mark.parametrize("digest", ["sha256:../../../secret", "../../../secret", "sha256:" + "A" * 64, ""])
+def test_a_digest_that_is_a_path_is_malformed(tmp_path: Path, digest: str) -> None:
+    """What is read by it would become a blob of the store, which other users may read."""
+    add(tmp_path / "layout", "1")
+    (tmp_path / "secret").write_text('{"manifests": []}')
+    index = tmp_path / "layout/index.json"
+    index.write_text(json.dumps({"manifests": [{"digest": digest, "annotations": {REF_NAME: "1"}}]}))
+    layout = LayoutFolder(tmp_path / "layout", ("1",), False)
+    with pytest.raises(RefusedError, match="malformed"):
+        layout.manifest(transport(), "1")
+    with pytest.raises(NotFoundError):
+        layout.manifest(transport(), digest if digest.startswith("sha256:") else f"sha256:{digest}")
+
+
+def test_a_damaged_manifest_is_refused_without_its_digest(tmp_path: Path) -> None:
+    (digest,) = add(tmp_path, "1")
+    (tmp_path / "blobs/sha256" / digest).write_text("{}")
+    for wanted in ("1", f"sha256:{digest}"):
+        with pytest.raises(RefusedError, match=r"damaged$"):
+            LayoutFolder(tmp_path, ("1",), False).manifest(transport(), wanted)
 
 
 def test_a_manifest_by_its_name(tmp_path: Path) -> None:

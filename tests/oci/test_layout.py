@@ -284,7 +284,10 @@ def test_what_killed_writers_left_is_removed_but_not_what_a_live_one_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert STALE > 3600
-    killed, kept = [tmp_path / ".out.0123abcd", tmp_path / ".out.0123abcd.old"], tmp_path / ".out.thesis"
+    killed, kept = (
+        [tmp_path / ".out.envbuild-0123abcd", tmp_path / ".out.envbuild-0123abcd.old"],
+        tmp_path / ".out.20261101",
+    )
     for folder in (*killed, kept):
         (folder / "blobs").mkdir(parents=True)
         (folder / "blobs/part").write_text("part")

@@ -54,14 +54,18 @@ def test_a_pack_that_the_store_has_bounds_the_file_once() -> None:
 
 
 def test_the_parts_of_packs_have_a_limit() -> None:
-    """Each is an open file, and is looked at for each extent."""
+    """Each is an open file, and is searched for each extent."""
     content, blobs = written(1)
     value = json.loads(content)
     size = value["packs"][0]["size"]
     digest = value["packs"][0]["blobs"][0][0]
-    value["packs"][0]["blobs"] = [[digest, at, 1] for at in range(600)] + [[digest, 600, size - 600]]
-    with pytest.raises(InputError, match="more than 512 parts"):
+    pack = value["packs"][0]
+    value["packs"] = [{**pack, "blobs": [[digest, at, 1] for at in range(64)] + [[digest, 64, size - 64]]}]
+    with pytest.raises(InputError, match="more than 64 parts"):
         decode_document(json.dumps(value).encode(), blobs, "app")
+    value["packs"] = [{**pack, "blobs": [[f"sha256:{number:064x}", 0, size]]} for number in range(600)]
+    with pytest.raises(InputError, match="more than 512 blobs"):
+        decode_document(json.dumps(value).encode(), {**blobs, **{f"{n:064x}": size for n in range(600)}}, "app")
 
 
 @pytest.mark.parametrize("rows", [[(0, 500), (0, 500)], [(500, 500), (0, 500)], [(0, 600), (500, 400)]])

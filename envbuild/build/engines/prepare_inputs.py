@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from envbuild.build.engines import deb
-from envbuild.build.engines.safe_extract import extract_tar
+from envbuild.build.engines.safe_extract import extract_tar, single_folder
 from envbuild.build.steps import INPUTS
 from envbuild.core.archive_damage import DAMAGE
 from envbuild.core.bombs import UnpackedFiles
@@ -157,9 +157,8 @@ def unpack_archive(archive: Path, name: str, target: Path) -> None:
 
 def unwrap(target: Path) -> None:
     """Replace a folder by the single folder in it, if there is one, and fix the times of all folders."""
-    entries = [path for path in target.iterdir() if path.name != "pax_global_header"]
-    if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink():
-        top = entries[0].rename(target.with_name(f".{target.name}.top"))
+    if single := single_folder(target):
+        top = single.rename(target.with_name(f".{target.name}.top"))
         remove_folder(target)
         top.rename(target)
     for folder in list_folders(target):

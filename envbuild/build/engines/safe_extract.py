@@ -39,9 +39,17 @@ def extract_tar(tar: tarfile.TarFile, target: Path, files: UnpackedFiles) -> Non
                 if error.errno not in PATH_ERRORS:
                     raise
                 raise tarfile.TarError(f"{member.name!r}: {error.strerror}") from error
+    top = single_folder(target)
+    with RootedTree(top or target, beneath=True) as tree:
         for name, path in links:  # where one leads is known when all are there
-            if tree.leads_out(path):
+            if tree.leads_out(path.removeprefix(f"/{top.name}") if top else path):
                 raise tarfile.TarError(f"{name!r} is a link that leads out of its folder")
+
+
+def single_folder(target: Path) -> Path | None:
+    """Return the single folder in an unpacked archive, which takes its place; None if there is more."""
+    entries = [path for path in target.iterdir() if path.name != "pax_global_header"]
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink() else None
 
 
 def _extract(

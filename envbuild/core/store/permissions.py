@@ -16,6 +16,8 @@ import stat
 from pathlib import Path
 from typing import IO
 
+from envbuild.core.access_lists import remove_access_lists
+
 GROUP, OTHERS, STICKY = 0o020, 0o002, 0o1000  # may write, twice; only the owner of an entry may replace it
 SETGID = 0o2000  # entries get the folder's group: a folder that is writable by the umask alone does not have it
 OWN = re.compile(r"user-[0-9]{1,10}(-[0-9a-f]{8})?")  # the name of a user's folder in a shared store
@@ -73,8 +75,9 @@ def make_store_folder(path: Path) -> None:
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder that only its owner may enter, and whose entries get their owner's group."""
+    """Make a folder that only its owner may enter; its entries get their owner's group, and modes by the umask."""
     path.mkdir(mode=0o700)
+    remove_access_lists(path)
     path.chmod(0o700)  # without the setgid bit of a shared parent
 
 

@@ -43,7 +43,14 @@ from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regu
 from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
 from envbuild.core.store.json_files import read_json, read_sealed, stamp, write_atomic, write_json, write_sealed
 from envbuild.core.store.members import check_entry
-from envbuild.core.store.permissions import is_shared, make_own_place, move_into_store, own_place, share_file
+from envbuild.core.store.permissions import (
+    is_shared,
+    make_own_place,
+    make_private_folder,
+    move_into_store,
+    own_place,
+    share_file,
+)
 from envbuild.core.store.store_folders import prepare_store
 from envbuild.core.store.work_folders import abandoned_folders, hold_lock, work_folder
 from envbuild.core.text import amount
@@ -228,7 +235,8 @@ class Store:
     def own_folder(self, name: str) -> Path:
         """Make and return the folder `name`, in which this user alone works. Raises OSError."""
         own = make_own_place(self.root) / name
-        own.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            make_private_folder(own)
         check_entry(own)
         return own
 

@@ -87,7 +87,7 @@ class AptSource:
         return unquote(f"{scheme}:{path}" if scheme == "file" else self.address)
 
     def release(self, lists: Path) -> Path | None:
-        """Return the Release file of the source in the folder `lists`, under the name that apt gives it; None if there
+        """Return the Release file of the source in the folder `lists`, under its name there (apt's); None if there
         is none. Source: URItoFileName in apt-pkg/contrib/strutl.cc."""
         place = self.address.partition("://")[2].encode()
         name = "".join("_" if byte == 0x2F else chr(byte) if byte in PLAIN else f"%{byte:02x}" for byte in place)
@@ -179,10 +179,11 @@ class Apt:
         return max(dates)
 
     def release_dates(self, lists: Iterable[tuple[str, Path]]) -> dict[str, str]:
-        """Return archive → date of the Release file that names its list (RFC 3339), of those that have one."""
-        found = {}
-        for archive, path in lists:
-            release = release_of(path, self.root / "state/lists")
+        """Return archive → date of its Release file (RFC 3339), of those that have one."""
+        folder, found = self.root / "state/lists", {}
+        by_list = [(archive, release_of(path, folder)) for archive, path in lists]
+        # An archive without packages has no list.
+        for archive, release in [*((source.archive, source.release(folder)) for source in self.sources), *by_list]:
             if release and (date := release_date(release)):
                 found[archive] = date.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return found

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -28,7 +29,7 @@ from envbuild.net.urls import redact
 # (A server of protocol version 2 reports "not our ref" for objects that it does not have at all.)
 ONLY_NAMED = re.compile(rb"unadvertised|does not allow request|want \w+ not valid|not support shallow|find remote ref")
 FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full")
-OF_SERVER = (b"remote:", b"fatal: remote error:")  # lines that it writes itself: the disk may be its own
+OF_SERVER = (b"remote:", b"fatal: remote error:")  # from there on a server may have written the lines
 
 
 # Scheme of an address → the protocols that git may use for it (GIT_ALLOW_PROTOCOL of git(1)). git starts a program,
@@ -153,7 +154,7 @@ class RemoteRepository:
         )
         if done.returncode:
             _remove_unfinished(folder)
-        own = (line for line in done.stderr.splitlines() if not line.startswith(OF_SERVER))
+        own = takewhile(lambda line: not line.startswith(OF_SERVER), done.stderr.splitlines())
         if any(map(FULL.search, own)):
             raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
         return (done.stderr or b"fatal: git failed") if done.returncode else b""

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
     canonicalize_name,
     parse_sdist_filename,
     parse_wheel_filename,
 )
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.core.distributions import MACHINES
 from envbuild.core.errors import ConflictError, InputError, SpecError
@@ -59,7 +57,7 @@ class FileChooser:
         for place, file in enumerate(files):
             try:
                 _, version, build, tags = parse_wheel_filename(file.name)
-            except (InvalidWheelFilename, InvalidVersion):
+            except ValueError:  # also a number that Python does not read
                 continue
             best = min((ranks[tag] for tag in tags if tag in ranks), default=-1)
             if (
@@ -107,7 +105,7 @@ class FileChooser:
             try:
                 version = parse_sdist_filename(file.name)[1]
                 runs = SpecifierSet(file.requires_python).contains(self.python, prereleases=True)
-            except (InvalidSdistFilename, InvalidVersion, InvalidSpecifier):
+            except ValueError:
                 continue
             if runs and wanted.specifier.contains(version, prereleases=True):
                 locked = earlier is not None and version == Version(earlier)

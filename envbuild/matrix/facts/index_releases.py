@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass, field
 from itertools import product
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
 
 from envbuild.core.distributions import MACHINES
 from envbuild.matrix.facts import version
@@ -74,7 +74,7 @@ def final_version(text: str) -> str:
     """Return the version if it is a final release without local label and of this project's own numbers, else ""."""
     try:
         parsed = Version(text)
-    except InvalidVersion:
+    except ValueError:
         return ""
     return "" if parsed.is_prerelease or parsed.local or parsed.epoch else text
 
@@ -83,7 +83,7 @@ def parse_wheel_file(file: IndexFile, number: str) -> Build | None:
     """Return the build of a Linux wheel of CPython 3; None for others."""
     try:
         _, _, build, tags = parse_wheel_filename(file.name)
-    except (InvalidWheelFilename, InvalidVersion):
+    except ValueError:  # also a number that Python does not read
         return None
     pythons, archs = set(), set()
     for tag in tags:

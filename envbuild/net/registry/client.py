@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 INDEXES = (INDEX, DOCKER_INDEX)
 LONGEST_REQUESTED = 300.0  # seconds that a registry may request with Retry-After
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+DIGEST, HEX = re.compile(r"sha256:[0-9a-f]{64}"), re.compile(r"[0-9a-f]{64}")
 ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # without it a registry returns the oldest form
 
 
@@ -99,13 +99,23 @@ class LayoutFolder:
         """Return the path of a blob (hex). A link that leads out of the layout gets a path of no file, with the reason
         as its name: not even the digest of its target may get into a message."""
         path, root = self.path / "blobs" / "sha256" / digest, self.path.resolve()
-        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
+        if not HEX.fullmatch(digest):
+            return str(root / "a digest that is none")
+        if not Path(os.path.realpath(path)).is_relative_to(root):
             return str(root / f"{digest} is a link out of the layout")
         return str(path)
 
+    def document(self, transport: Transport, digest: str) -> bytes:
+        """Return a manifest or index (hex). Raises RefusedError for one that is damaged; its own digest is not named,
+        because another user may have put a link to a private file there."""
+        content = transport.read(self.blob(digest), limit=transport.limits.manifest).content
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise RefusedError(f"its blob {digest} is damaged")
+        return content
+
     def manifest(self, transport: Transport, wanted: str) -> bytes:
         if wanted.startswith("sha256:"):
-            return transport.read(self.blob(wanted.removeprefix("sha256:")), limit=transport.limits.manifest).content
+            return self.document(transport, wanted.removeprefix("sha256:"))
         if not (self.path / "oci-layout").is_file():
             raise NotFoundError("no OCI layout")
         try:
@@ -114,6 +124,8 @@ class LayoutFolder:
                 listed = [item for item in listed if not is_referrer(item)]
             names = [(item.get("annotations") or {}).get(REF_NAME, "") for item in listed]
             digests = [str(item["digest"]).removeprefix("sha256:") for item in listed]
+            if not all(map(HEX.fullmatch, digests)):
+                raise ValueError("a digest")
         except (ValueError, KeyError, TypeError, AttributeError):
             raise RefusedError("its index.json is malformed") from None
         names_here = (*self.names, "") if self.exclusive and len(listed) == 1 else self.names
@@ -122,7 +134,7 @@ class LayoutFolder:
             raise NotFoundError(f"its index.json names no {wanted}")
         if len(fitting) > 1:  # one name for several architectures
             return json.dumps({"schemaVersion": 2, "manifests": [listed[number] for number in fitting]}).encode()
-        return transport.read(self.blob(digests[fitting[0]]), limit=transport.limits.manifest).content
+        return self.document(transport, digests[fitting[0]])
 
     def digest(self, transport: Transport, tag: str) -> str:
         """Return the digest of the manifest or index of a tag."""

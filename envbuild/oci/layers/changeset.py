@@ -27,7 +27,7 @@ AUFS = b".wh..wh."
 ROOT = Place((b"",))
 # Bytes of the paths of folders that are read: once, and again after a folder or link was replaced. Those of real
 # images have some megabytes; 1.6 MB of replaced links, and of files below 1900 folders, would take 14 hours.
-MAX_LOOKUPS = 128 << 20
+MAX_LOOKUPS, LEAST = 128 << 20, 64  # a folder with a short path takes time, too
 
 
 class EntryKind(Enum):
@@ -169,7 +169,7 @@ class Changeset(ABC):
 
     def count_lookup(self, path: bytes) -> None:
         """Count the read of a folder. Raises LayerError for more than MAX_LOOKUPS."""
-        self.lookups += len(path)
+        self.lookups += max(len(path), LEAST)
         if self.lookups > MAX_LOOKUPS:
             raise LayerError("its paths lead through too many folders")
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from envbuild.core.access_lists import ACCESS_LISTS
 from envbuild.core.deep_recursion import room_for_deep_paths
 from envbuild.core.errors import BuildError, Finding
 from envbuild.core.folder_removal import remove_folder
@@ -35,7 +36,6 @@ from envbuild.oci.tar.member import Kind, Member
 
 ENTRY, DELETION, COVER = 0, 1, 2  # an entry of the layer; a whiteout; an opaque mark
 CHUNK = 1 << 20
-ACCESS_LISTS = ("system.posix_acl_access", "system.posix_acl_default")  # acl(5)
 RENAME = (
     "remove it at the end of the step, or rename it: names that begin with .wh. are reserved (OCI image spec, layer.md)"
 )

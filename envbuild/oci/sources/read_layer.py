@@ -61,6 +61,7 @@ LIMIT = 1 << 42  # bytes of an unpacked layer: more than any image has, less tha
 # Files of zeros (disk images, preallocated databases) are real. So what the headers of regular files announce may come
 # in addition, up to 4 GiB: eight seconds of a processor (20 GiB of zeros took 38 s).
 EMPTY = 4 << 30
+MEMBER = 2 * 512  # bytes that a header counts in addition: it takes more time than as many bytes of a file
 UNNAMED = "sha256:?"  # of a layer that does not name itself: Docker's are all sha256
 ALGORITHMS = ("sha256", "sha384", "sha512")
 
@@ -176,7 +177,7 @@ class _TarReader:
         self.size += len(piece)
         if self.size > self.limit:
             raise LayerTooLargeError(f"it unpacks to more than {self.limit} bytes, which is the limit")
-        if self.size > bombs.SUSPECT and self.ratio:
+        if self.size + MEMBER * self.fan.members > bombs.SUSPECT and self.ratio:
             self._check_ratio()
         self.hash.update(piece)
         self.whole = not piece and not self.cut
@@ -185,7 +186,7 @@ class _TarReader:
     def _check_ratio(self) -> None:
         """Raise LayerTooLargeError for a blob that unpacks to much more than it has and than its files announce."""
         packed, read = self.blob.known or self.blob.size, self.blob.size
-        size = self.size - min(self.fan.announced, EMPTY)
+        size = self.size + MEMBER * self.fan.members - min(self.fan.announced, EMPTY)
         # nor may a part of it unpack to so much more: a large bomb is not read to 200 times its size
         if size > min(self.ratio * packed, bombs.most_unpacked(read, self.ratio)):
             found = packed if size > self.ratio * packed else read

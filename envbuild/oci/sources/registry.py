@@ -106,12 +106,14 @@ class _RepositoryReader:
     repository: Repository
     store: Store
     keeps: bool
-    alone: bool
+    alone: bool = False
 
     def document(self, wanted: str, name: str) -> tuple[bytes, dict[str, Any]]:
         """(content, value) of a manifest or index: ``sha256:…`` or a tag."""
-        content = self.read_cached(wanted) or self.keep(self.repository.manifest(wanted))
-        return content, m.parse_document(content, name)
+        cached = self.read_cached(wanted)
+        content = cached or self.repository.manifest(wanted)
+        value = m.parse_document(content, name)
+        return content if cached else self.keep(content), value
 
     def blob(self, part: m.BlobDescriptor, name: str) -> bytes:
         """Return a small blob, from the store if it has it. Raises InputError."""
