@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.atoms import ABSENT, pick_penalty
@@ -30,13 +30,15 @@ def prefer_clean_plan(
     satisfied: Collection[str],
     given: Sequence[Request],
 ) -> Picks:
-    """Return a plan that needs no condition and is not disputed, of the same minor releases as `plan`; `plan`
-    itself if there is none. What the condition is about is made older, the last component
-    in the order of picking first. `satisfied`: facts whose condition is satisfied; `given`: all requests."""
+    """Return a plan that needs no condition and is not disputed, of the same minor releases as `plan`; else one with
+    fewer of the same conditions; `plan` itself if there is none. What the condition is about is made older, the last
+    component in the order of picking first. `satisfied`: facts whose condition is satisfied; `given`: all requests."""
     asked = {ask.component for ask in asks}
     end = effort_of(matrix) + EFFORT
     tries = TRIES
-    for number in _conditional_components(matrix, plan.assignment, waived, satisfied):
+    failing = _failing_rows(matrix, plan.assignment, waived, satisfied)
+    fewest, best = {matrix.fact(row).id for row in failing}, plan
+    for number in _components_of(matrix, plan.assignment, failing):
         current, others = plan, _same_minor(matrix, number, plan.assignment[number])
         while others and tries and effort_of(matrix) < end:
             tries -= 1
@@ -50,27 +52,37 @@ def prefer_clean_plan(
             if following is None or not _is_near(matrix, plan, following):
                 break
             current = following
-            if next(_conditional_components(matrix, current.assignment, waived, satisfied), None) is None:
+            remaining = {matrix.fact(row).id for row in _failing_rows(matrix, current.assignment, waived, satisfied)}
+            if remaining < fewest:
                 if find_unknowns(matrix, current.assignment, asks, waived):
                     break
                 if unrequested_components(matrix, current.assignment, asked, waived):
                     break
-                return current
-    return plan
+                if not remaining:
+                    return current
+                fewest, best = remaining, current
+    return best
 
 
-def _conditional_components(
+def _failing_rows(
     matrix: FactTable, assignment: Sequence[int], waived: frozenset[str], satisfied: Collection[str]
-) -> Iterator[int]:
-    """Yield the components of facts whose condition a plan has to meet, or that dispute it; the last in the order of
-    picking first."""
+) -> list[int]:
+    """Return the rows whose condition a plan has to meet, or that dispute it."""
+    rows = (one.row for one in evaluate_rows(matrix, assignment, waived) if one.fails)
+    return [
+        row
+        for row in rows
+        if matrix.fact(row).strength in ("conditional", "disputed") and matrix.fact(row).id not in satisfied
+    ]
+
+
+def _components_of(matrix: FactTable, assignment: Sequence[int], rows: Sequence[int]) -> list[int]:
+    """Return the components of rows, the last in the order of picking first."""
     found: set[int] = set()
-    for one in evaluate_rows(matrix, assignment, waived):
-        fact = matrix.fact(one.row)
-        if one.fails and fact.strength in ("conditional", "disputed") and fact.id not in satisfied:
-            claim = row_claim(matrix, one.row)
-            found |= {number for number in (*claim.when, *claim.allowed) if assignment[number] != ABSENT}
-    yield from sorted(found, reverse=True)
+    for row in rows:
+        claim = row_claim(matrix, row)
+        found |= {number for number in (*claim.when, *claim.allowed) if assignment[number] != ABSENT}
+    return sorted(found, reverse=True)
 
 
 def _same_minor(matrix: FactTable, number: int, value: int) -> int:
