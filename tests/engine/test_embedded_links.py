@@ -130,9 +130,18 @@ def test_folders_that_hide_each_other_are_refused(
         run(built, links, "true", tmp_path)
 
 
-def test_a_folder_that_is_the_root_is_refused(built: tuple[Store, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="/run of the image cannot be used: it is the root of the image"):
-        run(built, {"run": "/"}, "true", tmp_path)
+@pytest.mark.parametrize("place", ["run", "dev", "proc"])
+def test_a_folder_that_is_the_root_is_refused(built: tuple[Store, Path], place: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"/{place} of the image cannot be used: it is the root of the image"):
+        run(built, {place: "/"}, "true", tmp_path)
+
+
+@pytest.mark.parametrize("links", [{"proc": "/etc"}, {"run": "/proc/1/root"}], ids=str)
+def test_folders_that_lead_into_proc_are_refused(
+    built: tuple[Store, Path], links: dict[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="of the image cannot be used"):
+        run(built, links, "true", tmp_path)
 
 
 def test_targets_of_binds(built: tuple[Store, Path], outside: Path, tmp_path: Path) -> None:

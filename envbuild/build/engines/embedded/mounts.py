@@ -92,10 +92,17 @@ def locked_flags(descriptor: int) -> int:
     return flags | (libc.MS_RELATIME if found & 4096 else 0)  # ST_RELATIME
 
 
+class IsRootError(OSError):
+    """A mount would hide the root of an image: the image is at fault, not the machine."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.EBUSY, "it is the root of the image", path)
+
+
 def check_place(tree: RootedTree, place: Entry, path: str) -> None:
-    """Raise OSError (EBUSY) where `path` is the root, which a mount would hide."""
+    """Raise IsRootError where `path` is the root."""
     if os.path.samestat(place.status, os.fstat(tree.fd)):
-        raise OSError(errno.EBUSY, "it is the root of the image", path)
+        raise IsRootError(path)
 
 
 def mount_at(tree: RootedTree, path: str, kind: str, flags: int, options: str = "") -> None:
@@ -155,6 +162,8 @@ def mount_proc(tree: RootedTree) -> None:
     """Mount a fresh /proc for this pid namespace, with the machine's knobs read-only. Raises SetupError, OSError."""
     try:
         mount_at(tree, "/proc", "proc", libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
+    except IsRootError:
+        raise
     except OSError as error:
         raise SetupError.of("mount proc", error) from error
     for name in {*PROC_READ_ONLY, *_machine_entries(tree)}:
@@ -188,6 +197,8 @@ def mount_devices(tree: RootedTree) -> None:
     usual links. Raises SetupError, OSError."""
     try:
         mount_at(tree, "/dev", "tmpfs", libc.MS_NOSUID | libc.MS_NOEXEC, "mode=755,size=64k")
+    except IsRootError:
+        raise
     except OSError as error:
         raise SetupError.of("mount tmpfs", error) from error
     for name in DEVICES:

@@ -16,6 +16,7 @@ from envbuild.build.engines.embedded import mounts
 from envbuild.build.engines.embedded.compiler_cache import mount_cache
 from envbuild.build.steps import INPUTS
 from envbuild.core.errors import InputError
+from envbuild.core.link_walk import LinkCycleError
 from envbuild.core.rooted_tree import RootedTree
 from envbuild.core.userns.namespaces import BIND, SetupError
 
@@ -101,10 +102,12 @@ def convert_link_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.ENOTDIR, errno.EBUSY) or not error.filename:
+        named = error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EBUSY, errno.ENOENT) and error.filename
+        if not named and not isinstance(error, LinkCycleError):  # of a link of /proc that leads to an open file
             raise
+        place = os.fsdecode(error.filename) if named else "a folder"
         raise InputError(
-            f"{os.fsdecode(error.filename)} of the image cannot be used: {error.strerror}",
+            f"{place} of the image cannot be used: {error.strerror}",
             hint="use another image, or ask its maintainer to push it again",
         ) from error
 
