@@ -13,8 +13,9 @@ from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from envbuild.core import signals
+from envbuild.core.judged_links import ForeignLinkError, open_judged
 from envbuild.core.ownership import own_users
-from envbuild.core.regular_file import NotRegularError, open_regular
+from envbuild.core.regular_file import NotRegularError
 from envbuild.net.body import read_body
 from envbuild.net.failures import NotFoundError, RefusedError, TooLongError, UnreachableError, describe_error
 from envbuild.net.header_number import header_number
@@ -166,16 +167,12 @@ class Transport:
     def open(self, path: Path) -> IO[bytes]:
         """Open a file of a mirror that is a folder. Raises NotFoundError, RefusedError.
 
-        Another user may be able to write the folder: a link of theirs that leads out of it could name a private file of
-        this user, which would get into the store.
+        Another user may be able to write the folder, and could lead to a private file, which would get into the store.
         """
         try:
-            if path.is_symlink():
-                target = path.resolve()
-                if path.lstat().st_uid not in own_users() and path.parent.resolve() not in target.parents:
-                    raise RefusedError("a link of another user, which leads out of its folder")
-                path = target
-            return open_regular(path, follow=False)
+            return open_judged(path, own_users())
+        except ForeignLinkError:
+            raise RefusedError("a link of another user leads to it, and it is not that user's") from None
         except NotRegularError:
             raise RefusedError("not a regular file") from None
         except (FileNotFoundError, NotADirectoryError):

@@ -219,17 +219,37 @@ def test_a_file_name_that_no_file_has_is_not_listed(name: str) -> None:
     ]
 
 
+OTHER = 61001
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a link of another user")
-def test_a_link_of_another_user_out_of_a_folder_is_not_read(tmp_path: Path) -> None:
-    folder, secret = tmp_path / "wheels", tmp_path / "secret"
-    folder.mkdir()
-    secret.write_text("password")
-    (folder / "real").write_text("content")
-    for name, target in (("out", "../secret"), ("in", "real"), ("own", "../secret")):
-        (folder / name).symlink_to(target)
-        os.chown(folder / name, 0 if name == "own" else 61001, -1, follow_symlinks=False)
+@pytest.mark.parametrize(
+    ("links", "path", "content"),
+    [
+        ({}, "real", "content"),
+        ({"own": ("private/key", 0)}, "own", "password"),
+        ({"out": ("private/key", OTHER)}, "out", None),
+        ({"in": ("theirs", OTHER)}, "in", "of another user"),
+        ({"in": ("real", OTHER)}, "in", None),  # of this user: it could as well be elsewhere
+        ({"d": ("private", OTHER)}, "d/key", None),
+        ({"own": ("out", 0), "out": ("private/key", OTHER)}, "own", None),
+        ({"a": ("b", 0), "b": ("d/key", 0), "d": ("private", OTHER)}, "a", None),
+    ],
+    ids=str,
+)
+def test_a_link_of_another_user_leads_to_no_private_file(
+    tmp_path: Path, links: dict[str, tuple[str, int]], path: str, content: str | None
+) -> None:
+    (tmp_path / "private").mkdir(mode=0o700)
+    for name, text in (("private/key", "password"), ("real", "content"), ("theirs", "of another user")):
+        (tmp_path / name).write_text(text)
+    os.chown(tmp_path / "theirs", OTHER, -1)
+    for name, (target, owner) in links.items():
+        (tmp_path / name).symlink_to(target)
+        os.chown(tmp_path / name, owner, -1, follow_symlinks=False)
     transport = Transport(Site(Path("/none")).network())
-    assert transport.read(str(folder / "in")).content == b"content"
-    assert transport.read(str(folder / "own")).content == b"password"
-    with pytest.raises(RefusedError, match="leads out of its folder"):
-        transport.read(str(folder / "out"))
+    if content is None:
+        with pytest.raises(RefusedError, match="a link of another user"):
+            transport.read(str(tmp_path / path))
+        return
+    assert transport.read(str(tmp_path / path)).content.decode() == content
