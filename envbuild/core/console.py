@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from envbuild.core.text import passed, printable, printable_lines
 
+LONGEST = 160  # characters of a note in a log: it may be a line of a build
 WIDE = 100  # columns of a terminal that has room for a whole bar
 
 
@@ -36,7 +38,7 @@ class Reporter(Protocol):
         ...
 
     def note(self, task: str, text: str) -> None:
-        """Report the current activity of a running task; visible only in the live block."""
+        """Report the current activity of a running task."""
         ...
 
     def finish(self, task: str, text: str = "") -> None:
@@ -87,7 +89,7 @@ class RecordingReporter:
 
 
 class LineReporter:
-    """Lines on stderr, for logs and CI; a long transfer is reported every ten seconds."""
+    """Lines on stderr, for logs and CI; what a long task does is reported every ten seconds."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
@@ -110,13 +112,18 @@ class LineReporter:
         self.line(text)
 
     def advance(self, task: str, done: int, total: int = 0) -> None:
-        text, start, last = self.tasks.get(task, (task, time.monotonic(), time.monotonic()))
+        self._progress(task, lambda took: passed(done, total, took))
+
+    def _progress(self, task: str, describe: Callable[[float], str]) -> None:
+        """Print the progress of a running task, at most every ten seconds; `describe` gets the seconds that it took."""
         now = time.monotonic()
+        text, start, last = self.tasks.get(task, (task, now, now))
         if now - last >= 10:
             self.tasks[task] = (text, start, now)
-            self.line(f"{text}: {passed(done, total, now - start)}")
+            self.line(f"{text}: {describe(now - start)}")
 
-    def note(self, task: str, text: str) -> None: ...
+    def note(self, task: str, text: str) -> None:
+        self._progress(task, lambda took: text[:LONGEST])
 
     def finish(self, task: str, text: str = "") -> None:
         self.tasks.pop(task, None)

@@ -141,7 +141,19 @@ def read_image_record(
 
 def write_image_record(made: ImageRecord, plan: Plan, resolution: Resolution, workspace: Workspace) -> None:
     """Write the record of an image, with the unit keys and input digests that it preserves in the store."""
+    _write(asdict(made), plan, resolution, workspace)
+
+
+def record_evidence(image: BuiltImage, evidence: Path, workspace: Workspace) -> None:
+    """Record that an image which was made without verification has been verified: `make` does not repeat it."""
+    path = image_record_path(image.resolution, workspace)
+    value = read_record(path) if path else None
+    if value and not value.get("evidence"):
+        _write({**value, "evidence": str(evidence)}, image.plan, image.resolution, workspace)
+
+
+def _write(value: dict[str, Any], plan: Plan, resolution: Resolution, workspace: Workspace) -> None:
     path = image_record_path(resolution, workspace)
     assert path is not None, "an image is made from a lock"
     blobs = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}
-    write_record(path, asdict(made), units=plan.keys().values(), blobs=blobs)
+    write_record(path, value, units=plan.keys().values(), blobs=blobs)

@@ -3,8 +3,8 @@ evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from envbuild.core.result import Result
 from envbuild.core.shell import shell_word
 from envbuild.core.store.records import forget_damaged
 from envbuild.core.store.store import Store
-from envbuild.export.built_image import BuiltImage, image_record_path, load_built_image
+from envbuild.export.built_image import BuiltImage, image_record_path, load_built_image, record_evidence
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import Lock, lock_digest
 from envbuild.spec.recipe import Check, RecipeEnv
@@ -28,9 +28,11 @@ from envbuild.verify.evidence import Evidence, evidence_document, raise_failures
 from envbuild.verify.expectations import expected_contents, locked_contents, locked_own_content, own_content
 from envbuild.verify.extension_modules import import_results
 from envbuild.verify.file_bytes import file_bytes_result
+from envbuild.verify.open_image import open_image
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
 from envbuild.verify.run_inspector import PYTHON, inspect_image
+from envbuild.verify.tasks import Task, run_tasks
 
 # The file of a project's image is read when it is written: compared with its packs, and its sha256 is recorded. Every
 # verify compares that sha256.
@@ -95,7 +97,10 @@ def verify_built(image: BuiltImage, workspace: Workspace) -> tuple[Path, Evidenc
         evidence = collect_evidence(
             path, record.sha256, record.messages, layers, image.plan, image.resolution, image.lock, workspace
         )
-    return write_evidence(evidence, path.parent), evidence, evidence_document(evidence)
+    written = write_evidence(evidence, path.parent)
+    if not evidence.failures:
+        record_evidence(image, written, workspace)
+    return written, evidence, evidence_document(evidence)
 
 
 def collect_evidence(
@@ -109,19 +114,20 @@ def collect_evidence(
     workspace: Workspace,
 ) -> Evidence:
     """Return the results of all tiers that can run here, on the file itself. `sha256` is that of its bytes now."""
-    run = ImageRunner(path, plan.config.env, workspace)
-    workspace.reporter.start("verify", f"verify {plan.image}")
     env = recipe_environment(resolution, lock)
-    expected = expected_contents(resolution, lock)
-    results = [file_bytes_result(plan.image, sha256, sha256)]
-    results += audit(inspect_image(run, own_content(resolution, lock)), expected)
+    expected, own = expected_contents(resolution, lock), own_content(resolution, lock)
     by_hand = f"envbuild run {shell_word(path)} -- /bin/sh"
-    results += import_results(expected.modules, run, by_hand)
     checks: list[Check] = []
     for recipe in resolution.recipes:
         checks += call_recipe(recipe, "verify", list, env)
-    results += run_checks(checks, run, shell=by_hand)
-    workspace.reporter.finish("verify")
+    with open_image(path, plan.config.env, workspace) as run:
+        tasks = [
+            Task("audit", lambda: audit(inspect_image(run, own), expected)),
+            Task("imports", lambda: import_results(expected.modules, run, by_hand)),
+            *(Task(check.name, partial(run_checks, [check], run, shell=by_hand)) for check in checks),
+        ]
+        found = run_tasks(tasks, run, f"verify {plan.image}", workspace.reporter)
+    results = [file_bytes_result(plan.image, sha256, sha256), *found]
     digest = f"sha256:{sha256}"
     return Evidence(
         lock.image,
@@ -161,40 +167,11 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
         )
     lock = parse_lock(texts["lock.yaml"], path)
     sha256 = file_digest(path)
-    workspace.reporter.start("verify", f"verify {path.name}")
-    run = ImageRunner(path, {}, workspace)
-    results = audit(inspect_image(run, locked_own_content(lock)), locked_contents(lock))
-    workspace.reporter.finish("verify")
+    with open_image(path, {}, workspace) as run:
+        task = Task("audit", lambda: audit(inspect_image(run, locked_own_content(lock)), locked_contents(lock)))
+        results = run_tasks([task], run, f"verify {path.name}", workspace.reporter)
     digest = f"sha256:{sha256}"
     return Evidence(lock.image, lock_digest(lock), (), digest, (), tuple(results), run.box, inspected_by=INSPECTED_BY)
-
-
-@dataclass
-class ImageRunner:
-    """A `Runner` in a squashfs file. `box`: the protections that were in force in all its sandboxes, by name
-    (`Protection` of the embedded engine)."""
-
-    path: Path
-    env: Mapping[str, str]
-    workspace: Workspace
-    box: dict[str, bool] = field(default_factory=dict)
-
-    def __call__(self, argv: Sequence[str]) -> tuple[int, str]:
-        from envbuild.build.engines.embedded.run_command import run_in_root
-
-        code, output = run_in_root(
-            self.path,
-            argv,
-            env=self.env,
-            store=self.workspace.store,
-            capture=True,
-            timeout=900,
-            observe=self._observe,
-        )
-        return code, output.decode(errors="replace")
-
-    def _observe(self, protection: Mapping[str, bool]) -> None:
-        self.box = {name: active and self.box.get(name, True) for name, active in protection.items()}
 
 
 def recipe_environment(resolution: Resolution, lock: Lock) -> RecipeEnv:

@@ -35,6 +35,9 @@ def test_a_log_has_a_line_for_a_long_transfer_every_ten_seconds(monkeypatch: pyt
     for now in (109.0, 110.0, 119.0, 120.0):  # noqa: B007 the clock reads it
         log.advance("a", 1000, 2000)
     log.note("a", "unseen")
+    now = 131.0
+    log.note("a", "3 of 7" + " " * 150 + "more")
+    log.note("a", "unseen")
     log.finish("a")
     log.finish("a", "done")
     log.advance("none", 1, 2)
@@ -44,6 +47,7 @@ def test_a_log_has_a_line_for_a_long_transfer_every_ten_seconds(monkeypatch: pyt
         "reading",
         "reading: 1.0 kB of 2.0 kB, 100 B/s, 10 s left",
         "reading: 1.0 kB of 2.0 kB, 50 B/s, 20 s left",
+        "reading: 3 of 7" + " " * 150 + "more",
         "done",
     ]
     assert errors.getvalue().startswith("    0.0s  info\n") and "   20.0s  reading" in errors.getvalue()

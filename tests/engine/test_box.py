@@ -19,7 +19,7 @@ from envbuild.build.engines.embedded.run_command import run_in_root
 from envbuild.build.engines.embedded.sandbox import NO_FILTER
 from envbuild.core.store.store import Store
 from envbuild.core.userns import libc
-from envbuild.verify.verify import ImageRunner
+from envbuild.verify.open_image import open_image
 from tests.support import tiny_root as kit
 from tests.support.box_plan import RUN, builders_tree, read_report
 from tests.support.engine_fixtures import Run
@@ -147,9 +147,9 @@ def test_evidence_records_the_box_of_the_checks(store: Store, tmp_path: Path) ->
     image = tmp_path / "image.sqsh"
     subprocess.run(["mksquashfs", str(tree), str(image), "-quiet", "-no-progress"], check=True, capture_output=True)
     workspace: Any = SimpleNamespace(store=store)
-    run = ImageRunner(image, {"PATH": "/usr/bin"}, workspace)
-    assert run.box == {}
-    assert run(["/usr/bin/true"]) == (0, "") and run.box == PROTECTED
+    with open_image(image, {"PATH": "/usr/bin"}, workspace) as run:
+        assert run.box == {}
+        assert run(["/usr/bin/true"]) == (0, "") and run.box == PROTECTED
 
 
 def test_the_record_of_a_unit_states_its_box(store: Store) -> None:

@@ -13,6 +13,7 @@ import pytest
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.store.records import read_record, write_record
+from envbuild.export import built_image
 from envbuild.export.built_image import BuiltImage, ImageRecord
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import lock_digest
@@ -66,7 +67,7 @@ def built(tmp_path: Path) -> tuple[BuiltImage, Path]:
     made = ImageRecord("app", str(path), file_digest(path), lock_digest(lock), "embedded", (), "", (), (), (), 1.0)
     record = tmp_path / "images" / "record.json"
     write_record(record, asdict(made))
-    parts: Any = SimpleNamespace(spec=None, keys=dict)
+    parts: Any = SimpleNamespace(spec=None, keys=dict, units=())
     return BuiltImage(parts, lock, parts, made, ()), record
 
 
@@ -100,6 +101,11 @@ def test_an_intact_file_is_audited_after_all_its_bytes_were_read(
     monkeypatch.setattr(verify, "inspect_image", lambda run, own: {})
     monkeypatch.setattr(verify, "audit", lambda report, expected: [])
     monkeypatch.setattr(verify, "import_results", lambda *_: [])
+    monkeypatch.setattr(built_image, "image_record_path", lambda resolution, workspace: record)
+    before = read_record(record)
+    assert before and before["evidence"] == ""
     result = verify.verify_image("app", workspace(tmp_path / "store"))
     assert [(item["name"], item["status"]) for item in result.data["results"]] == [("bytes of the file", "pass")]
-    assert read_record(record)
+    after = read_record(record)  # `make` does not verify it again
+    assert after and {**after, "evidence": ""} == before
+    assert json.loads(Path(after["evidence"]).read_bytes())["image"] == known.lock.image

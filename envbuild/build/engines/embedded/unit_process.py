@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from envbuild.build.engines import prepare_inputs
 from envbuild.build.engines.embedded.sandbox import Outcome, run_in_sandbox
-from envbuild.build.engines.embedded.unit_root import RootSpec
+from envbuild.build.engines.embedded.unit_root import ONE_ID, RootSpec
 from envbuild.build.engines.error_report import free_bytes
 from envbuild.build.plan.units import Product
 from envbuild.core.errors import BuildError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from envbuild.squashfs.pack.store_packs import PackSink
 
 Job = dict[str, Any]
-ONE_ID = "no subordinate ids: all files of the image are this user's in it, as under enroot"
 PROCESS = "the process of a unit"  # in messages
 
 
@@ -155,7 +154,7 @@ def run_job(job: Job) -> Job:
         one_id=has_one_id(),
     )
     try:
-        outcome = run_in_sandbox(box, [job["argv"]], job["env"], interactive=job["interactive"])
+        outcome = run_in_sandbox(box, [job["argv"]], job["env"], interactive=True)
     finally:
         discard_folder(work)
     protection = asdict(outcome.protection) if outcome.protection else {}

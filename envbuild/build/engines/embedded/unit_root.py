@@ -20,6 +20,7 @@ from envbuild.core.link_walk import LinkCycleError
 from envbuild.core.rooted_tree import RootedTree
 from envbuild.core.userns.namespaces import BIND, SetupError
 
+ONE_ID = "no subordinate ids: all files of the image are this user's in it, as under enroot"
 POLICY = "/usr/sbin/policy-rc.d"  # invoke-rc.d runs it; 101 forbids starting services (policy-rc.d(8))
 
 

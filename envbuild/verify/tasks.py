@@ -1,0 +1,61 @@
+"""The tasks of a verification: as many at a time as the machine has cores and memory for, their results in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from envbuild.build.engines import resources
+from envbuild.core.console import Reporter
+from envbuild.core.text import human_list
+from envbuild.verify.open_image import OpenImage
+from envbuild.verify.results import AuditResult
+
+MEMORY_GB = 2.0  # of one task: a check that imports torch with CUDA has 1.3 GB
+POLL = 1.0  # seconds between two reports of what runs
+NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A part of a verification. `run` may be called in a thread of its own."""
+
+    name: str
+    run: Callable[[], list[AuditResult]]
+
+
+def run_tasks(tasks: Sequence[Task], image: OpenImage, title: str, reporter: Reporter) -> list[AuditResult]:
+    """Run the tasks, and return their results in the order of the tasks. Raises what a task raises, at once.
+
+    The first task should be the longest: it starts first.
+    """
+    workers = resources.compile_jobs(resources.cores(), 0.9 * resources.memory(), MEMORY_GB)
+    reporter.start("verify", title)
+    pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="verify")
+    running: dict[int, str] = {}
+
+    def run(number: int, task: Task) -> list[AuditResult]:
+        running[number] = task.name
+        try:
+            return task.run()
+        finally:
+            del running[number]
+
+    futures: list[Future[list[AuditResult]]] = []
+    try:
+        futures = [pool.submit(run, number, task) for number, task in enumerate(tasks)]
+        waiting = set(futures)
+        while waiting:
+            done, waiting = wait(waiting, POLL, FIRST_COMPLETED)
+            for future in done:
+                future.result()
+            names = human_list(list(running.values())[:NAMED], NAMED)
+            reporter.note("verify", f"{len(tasks) - len(waiting)} of {len(tasks)}: {names}")
+    except BaseException:
+        image.stop()  # else the threads would wait for their commands
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+        reporter.finish("verify")
+    return [result for future in futures for result in future.result()]
