@@ -41,6 +41,10 @@ DEBIAN = (
 )
 # A tag's VERSION is still marked as a release candidate; upstream removes the mark when it packs the tarball.
 RELEASE = "sed -i -e 's/^greek=.*/greek=/' -e 's/^tarball_version=.*/tarball_version=/' VERSION"
+# autogen.pl runs `git submodule status` if this file exists, from 5.0.2 on in a checkout alone. The released tarball
+# does not contain the file.
+SUBMODULES = "rm -f .gitmodules"
+LOOKS_FOR_CHECKOUT = (5, 0, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,10 @@ class Pmix(DebianOrSource):
     def package(self) -> str:
         return "" if self.builds else "libpmix2"
 
+    @property
+    def runs_git(self) -> bool:
+        return tuple(int(part) for part in re.findall(r"\d+", self.whole)[:3]) < LOOKS_FOR_CHECKOUT
+
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libpmix",)
 
@@ -78,7 +86,7 @@ class Pmix(DebianOrSource):
             self.source(),
             self.prefix,
             title="pmix: compiled",
-            before=[RELEASE],
+            before=[RELEASE, *([SUBMODULES] if self.runs_git else [])],
             bootstrap="./autogen.pl",
             configure=[
                 "--disable-static",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.recipes import image, matches, recipe
+from tests.support.recipes import image, matches, recipe, steps
 
 pytestmark = pytest.mark.unit
 
@@ -30,3 +30,11 @@ def test_the_version_that_a_pmix_reports(version: str, right: str, wrong: str) -
     made = recipe("pmix", version=version)
     (check,) = made.verify(image(made))
     assert matches(check, right) and not matches(check, wrong)
+
+
+@pytest.mark.parametrize(("version", "removed"), [("4.2.8", True), ("5.0.1", True), ("5.0.7", False), ("6.1.0", False)])
+def test_the_bootstrap_of_a_pmix_runs_no_git(version: str, removed: bool) -> None:
+    """Before 5.0.2 its autogen.pl runs `git submodule status` if there is a .gitmodules; units have no git."""
+    made = recipe("pmix", version=version)
+    before = steps(made, image(made))[-1].partition("./autogen.pl")[0]
+    assert ("rm -f .gitmodules" in before) is removed
