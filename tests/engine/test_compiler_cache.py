@@ -145,6 +145,18 @@ def test_another_compiler_has_a_cache_of_its_own(store: Store) -> None:
     assert hits(store) == 0 and len(list((store.own / "ccache").iterdir())) == 2
 
 
+def test_nvcc_names_itself_in_front_of_the_cache(store: Store) -> None:
+    """nvcc prints the name of its file up to the first dot, and CMake identifies it by that line."""
+    script = "#!/bin/sh\nname=${0##*/}; echo \"${name%%.*}: NVIDIA (R) Cuda compiler driver\"\n"
+    other = toolchain(store)
+    texts = (("nvcc", script),)
+    nvcc = "mkdir -p /opt/cuda/bin; cp /run/envbuild/toolkit/nvcc /opt/cuda/bin/nvcc; chmod 755 /opt/cuda/bin/nvcc"
+    inputs = (*other.inputs, Input("toolkit", "text", texts=texts))
+    below = kit.unit("root-build-x", other.steps[0].command, nvcc, inputs=inputs)
+    identified = 'case "$(/opt/cuda/bin/nvcc --version)" in *"nvcc: NVIDIA (R) Cuda"*) ;; *) exit 1 ;; esac'
+    kit.build(store, below, compiling(store, identified))
+
+
 def test_a_second_build_for_a_comparison_compiles(store: Store) -> None:
     build(store, compiling(store))
     before = counts(store)

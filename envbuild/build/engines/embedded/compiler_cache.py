@@ -40,7 +40,9 @@ PLACE = f"{INPUTS}/ccache"  # in a box
 SOURCES = ("archives", "sdists")  # a unit with such an input compiles
 GCC = re.compile(r"[a-z0-9_]+-linux-gnu-(gcc|g\+\+)-\d+")  # the files that all other names of gcc are links to
 NVCC = ("/opt/cuda/bin/nvcc", "/usr/local/cuda/bin/nvcc")
-HIDDEN = ".envbuild-"  # before the name of a compiler, in its folder: gcc and nvcc find their parts from there
+# Before the name of a compiler, in its folder: gcc and nvcc find their parts from there. No dot: nvcc prints its name
+# up to the first one, and CMake identifies it by that.
+HIDDEN = "envbuild-"
 ONE_LIMIT = "5G"  # of one cache
 LIMIT = 20 << 30  # of all caches of a store
 # Compilers that nvcc calls get files with random names, which no cache has: they are called without it.
