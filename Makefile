@@ -164,6 +164,7 @@ requirements: setup
 
 # Every version of every recipe against its real source: ENVBUILD_REHEARSAL_SITE=site.yaml, whose mirrors have upstream's
 # repositories. ENVBUILD_REHEARSAL_MINUTES (20) is its limit; what is done is kept in the store, and the next run goes on.
+# ENVBUILD_REHEARSAL_HEAVY=1 also builds what is below a unit: torch, the CUDA toolkit (20 GB of store), UCX, libfabric.
 rehearsal: dev tools
 	$(PYTEST) -q -m rehearsal tests/rehearsal --update-golden
 

@@ -38,7 +38,8 @@ PROJECT = Project.find(ROOT)
 def sample(name: str, options: Mapping[str, Any]) -> ImageSpec:
     """Return the smallest image with this recipe: what it requires, and what its example names."""
     example = EXAMPLES["recipes"].get(name) or {}
-    example = {**example, **example.get("providers", {}).get(options.get("provider"), {})}
+    for key in ("provider", "version"):
+        example = {**example, **example.get(f"{key}s", {}).get(options.get(key), {})}
     layers: dict[str, Any] = {**example.get("layers", {})}
     waiting = [name, *layers]
     while waiting:

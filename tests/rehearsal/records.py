@@ -22,7 +22,8 @@ source), and runs the configure stage in the unit's sandbox, with the unit's inp
 
 - **calls**: places in build files. They are for a reader: most are not executed, or have a switch that the recipe sets.
 - **prints**: whether the pattern of the check matches; empty: the recipe has no check of a printed version.
-- **configure**: passed, or why it was not run.
+- **configure**: passed, or why it was not run. Makefiles without a configure script: what make would run (`make -n`);
+  Python packages: their metadata (`setup.py egg_info`). A passed stage is not a passed build.
 """
 
 
