@@ -9,16 +9,20 @@ figures that count are ratios: they hold on any machine. enroot is measured wher
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from limited_line import limited
 from measure import Cost, machine, measure
 from registries import Registry, enroot, registry
 
@@ -26,6 +30,8 @@ ENVBUILD = [sys.executable, "-m", "envbuild"]
 SKOPEO = ["skopeo", "copy", "-q", "--insecure-policy", "--dest-tls-verify=false"]
 ENROOT_OPTIONS = {"default": (), "zstd 1 with 1 MiB blocks": ("-comp", "zstd", "-Xcompression-level", "1", "-b", "1M")}
 MB = 1e6
+GIGABIT = 125e6  # bytes per second
+ROUNDS = 3
 
 
 def row(name: str, cost: Cost, other: Cost | None = None, note: str = "") -> None:
@@ -42,16 +48,48 @@ def answer(arguments: Sequence[str], store: Path | None = None) -> tuple[Cost, A
         return cost, json.loads(Path(out.name).read_text())
 
 
+def downloads(place: Path, there: Registry, name: str, digests: Sequence[str]) -> tuple[Cost, Cost]:
+    """Measure plain downloads of blobs, one after another: as curl stores them, and with their digests computed."""
+    out = place / "plain"
+    out.mkdir(exist_ok=True)
+    urls = [(out / digest, f"http://{there.host}/v2/bench/{name}/blobs/sha256:{digest}") for digest in digests]
+    plain = measure(["curl", "-sf", *(word for path, url in urls for word in ("-o", str(path), url))])
+    lines = [f"curl -sf {url} | tee {path} | sha256sum" for path, url in urls]
+    digested = measure(["bash", "-o", "pipefail", "-ec", "\n".join(lines)])
+    shutil.rmtree(out)
+    return plain, digested
+
+
+def cold_pulls(place: Path, there: Registry, name: str) -> Any:
+    """Measure pulls into empty stores, in turn with plain downloads; return the answer of one, whose store is "b"."""
+    _, made = answer(["pull", f"{there.host}/bench/{name}:1"], place / "b")
+    digests = [path.name for path in (place / "b/blobs/sha256").iterdir()]
+    for rate in (None, GIGABIT):
+        with limited(there, rate) if rate else nullcontext(there) as served:
+            rounds = []
+            for _ in range(ROUNDS):
+                subprocess.run(["sync", "-f", str(place)], check=True)
+                both = downloads(place, served, name, digests)
+                rounds.append((*both, answer(["pull", f"{served.host}/bench/{name}:1"], place / "c")[0]))
+                shutil.rmtree(place / "c")
+            plain, digested, cold = (median(costs) for costs in zip(*rounds, strict=True))
+        line = "1 Gbit/s" if rate else "no limit"
+        row(f"curl of the same blobs, {line}", plain)
+        row(f"curl, tee, sha256sum of each, {line}", digested, plain)
+        row(f"pull, cold, {line}", cold, plain, f"{made['fetched_bytes'] / MB:.0f} MB fetched; wall ≤ 1.2 to curl")
+        row("the same, to curl, tee, sha256sum", cold, digested)
+    return made
+
+
+def median(costs: Sequence[Cost]) -> Cost:
+    """Return the medians of CPU and of wall time."""
+    return Cost(*(statistics.median(getattr(cost, key) for cost in costs) for key in ("cpu", "wall", "memory")))
+
+
 def pulls(place: Path, there: Registry, name: str, changed: str) -> None:
     """Measure pulls into an empty store, and into one that has the old image."""
     row("start of a command", measure([*ENVBUILD, "pull", "--help"]))
-    cold, made = answer(["pull", f"{there.host}/bench/{name}:1"], place / "b")
-    data = Path(place / "b/blobs/sha256")
-    urls = [f"http://{there.host}/v2/bench/{name}/blobs/sha256:{path.name}" for path in data.iterdir()]
-    words = [word for number, url in enumerate(urls) for word in ("-o", f"{place}/plain-{number}", url)]
-    plain = measure(["curl", "-sf", *words])
-    row("curl of the same blobs", plain)
-    row("pull, cold", cold, plain, f"{made['fetched_bytes'] / MB:.1f} MB fetched; to curl: wall ≤ 1.2")
+    made = cold_pulls(place, there, name)
     again, _ = answer(["pull", f"{there.host}/bench/{name}:1", "-o", str(place / "again.sqsh")], place / "b")
     file = Path(made["path"])
     both = measure(["sh", "-c", f"sha256sum {file} && cp {file} {place}/copy && sync {place}/copy"])
@@ -118,6 +156,7 @@ def publishes(place: Path, there: Registry, name: str, changed: str) -> None:
 
 def main() -> None:
     name, changed = sys.argv[1:]
+    compileall.compile_dir(Path(__file__).resolve().parent.parent / "envbuild", quiet=1)
     machine()
     print("\n| what | CPU s | wall s | CPU ratio | wall ratio | note |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:

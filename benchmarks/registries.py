@@ -20,6 +20,7 @@ from measure import Cost, measure
 @dataclass(frozen=True)
 class Registry:
     host: str
+    place: Path = Path()
 
     def push(self, layout: Path, name: str) -> str:
         """Copy a layout there; return its name for enroot and envbuild."""
@@ -45,7 +46,7 @@ def registry(place: Path) -> Iterator[Registry]:
             if process.poll() is not None or time.monotonic() > until:
                 raise SystemExit(f"docker-registry does not start:\n{log.read_text()}")
             time.sleep(0.05)
-        yield Registry(found[1])
+        yield Registry(found[1], place)
     finally:
         process.terminate()
         process.wait()

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import random
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from io import BufferedRandom
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
@@ -28,6 +26,7 @@ from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.header_number import header_number
 from envbuild.net.lanes import Lanes
 from envbuild.net.miss import Miss, MissKind, all_absent
+from envbuild.net.received_file import ReceivedFile
 from envbuild.net.transport import DEFAULT_DELAY, Transport
 from envbuild.net.urls import local_path, redact
 
@@ -86,8 +85,8 @@ class Transfer:
                             self.progress(have)
                             return sha256, have
                         if part.exists() and part.stat().st_ino == os.fstat(file.fileno()).st_ino:
-                            self.progress(file.seek(0, os.SEEK_END))
-                            return self._try_places(places, sha256, size, file, part, target)
+                            received = ReceivedFile(file, self.progress)
+                            return self._try_places(places, sha256, size, received, part, target)
             finally:
                 if not sha256:
                     part.unlink(missing_ok=True)
@@ -102,7 +101,7 @@ class Transfer:
         places: Iterable[str],
         sha256: str,
         limit: int | None,
-        file: BufferedRandom,
+        file: ReceivedFile,
         part: Path,
         target: Path | None,
     ) -> tuple[str, int]:
@@ -115,18 +114,20 @@ class Transfer:
                     raise DownloadError([*misses, Miss(redact(place), MissKind.UNREACHABLE, "stopped")])
                 try:
                     self.transport.check_host(place)
-                    found, size = self._receive(place, file, sha256, limit)
+                    self._receive(place, file, sha256, limit)
+                    found = file.digest()
                     if found != sha256 and is_web_page(place, file):
-                        self._reset(file)
+                        file.reset()
                         why = "it answers with a web page, perhaps one for a login or a licence"
                         raise RefusedError(why, kind=MissKind.UNAUTHORIZED)
                     if sha256 and found != sha256:
-                        self._reset(file)
+                        file.reset()
                         why = f"digest mismatch: expected sha256 {sha256}, got {found}"
                         raise RefusedError(why, kind=MissKind.MISMATCH)
                     part.chmod(0o644)
+                    file.file.flush()
                     move_into_store(part, target or self.store.blob(found))
-                    return found, size
+                    return found, file.size
                 except (NotFoundError, RefusedError) as error:
                     misses.append(error.miss(redact(place)))
                     break
@@ -137,7 +138,7 @@ class Transfer:
                         if not error.connected:
                             self.transport.failures.not_reached(place, str(error))
                         misses.append(error.miss(redact(place), f" ({self.attempts} attempts)"))
-        if file.seek(0, os.SEEK_END) == 0:
+        if not file.size:
             part.unlink(missing_ok=True)
         raise DownloadError(misses)
 
@@ -152,28 +153,25 @@ class Transfer:
         with busy.rest() if busy else contextlib.nullcontext():
             return self.stop.wait(max(pause, failed.wait if failed.wait > DEFAULT_DELAY else 0.0))
 
-    def _receive(self, place: str, file: BufferedRandom, sha256: str, size: int | None) -> tuple[str, int]:
-        """Append the content of `place` to `file` and return the (sha256, size) of the whole file, at most `size`
-        bytes (None: not known)."""
+    def _receive(self, place: str, file: ReceivedFile, sha256: str, size: int | None) -> None:
+        """Append the content of `place` to `file`: with what it has of an earlier attempt, at most `size` bytes (None:
+        not known)."""
         path, limit = local_path(place), self.transport.limits.file if size is None else size
-        if not sha256 or path is not None or file.seek(0, os.SEEK_END) > limit:
-            self._reset(file)  # another place may have other content
+        if not sha256 or path is not None or file.size > limit:
+            file.reset()  # another place may have other content
         if path is not None:
             with self.transport.open(path) as source:
-                while chunk := source.read(min(CHUNK, limit - file.tell() + 1)):
-                    self._write(file, chunk)
-                    if file.tell() > limit:
-                        self._reset(file)
+                while chunk := source.read(min(CHUNK, limit - file.size + 1)):
+                    file.write(chunk)
+                    if file.size > limit:
+                        file.reset()
                         raise RefusedError(f"it has more than {limit} bytes", kind=MissKind.MISMATCH)
-            return _digest(file)
-        have = file.seek(0, os.SEEK_END)
-        if have and have == size:  # stopped after the last byte: some registries answer such a range wrongly
-            found, size = _digest(file)
-            if found == sha256:
-                return found, size
-            self._reset(file)
-            have = 0
-        version = getattr(self.local, "version", "")
+            return
+        if file.size and file.size == size:  # stopped after the last byte: some registries answer such a range wrongly
+            if file.digest() == sha256:
+                return
+            file.reset()
+        have, version = file.size, getattr(self.local, "version", "")
         wanted = {"Range": f"bytes={have}-", **({"If-Range": version} if version else {})} if have else None
         with self.transport.get(place, wanted) as answer:
             status = answer.status_code
@@ -181,55 +179,36 @@ class Transfer:
             self.local.version = tag if tag.startswith('"') else ""  # RFC 9110, 13.1.5: not a weak one
             if status == 416:
                 # The file is complete already, or longer than the source.
-                found, size = _digest(file)
-                if found == sha256:
-                    return found, size
-                self._reset(file)
+                if file.digest() == sha256:
+                    return
+                file.reset()
                 raise UnreachableError("the partial download does not match")
             if have and not (status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")):
+                file.reset()
                 if status == 206:
-                    self._reset(file)
                     raise UnreachableError("it returned another range than requested")
-                self._reset(file)
             expected = header_number(answer.headers.get("Content-Length", "")) or 0
-            begin = file.seek(0, os.SEEK_END)
+            begin = file.size
             try:
                 for chunk in read_body(answer, limit - begin, self.transport.limits, kind=MissKind.MISMATCH):
-                    self._write(file, chunk)
+                    file.write(chunk)
                     if self.stop.is_set():
                         raise UnreachableError("stopped")
             except RefusedError:
-                self._reset(file)
+                file.reset()
                 raise RefusedError(f"it has more than {limit} bytes", kind=MissKind.MISMATCH) from None
-            arrived = file.tell() - begin
+            arrived = file.size - begin
             if arrived < expected:
                 raise UnreachableError(f"the connection broke off after {arrived} of {expected} bytes")
-        found, size = _digest(file)
-        if sha256 and found != sha256 and have and status == 206:
+        if have and status == 206 and file.digest() != sha256:
             # The first part may be of other content: download again from the start before the place is blamed.
-            self._reset(file)
+            found = file.digest()
+            file.reset()
             raise UnreachableError(f"the resumed download has sha256 {found}, not {sha256}")
-        return found, size
-
-    def _write(self, file: BufferedRandom, chunk: bytes) -> None:
-        file.write(chunk)
-        self.progress(len(chunk))
-
-    def _reset(self, file: BufferedRandom) -> None:
-        self.progress(-file.seek(0, os.SEEK_END))
-        file.truncate(0)
 
 
-def is_web_page(place: str, file: BufferedRandom) -> bool:
+def is_web_page(place: str, file: ReceivedFile) -> bool:
     """Return whether the content of an address that names no web page is one."""
     if local_path(place) is not None or place.endswith((".html", ".htm")):
         return False
-    file.seek(0)
-    return file.read(256).lstrip().lower().startswith((b"<!doctype html", b"<html"))
-
-
-def _digest(file: BufferedRandom) -> tuple[str, int]:
-    file.flush()
-    file.seek(0)
-    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return sha256, file.seek(0, os.SEEK_END)
+    return file.head(256).lstrip().lower().startswith((b"<!doctype html", b"<html"))

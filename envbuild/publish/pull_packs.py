@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
-from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,16 +19,14 @@ from envbuild.core.text import amount, counted
 from envbuild.export.write_errors import raise_write_errors
 from envbuild.net.download import Transfer
 from envbuild.net.lanes import Lanes
+from envbuild.publish.blob_fetch import PARALLEL, BlobFetch, fetch_blobs
 from envbuild.publish.find_squashfs import PublishedSquashfs
 from envbuild.publish.remote_blob import obtain
 from envbuild.publish.remote_image import RemoteImage
 from envbuild.publish.squashfs_document import MAX_REPEATS, BlobPart, PublishedPack
 from envbuild.spec.workspace import Workspace
-from envbuild.squashfs.pack.checksums import read_chunks
-from envbuild.squashfs.write.assembly import SourcePiece, TruncatedSourceError, write_extents
+from envbuild.squashfs.write.assembly import TABLES, SourcePiece, TruncatedSourceError, write_extents
 from envbuild.squashfs.write.output_file import open_output, publish_image
-
-PARALLEL = 8  # blobs that are fetched at a time
 
 
 def has_pack(store: Store, pack: PublishedPack) -> bool:
@@ -89,50 +85,37 @@ class Pull:
         return bool(others)
 
     def wanted(self) -> dict[str, int]:
-        """Return the blobs (hex) that the file is made of, with their sizes."""
+        """Return the blobs (hex) that the file is made of, with their sizes: the tables first, then in the order of
+        the packs, in which the file is written."""
         document = self.published.document
         packs = [pack for pack in document.packs if pack.key not in self.own]
         parts = [document.tables, *(part for pack in packs for part in pack.blobs)]
         sizes = self.published.sizes
         return {part.digest: sizes[part.digest] for part in parts}
 
-    def fetch(self) -> None:
-        """Fetch what the store lacks, the largest first. Raises InputError, VerifyError, EngineError."""
+    @contextlib.contextmanager
+    def fetch(self) -> Iterator[BlobFetch]:
+        """Fetch what the store lacks, while the context writes the file of what has arrived. Raises InputError,
+        VerifyError, EngineError."""
         reporter, store = self.workspace.reporter, self.store
         missing = {digest: size for digest, size in self.wanted().items() if not store.has_blob(digest)}
         if not missing:
+            yield BlobFetch()
             return
         store.check_space(missing.items())
         total = sum(missing.values())
         self.transfer.progress, self.transfer.lanes = count_bytes(reporter, "pull", total), self.lanes
         reporter.start("pull", f"pulling {self.image.name}: {counted(len(missing), 'blob')}, {amount(total)}")
-        pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="pull")
         try:
-            wanted = sorted(missing, key=lambda digest: -missing[digest])
-            futures = [pool.submit(self.obtain, digest, missing[digest]) for digest in wanted]
-            wait(futures, return_when=FIRST_EXCEPTION)
-            if error := next((error for future in futures if future.done() and (error := future.exception())), None):
-                raise error
+            with fetch_blobs(self.obtain, missing, self.transfer.stop) as fetching:
+                yield fetching
             self.fetched.update(missing)
         finally:
-            self.transfer.stop.set()
-            pool.shutdown(cancel_futures=True)
-            self.transfer.stop.clear()
             reporter.finish("pull")
 
-    def check_sizes(self) -> None:
-        """Compare the sizes of the blobs with those that the artifact claims, which bound the file. Raises
-        VerifyError."""
-        real = sum(path.stat().st_size for path in self.own.values())
-        for digest, size in self.wanted().items():
-            found = self.store.blob(digest).stat().st_size
-            real += found
-            if found != size:
-                raise VerifyError(
-                    f"the blob sha256:{digest} of {self.image.name} has {amount(found)}, and the artifact states "
-                    f"{amount(size)}",
-                    hint="publish it again: envbuild publish NAME --to PLACE --move",
-                )
+    def check_size(self) -> None:
+        """Raise VerifyError for a file that is far larger than the blobs that it is made of."""
+        real = sum(path.stat().st_size for path in self.own.values()) + sum(self.wanted().values())
         if self.published.document.size > MAX_REPEATS * real:
             raise VerifyError(
                 f"the squashfs file of {self.image.name} is far larger than its packs",
@@ -144,36 +127,54 @@ class Pull:
         with self.lanes.lane():
             obtain(self.image, self.transfer, digest, size)
 
-    def pieces(self, parts: Sequence[BlobPart]) -> list[SourcePiece]:
-        """Return the open blobs of a pack."""
-        for digest in {part.digest for part in parts} - self.pinned.keys():  # small packs share one
-            self.pinned[digest] = pin_regular(self.store.blob(digest))
-        return [SourcePiece(self.pinned[part.digest], part.start, part.length) for part in parts]
+    def open_blob(self, digest: str) -> PinnedFile:
+        """Return an open blob (hex). Raises VerifyError for one of another size than the artifact states, which bounds
+        the file."""
+        if known := self.pinned.get(digest):  # small packs share one
+            return known
+        file = pin_regular(self.store.blob(digest))
+        found, size = os.fstat(file.fd).st_size, self.published.sizes[digest]
+        if found != size:
+            raise VerifyError(
+                f"the blob sha256:{digest} of {self.image.name} has {amount(found)}, and the artifact states "
+                f"{amount(size)}",
+                hint="publish it again: envbuild publish NAME --to PLACE --move",
+            )
+        self.pinned[digest] = file
+        return file
 
-    def source(self, pack: PublishedPack) -> list[SourcePiece]:
-        """Return a pack as open files."""
-        if own := self.own.get(pack.key):
-            return [SourcePiece(pin_regular(own), 0, pack.size)]
-        return self.pieces(pack.blobs)
+    def source(self, number: int, fetching: BlobFetch) -> list[SourcePiece]:
+        """Return a pack (its number), or the tables, as open files, once all of it has arrived."""
+        document = self.published.document
+        if number == TABLES:
+            parts: Sequence[BlobPart] = [document.tables]
+        else:
+            pack = document.packs[number]
+            if own := self.own.get(pack.key):
+                return [SourcePiece(pin_regular(own), 0, pack.size)]
+            parts = pack.blobs
+        for part in parts:
+            fetching.wait_for(part.digest)
+        return [SourcePiece(self.open_blob(part.digest), part.start, part.length) for part in parts]
 
     def write(self, out: Path) -> bool:
-        """Write the file; False if its sha256 is another one than was published: then nothing has changed."""
+        """Fetch what is missing and write the file; False if its sha256 is another one than was published: then
+        nothing has changed."""
         document = self.published.document
         self.pinned.clear()  # what was damaged was moved aside
-        packs = [self.source(pack) for pack in document.packs]
+        self.check_size()
+        add = count_bytes(self.workspace.reporter, "squashfs", document.size)
         with raise_write_errors(out), open_output(out) as file:
-            try:
-                write_extents(file.fd, document.extents, packs, self.pieces([document.tables]), document.size)
-            except TruncatedSourceError:
+            with self.fetch() as fetching:
+                try:
+                    found = write_extents(
+                        file.fd, document.extents, lambda number: self.source(number, fetching), document.size, add
+                    )
+                except TruncatedSourceError:
+                    return False
+            if found != document.sha256:
                 return False
-            digest = hashlib.sha256()
-            add = count_bytes(self.workspace.reporter, "squashfs", document.size)
-            for chunk in read_chunks(file.fd):
-                digest.update(chunk)
-                add(len(chunk))
-            if digest.hexdigest() != document.sha256:
-                return False
-            os.fsync(file.fd)  # what was not written while the digest was computed
+            os.fsync(file.fd)  # what the kernel has not written meanwhile
             publish_image(file)
         return True
 
@@ -191,14 +192,11 @@ class Pull:
     def run(self, out: Path) -> None:
         """Fetch what is missing and write the file. Raises VerifyError."""
         self.find_own_packs()
-        self.fetch()
-        self.check_sizes()
         self.workspace.reporter.start("squashfs", f"squashfs {out.name}: {amount(self.published.document.size)}")
         whole = self.write(out)
         if not whole:
             damaged = self.drop_damaged()
             if self.drop_other_packs() or damaged:
-                self.fetch()
                 whole = self.write(out)
         self.workspace.reporter.finish("squashfs")
         if not whole:

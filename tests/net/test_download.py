@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import threading
 from collections.abc import Iterator
@@ -75,6 +76,34 @@ def left(store: Store, content: bytes) -> None:
     """Write the part of an earlier run."""
     store.part(DIGEST).parent.mkdir(exist_ok=True)
     store.part(DIGEST).write_bytes(content)
+
+
+@pytest.mark.parametrize("have", [0, 50_000])
+def test_a_download_is_not_read_again_for_its_digest(store: Store, monkeypatch: pytest.MonkeyPatch, have: int) -> None:
+    """Only the part of an earlier run is read."""
+    if have:
+        left(store, CONTENT[:have])
+    read: list[int] = []
+
+    class Counted(io.BufferedRandom):
+        def read(self, size: int | None = -1) -> bytes:
+            read.append(len(found := super().read(size)))
+            return found
+
+        def readinto(self, buffer: object) -> int:
+            read.append(count := super().readinto(buffer))  # type: ignore[arg-type]
+            return count
+
+    opened = Path.open
+    monkeypatch.setattr(
+        Path,
+        "open",
+        lambda path, mode="r": Counted(io.FileIO(path, "a+")) if path.suffix == ".part" else opened(path, mode),
+    )
+    with served(Answers()) as url:
+        assert transfer(store).obtain([url], DIGEST) == (DIGEST, len(CONTENT))
+    assert sum(read) == have
+    assert store.blob(DIGEST).read_bytes() == CONTENT
 
 
 def test_an_interrupted_download_resumes(store: Store) -> None:

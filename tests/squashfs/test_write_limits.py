@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,10 @@ from envbuild.export.write_errors import raise_write_errors
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.read.tree import SquashTree
+from envbuild.squashfs.write import output_file
 from envbuild.squashfs.write.limits import find_unsupported_metadata
 from envbuild.squashfs.write.merge import merge_packs
-from envbuild.squashfs.write.output_file import STALE, open_output
+from envbuild.squashfs.write.output_file import STALE, STALE_HERE, open_output
 from tests.support.packs import file, folder, hard, pack, paths, symlink
 
 pytestmark = pytest.mark.unit
@@ -147,7 +149,7 @@ def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (1, 1))
     os.utime(tmp_path / names[1])
-    assert STALE > 60
+    assert STALE > 60 > STALE_HERE > 5
     with (tmp_path / names[2]).open("rb") as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
         with open_output(out):
@@ -156,3 +158,14 @@ def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
             os.utime(next(tmp_path / name for name in left - set(names)), (1, 1))
             with open_output(out):
                 assert left < {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_on_a_local_disk_leftovers_are_removed_soon(tmp_path, monkeypatch, here):
+    """A pull writes its file as long as it fetches: after a kill the next run needs its space."""
+    monkeypatch.setattr(output_file, "on_disk", lambda file: here)
+    left = tmp_path / ".image.00000000"
+    left.touch()
+    os.utime(left, (time.time() - 60,) * 2)
+    with open_output(tmp_path / "image"):
+        assert left.exists() is not here

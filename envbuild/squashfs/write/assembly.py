@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from envbuild.core.regular_file import PinnedFile
+from envbuild.core.userns.libc import start_writing
 from envbuild.squashfs.pack.append_file import write_all
 from envbuild.squashfs.pack.file import PAGE
 from envbuild.squashfs.write.copy_extents import PageCopier, copy_range
@@ -20,6 +21,7 @@ from envbuild.squashfs.write.extents import Range
 
 TABLES, ZEROS = -1, -2  # sources of an extent beside the numbers of packs
 PIECE = 1 << 18
+FLUSHED = 16 << 20  # bytes after which their write to the disk begins, so that the last fsync finds little to do
 
 Extent = tuple[int, int, int]  # (number of a pack, TABLES or ZEROS; position in it; length)
 
@@ -100,22 +102,42 @@ def check_extents(extents: Iterable[Extent], packs: Sequence[int], tables: int, 
         raise ValueError("the extents do not make up the file")
 
 
-def write_extents(out: int, extents: Iterable[Extent], packs: Sequence[Source], tables: Source, size: int) -> None:
-    """Write an image into the open, empty file `out`. Its sha256 is computed next: so it is in memory, and perhaps not
-    yet on the disk. Raises TruncatedSourceError, OSError.
+def write_extents(
+    out: int,
+    extents: Iterable[Extent],
+    open_source: Callable[[int], Source],
+    size: int,
+    progress: Callable[[int], object] = lambda size: None,
+) -> str:
+    """Write an image into the open, empty file `out`, and return its sha256. It is perhaps not yet on the disk.
+
+    `open_source` returns a pack (its number), or the tables (TABLES), when its first byte is needed: it may wait until
+    that has arrived. `progress` is called with bytes as they are written. Raises TruncatedSourceError, OSError, and
+    what `open_source` raises.
     """
     os.ftruncate(out, size)
-    to = 0
+    digest, buffer, sources = hashlib.sha256(), memoryview(bytearray(PIECE)), dict[int, Source]()
+    to = flushed = 0
     with PageCopier(out, direct=False) as pages:
         for source, at, length in extents:
             if source == ZEROS:
-                write_all(out, [bytes(length)], to)
-                to += length
+                digest.update(bytes(length))
+                to += length  # a hole of the file
                 continue
-            for piece, start, some in parts(tables if source == TABLES else packs[source], at, length):
-                if not copy_range(piece.file.fd, start, out, to, some, pages):
-                    raise TruncatedSourceError("a pack is shorter than its size")
-                to += some
+            if source not in sources:
+                sources[source] = open_source(source)
+            for piece, start, some in parts(sources[source], at, length):
+                shared = pages.sharing and copy_range(piece.file.fd, start, out, to, some, pages)
+                for chunk in read_piece(piece, start, some, buffer):
+                    digest.update(chunk)
+                    if not shared:
+                        write_all(out, [chunk], to)
+                    to += len(chunk)
+                    progress(len(chunk))
+                    if to - flushed >= FLUSHED:
+                        start_writing(out, flushed, to - flushed)
+                        flushed = to
+    return digest.hexdigest()
 
 
 def extents_digest(
@@ -132,15 +154,23 @@ def extents_digest(
             digest.update(bytes(length))
             continue
         for piece, start, some in parts(tables if source == TABLES else packs[source], at, length):
-            end = start + some
-            while start < end:
-                count = os.preadv(piece.file.fd, [buffer[: end - start]], start)
-                if not count:
-                    raise TruncatedSourceError("a pack is shorter than its size")
-                digest.update(buffer[:count])
-                start += count
+            for chunk in read_piece(piece, start, some, buffer):
+                digest.update(chunk)
             progress(some)
     return digest.hexdigest()
+
+
+def read_piece(piece: SourcePiece, start: int, length: int, buffer: memoryview) -> Iterator[memoryview]:
+    """Yield `length` bytes of the file of a piece, from `start` on; each chunk is valid until the next one.
+
+    Raises TruncatedSourceError."""
+    end = start + length
+    while start < end:
+        count = os.preadv(piece.file.fd, [buffer[: end - start]], start)
+        if not count:
+            raise TruncatedSourceError("a pack is shorter than its size")
+        yield buffer[:count]
+        start += count
 
 
 def parts(source: Source, at: int, length: int) -> Iterator[tuple[SourcePiece, int, int]]:

@@ -19,8 +19,10 @@ from pathlib import Path
 
 from envbuild.core.errors import PublishError
 from envbuild.core.store.permissions import finished_mode
+from envbuild.squashfs.pack.append_file import on_disk
 
 STALE = 600  # seconds without a write, after which an unfinished file without a live writer is removed
+STALE_HERE = 10  # the same on a disk of this machine: no other machine can hold a lock there
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def _remove_stale(folder: int, name: str) -> None:
             status = os.fstat(file)
             if stat.S_ISREG(status.st_mode):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if time.time() - status.st_mtime > STALE:
+                if time.time() - status.st_mtime > (STALE_HERE if on_disk(file) else STALE):
                     os.unlink(other, dir_fd=folder)
 
 
