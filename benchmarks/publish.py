@@ -154,6 +154,16 @@ def publishes(place: Path, there: Registry, name: str, changed: str) -> None:
     row("publish after a change", new, copied, f"{made['sent_bytes'] / MB:.1f} MB sent")
 
 
+def squashfs_only(place: Path, name: str, changed: str) -> None:
+    """Measure publishes of the squashfs file alone to a registry that has nothing, and after a change."""
+    with registry(place / "registry-only") as there:
+        only, made = answer(["publish", name, "--to", f"{there.host}/bench/{name}:1", "--squashfs-only"])
+        row("publish --squashfs-only", only, None, f"{made['sent_bytes'] / MB:.1f} MB sent")
+        new, made = answer(["publish", changed, "--to", f"{there.host}/bench/{changed}:2", "--squashfs-only"])
+        row("publish --squashfs-only after a change", new, only, f"{made['sent_bytes'] / MB:.1f} MB sent")
+    shutil.rmtree(place / "registry-only")
+
+
 def main() -> None:
     name, changed = sys.argv[1:]
     compileall.compile_dir(Path(__file__).resolve().parent.parent / "envbuild", quiet=1)
@@ -162,6 +172,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         place = Path(folder)
         same_bytes(place, name)
+        squashfs_only(place, name, changed)
         with registry(place / "registry") as there:
             publishes(place, there, name, changed)
             pulls(place, there, name, changed)

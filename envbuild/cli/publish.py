@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,6 +54,12 @@ def publish_command(
     whole: Annotated[
         bool, typer.Option("--whole", help="Also send the squashfs file as one blob, for clients without envbuild.")
     ] = False,
+    squashfs_only: Annotated[
+        bool,
+        typer.Option(
+            "--squashfs-only", help="Send the squashfs file without the OCI image, for envbuild pull and its importer."
+        ),
+    ] = False,
     move: Annotated[bool, typer.Option("--move", help="Replace a tag that names another image.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -72,6 +78,8 @@ def publish_command(
     """
     if compression not in ("", *COMPRESSIONS):
         raise SpecError(f"--compression {compression!r} is not known", hint=f"use one of: {', '.join(COMPRESSIONS)}")
+    if compression and squashfs_only:
+        raise SpecError("--compression is that of the layers, and --squashfs-only sends none", hint="leave out one")
     from envbuild.publish.destination import parse_destination
     from envbuild.publish.publish_source import parse_publishable, publish_source
     from envbuild.spec.workspace import open_workspace
@@ -81,22 +89,17 @@ def publish_command(
     foreign = parse_publishable(name) is not None
     if platform and not foreign:
         raise SpecError(f"--platform has no meaning for {name}, an image of the project", hint="leave it out")
+    options: dict[str, Any] = {"compression": compression, "move": move, "whole": whole, "layers": not squashfs_only}
     with open_workspace() as workspace:
         if foreign:
-            result = publish_source(
-                name, to, workspace, compression=compression, platform=platform, move=move, whole=whole, index=index
-            )
+            result = publish_source(name, to, workspace, platform=platform, index=index, **options)
         else:
-            result = publish_project_image(
-                name, to, workspace, compression=compression, move=move, whole=whole, index=index
-            )
+            result = publish_project_image(name, to, workspace, index=index, **options)
     show(result.data, as_json, result.text)
 
 
-def publish_project_image(
-    name: str, to: str, workspace: Workspace, *, compression: str, move: bool, whole: bool, index: str
-) -> Result:
-    """Publish an image of the project, which is made first if needed."""
+def publish_project_image(name: str, to: str, workspace: Workspace, *, index: str, **options: Any) -> Result:
+    """Publish an image of the project, which is made first if needed. `options`: of `publish_image`."""
     from envbuild.export.built_image import load_built_image
     from envbuild.make import Options, make
     from envbuild.publish.make_and_share import make_and_share, site_caches
@@ -105,4 +108,4 @@ def publish_project_image(
     make_and_share(make, name, workspace, Options(caches=site_caches(workspace)))
     image = load_built_image(name, workspace)
     destination = find_destination(to, image, workspace).with_index(index)
-    return publish_image(image, destination, workspace, compression=compression, move=move, whole=whole)
+    return publish_image(image, destination, workspace, **options)

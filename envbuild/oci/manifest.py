@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envbuild.core.errors import ConflictError, Finding, InputError
-from envbuild.net.registry.media_types import DOCKER, DOCKER_INDEX, INDEX, OCI
+from envbuild.net.registry.media_types import DOCKER, DOCKER_INDEX, INDEX, OCI, SQUASHFS_FAMILY
 from envbuild.oci.document import InvalidDocumentError, Part, check_names, parse_json
 
 SYSTEM = "linux"
@@ -159,6 +159,7 @@ def read_manifest(
     has_blob: whether the blob of a foreign layer is stored with the image. A foreign layer is then like any other.
     None: no foreign layer is accepted, because the image is an input of a lock.
     """
+    check_image(value, name)
     whole = Part(value)
     try:
         config, listed = parse_descriptor(whole.part("config")), whole.part("layers").parts(needed=True)
@@ -188,6 +189,15 @@ def read_manifest(
     if findings:
         raise InputError.of(findings)
     return ImageManifest(config, layers)
+
+
+def check_image(value: Mapping[str, Any], name: str) -> None:
+    """Raise InputError for the squashfs file of an image that was published without its layers."""
+    if str(value.get("artifactType", "")).startswith(SQUASHFS_FAMILY):
+        raise InputError(
+            f"{name} is a squashfs file, which was published without the layers of its image",
+            hint=f"envbuild pull {name.removeprefix('docker://')}",
+        )
 
 
 def read_config(value: Mapping[str, Any], name: str) -> BaseImageConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from envbuild.net.registry.media_types import OCI
+from envbuild.net.registry.media_types import OCI, SQUASHFS_FAMILY
 
 SQUASHFS = (
     "application/vnd.envbuild.squashfs.v1"  # an artifact: the packs of a squashfs file, and how it is made of them
@@ -16,7 +16,8 @@ WHOLE = "application/vnd.envbuild.squashfs.file.v1"  # an artifact, and its only
 SPEC = "application/vnd.envbuild.spec.v1+yaml"
 LOCK = "application/vnd.envbuild.lock.v1+yaml"
 RESOLUTION = "application/vnd.envbuild.resolution.v1+json"
-FAMILY = "application/vnd.envbuild.squashfs."  # and v2 and so on, of a newer envbuild
+CONFIG = OCI.config  # of an image that is published without its layers
+FAMILY = SQUASHFS_FAMILY  # and v2 and so on, of a newer envbuild
 TITLE = "org.opencontainers.image.title"
 EMPTY = b"{}"  # the configuration of an artifact
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
@@ -28,13 +29,13 @@ def describe(kind: str, digest: str, size: int, title: str = "") -> dict[str, An
     return {**found, "annotations": {TITLE: title}} if title else found
 
 
-def artifact_manifest(kind: str, layers: list[dict[str, Any]], subject: dict[str, Any]) -> dict[str, Any]:
-    """Return the manifest of an artifact of `kind` that belongs to the image `subject` (a descriptor)."""
+def artifact_manifest(kind: str, layers: list[dict[str, Any]], subject: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the manifest of an artifact of `kind`. `subject`: the descriptor of the image that it belongs to."""
     return {
         "schemaVersion": 2,
         "mediaType": OCI.manifest,
         "artifactType": kind,
         "config": describe(EMPTY_TYPE, hashlib.sha256(EMPTY).hexdigest(), len(EMPTY)),
         "layers": layers,
-        "subject": subject,
+        **({"subject": subject} if subject else {}),
     }

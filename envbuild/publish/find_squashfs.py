@@ -18,13 +18,18 @@ CANDIDATES = 8  # artifacts of one image that are read, until one has the file t
 
 @dataclass(frozen=True, slots=True)
 class PublishedSquashfs:
-    """A published squashfs file: digests (``sha256:…``) of its artifact and of the image that it belongs to, its
-    document, and the layers of the artifact."""
+    """A published squashfs file: digests (``sha256:…``) of its artifact and of the image that it belongs to (empty: it
+    was published without the layers of an image), its document, and the layers of the artifact."""
 
     artifact: str
     image: str
     document: SquashfsDocument
     layers: tuple[m.BlobDescriptor, ...]
+
+    @property
+    def digest(self) -> str:
+        """The digest (``sha256:…``) of the image; of the artifact where there is none."""
+        return self.image or self.artifact
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -72,7 +77,8 @@ def read_artifact(image: RemoteImage, artifact: ImageDocument) -> PublishedSquas
     try:
         whole = Part(artifact.value)
         check_kind(whole.part("artifactType").text(), image.name)
-        subject = m.parse_descriptor(whole.part("subject")).digest
+        listed = whole.part("subject")
+        subject = f"sha256:{m.parse_descriptor(listed).digest}" if listed.value is not None else ""
         layers = [m.parse_descriptor(item) for item in whole.part("layers").parts(needed=True)]
         documents = [layer for layer in layers if layer.kind == DOCUMENT]
         if len(documents) != 1:
@@ -86,8 +92,8 @@ def read_artifact(image: RemoteImage, artifact: ImageDocument) -> PublishedSquas
         )
     content = read_blob(image, documents[0].digest, documents[0].size)
     document = decode_document(content, {layer.digest: layer.size for layer in layers}, image.name)
-    if document.manifest != f"sha256:{subject}":
-        raise other_image_error(image.name, document.manifest, f"sha256:{subject}")
+    if document.manifest != subject:
+        raise other_image_error(image.name, document.manifest, subject)
     return PublishedSquashfs(artifact.digest, document.manifest, document, tuple(layers))
 
 
@@ -115,6 +121,7 @@ def check_kind(kind: str, name: str) -> None:
 def other_image_error(name: str, found: str, wanted: str) -> VerifyError:
     """Return the error for an artifact that was published for another image."""
     return VerifyError(
-        f"the artifact that is listed for {name} belongs to another image: {found} instead of {wanted}",
+        f"the artifact that is listed for {name} belongs to another image: {found or 'none'} instead of "
+        f"{wanted or 'none'}",
         hint="the list of artifacts was changed: publish the image again",
     )

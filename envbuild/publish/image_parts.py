@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from envbuild.net.registry.media_types import OCI
 from envbuild.oci import manifest as m
 from envbuild.oci.config import canonical_json
 from envbuild.oci.manifest import BlobDescriptor
 from envbuild.publish.pack_blobs import FileSlice
+from envbuild.publish.squashfs_artifact import Artifact
 
 
 class BlobContent(Protocol):
@@ -58,6 +60,12 @@ class ImageParts:
         files = [FileSlice(part.digest, part.size, there / part.digest) for part in blobs.values()]
         contents = [file for file in files if file.path.is_file()]
         return cls(content, str(entry["mediaType"]), digest, tuple(blobs.values()), contents, entry["platform"])
+
+    @classmethod
+    def of_artifact(cls, artifact: Artifact, platform: Mapping[str, str]) -> ImageParts:
+        """Return an artifact that is published under a tag in the place of an image."""
+        blobs = tuple(BlobDescriptor(blob.digest, blob.size, artifact.kind) for blob in artifact.blobs)
+        return cls(artifact.manifest, OCI.manifest, artifact.digest, blobs, artifact.blobs, platform)
 
     @property
     def architecture(self) -> str:

@@ -6,10 +6,11 @@ from envbuild.core.errors import SpecError
 from envbuild.core.result import Result
 from envbuild.export.built_image import BuiltImage
 from envbuild.export.built_layout import open_built_layout
+from envbuild.oci.config import config_json
 from envbuild.publish.binding import make_annotations
 from envbuild.publish.destination import Destination, default_tag, parse_destination
 from envbuild.publish.image_parts import ImageParts
-from envbuild.publish.published_texts import list_texts
+from envbuild.publish.published_texts import configuration_text, list_texts
 from envbuild.publish.squashfs_artifact import project_artifacts
 from envbuild.publish.target import Target
 from envbuild.spec.workspace import Workspace
@@ -38,13 +39,16 @@ def publish_image(
     compression: str,
     move: bool,
     whole: bool = False,
+    layers: bool = True,
 ) -> Result:
     """Publish a built image. `compression`: of the layers (empty: gzip); `move`: a tag that names another image may be
-    replaced; `whole`: the squashfs file is also published as one blob.
+    replaced; `whole`: the squashfs file is also published as one blob; `layers`: the OCI image is published, too.
 
     Raises PublishError, VerifyError.
     """
     target = Target.open(destination, workspace)
+    if not layers:
+        return publish_squashfs(image, target, workspace, move=move, whole=whole)
     with (
         open_built_layout(image, compression or "gzip", workspace, target.has_blob) as folder,
         workspace.store.workdir() as work,
@@ -53,3 +57,15 @@ def publish_image(
         parts = ImageParts.read(folder).annotate(make_annotations(image.record.sha256, texts))
         artifacts = project_artifacts(image, parts.subject, texts, workspace, work, whole=whole)
         return target.send(image.plan.image, parts, artifacts, image.record.sha256, move=move)
+
+
+def publish_squashfs(image: BuiltImage, target: Target, workspace: Workspace, *, move: bool, whole: bool) -> Result:
+    """Publish the squashfs file of a built image under its tag: no layer is compressed or sent."""
+    plan = image.plan
+    config = configuration_text(plan.image, config_json(image.layers, plan.config, plan.epoch))
+    with workspace.store.workdir() as work:
+        texts = [*list_texts(image, workspace), config]
+        artifacts = project_artifacts(image, None, texts, workspace, work, whole=whole)
+        platform = {"architecture": plan.config.architecture, "os": "linux"}
+        parts = ImageParts.of_artifact(artifacts[0], platform)
+        return target.send(plan.image, parts, artifacts, image.record.sha256, move=move)

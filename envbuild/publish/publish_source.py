@@ -23,8 +23,10 @@ from envbuild.oci.sources.open import SourceReference, open_source, parse_source
 from envbuild.oci.sources.registry import parse_source_reference
 from envbuild.publish.binding import make_annotations
 from envbuild.publish.destination import TAG, Destination, parse_destination
+from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.proved_layers import prove_layers, record_proved
-from envbuild.publish.source_parts import source_parts
+from envbuild.publish.published_texts import configuration_text
+from envbuild.publish.source_parts import platform_of, source_parts
 from envbuild.publish.squashfs_artifact import FinishedImage, finished_artifacts
 from envbuild.publish.squashfs_document import PLAIN
 from envbuild.publish.target import Target
@@ -42,11 +44,12 @@ def publish_source(
     move: bool = False,
     whole: bool = False,
     index: str = "",
+    layers: bool = True,
 ) -> Result:
     """Publish the image that `source` names (`envbuild.oci.sources.open`).
 
-    `compression`: of the layers (empty: as the source has them); `platform`: of an index; `move`, `whole`: as of
-    `envbuild.publish.publish.publish_image`.
+    `compression`: of the layers (empty: as the source has them); `platform`: of an index; `move`, `whole`, `layers`: as
+    of `envbuild.publish.publish.publish_image`.
 
     Raises SpecError, InputError, ConflictError, PublishError, VerifyError.
     """
@@ -69,13 +72,18 @@ def publish_source(
         if target.push:
             target.push.known = {**target.push.known, **same_registry(source, image, target)}
         finished = finish_image(image, done, progress, options)
-        annotations = make_annotations(finished.sha256, ())
-        parts = source_parts(image, annotations, compression, workspace, work, target.has_blob)
+        annotations, texts, parts = make_annotations(finished.sha256, ()), [], None
+        if layers:
+            parts = source_parts(image, annotations, compression, workspace, work, target.has_blob)
+        else:
+            texts.append(configuration_text(image.name, image.documents[-1]))
         try:
-            artifacts = finished_artifacts(finished, parts.subject, workspace.reporter, work, whole=whole)
+            subject = parts.subject if parts else None
+            artifacts = finished_artifacts(finished, subject, workspace.reporter, work, texts, whole=whole)
         except VerifyError:
             forget_damaged(conversion_record(image, options, workspace))
             raise
+        parts = parts or ImageParts.of_artifact(artifacts[0], platform_of(image.documents[-1]))
         return target.send(image.reference, parts, artifacts, finished.sha256, move=move)
 
 

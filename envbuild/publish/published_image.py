@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.errors import LockError, SpecError
+from envbuild.core.errors import InputError, LockError, SpecError
 from envbuild.core.plain_yaml import MAX_BYTES
 from envbuild.export.enroot import start_script
 from envbuild.lock.lockfile import parse_lock
@@ -18,7 +18,7 @@ from envbuild.oci import manifest as m
 from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
 from envbuild.oci.sources.image_documents import SourceConfig, check_layer_count, parse_configuration
 from envbuild.oci.sources.platform import Platform
-from envbuild.publish.artifact_types import LOCK, RESOLUTION, SPEC
+from envbuild.publish.artifact_types import CONFIG, LOCK, RESOLUTION, SPEC
 from envbuild.publish.find_squashfs import PublishedSquashfs, find_squashfs
 from envbuild.publish.remote_blob import read_blob
 from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote
@@ -30,7 +30,8 @@ UNIT = "envbuild unit "  # begin of the history of a layer that envbuild built (
 
 @dataclass(frozen=True, slots=True)
 class PublishedLayer:
-    """A layer: digest (``sha256:…``) and size of its blob, digest of its content, and the unit that it is of."""
+    """A layer: digest (``sha256:…``) and size of its blob (empty, 0: it was not published), digest of its content, and
+    the unit that it is of."""
 
     digest: str
     size: int
@@ -80,9 +81,12 @@ def read_published(text: str, workspace: Workspace, platform: str = "") -> Publi
         raise SpecError(f"{text[:200]!r} is not an image of a registry or a layout", hint="docker://NAME:TAG, oci:DIR")
     found = image.find(wanted)
     squashfs = find_squashfs(image, found)
-    if squashfs and squashfs.artifact == found.digest:
+    if squashfs and squashfs.artifact == found.digest and squashfs.image:
         found = image.read(squashfs.image)
-    config, layers = read_layers(image, found, wanted)
+    if squashfs and not squashfs.image:
+        config, layers = read_own_configuration(image, squashfs, wanted)
+    else:
+        config, layers = read_layers(image, found, wanted)
     return PublishedImage(
         image.name,
         found.digest,
@@ -116,6 +120,24 @@ def read_layers(
         for layer, diff_id, unit in zip(listed, config.diff_ids, unit_names(value, len(listed)), strict=True)
     ]
     return config, tuple(layers)
+
+
+def read_own_configuration(
+    image: RemoteImage, squashfs: PublishedSquashfs, platform: Platform
+) -> tuple[SourceConfig, tuple[PublishedLayer, ...]]:
+    """Return the configuration that a squashfs file was published with, and its layers, which were not published.
+
+    Raises InputError, VerifyError, ConflictError."""
+    listed = [layer for layer in squashfs.layers if layer.kind == CONFIG and layer.size <= MAX_DOCUMENT]
+    if not listed:
+        raise InputError(f"{image.name} was published without the configuration of its image", hint="publish it again")
+    content = read_blob(image, listed[0].digest, listed[0].size)
+    value = m.parse_document(content, image.name, "configuration")
+    config = parse_configuration(value, f"sha256:{listed[0].digest}", image.name, platform)
+    names = unit_names(value, len(config.diff_ids))
+    return config, tuple(
+        PublishedLayer("", 0, diff_id, unit) for diff_id, unit in zip(config.diff_ids, names, strict=True)
+    )
 
 
 def unit_names(config: Mapping[str, Any], count: int) -> Sequence[str]:

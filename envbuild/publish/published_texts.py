@@ -33,3 +33,8 @@ def list_texts(image: BuiltImage, workspace: Workspace) -> list[PublishedText]:
         PublishedText(types.LOCK, lock.name, lock.read_bytes()),
         PublishedText(types.RESOLUTION, f"{name}.resolution.json", resolution.encode()),
     ]
+
+
+def configuration_text(name: str, content: bytes) -> PublishedText:
+    """Return the configuration of an image as a document, for an image that is published without its layers."""
+    return PublishedText(types.CONFIG, f"{name}.config.json", content)

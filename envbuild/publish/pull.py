@@ -77,7 +77,7 @@ def write_published(pull: Pull, output: Output | None, began: float) -> Result:
             "artifact": str(path),
             "sha256": document.sha256,
             "reference": pull.image.name,
-            "digest": pull.published.image,
+            "digest": pull.published.digest,
             "layers": [pack.key.partition(".")[0] for pack in document.packs if pack.key in pull.own],
         }
         write_record(record, made, blobs=pull.wanted())
@@ -92,7 +92,7 @@ def describe_pull(pull: Pull, artifact: SquashfsFile, seconds: float, present: b
         "sha256": artifact.sha256,
         "size": artifact.size,
         "reference": pull.image.name,
-        "digest": pull.published.image,
+        "digest": pull.published.digest,
         "squashfs": pull.published.artifact,
         "fetched": len(fetched),
         "fetched_bytes": sum(fetched.values()),

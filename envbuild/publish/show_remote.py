@@ -57,11 +57,12 @@ def describe(squashfs: PublishedSquashfs, store: Store) -> dict[str, Any]:
 
 def format_remote(data: dict[str, Any]) -> str:
     """Return the answer as text."""
+    size = amount(data["bytes"]) if data["bytes"] else "not published"
     lines = [
         f"{data['reference']}",
         f"  digest:   {data['digest']}",
         f"  platform: {printable(data['platform'])}",
-        f"  layers:   {counted(len(data['layers']), 'layer')}, {amount(data['bytes'])}",
+        f"  layers:   {counted(len(data['layers']), 'layer')}, {size}",
     ]
     found = data["squashfs"]
     if found is None:

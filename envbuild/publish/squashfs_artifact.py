@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An artifact of an image (`subject`: its digest): the `manifest`, its digest (``sha256:…``), and its blobs, each
-    once."""
+    """An artifact of an image (`subject`: its digest; empty: of none): the `manifest`, its digest (``sha256:…``), and
+    its blobs, each once."""
 
     kind: str
     manifest: bytes
@@ -74,15 +74,15 @@ class FinishedImage:
 
 def project_artifacts(
     image: BuiltImage,
-    subject: dict[str, Any],
+    subject: dict[str, Any] | None,
     texts: Sequence[PublishedText],
     workspace: Workspace,
     work: Path,
     *,
     whole: bool,
 ) -> list[Artifact]:
-    """Return the artifacts of an image of the project, whose OCI image is `subject`: its squashfs file as packs with
-    `texts`, and with `whole` also as one blob. Files that are made for them are in `work`.
+    """Return the artifacts of an image of the project, whose OCI image is `subject` (None: it is not published): its
+    squashfs file as packs with `texts`, and with `whole` also as one blob. Files that are made for them are in `work`.
 
     Raises VerifyError for a file that its packs do not result in: the next run writes it again.
     """
@@ -106,7 +106,7 @@ def project_artifacts(
 
 def finished_artifacts(
     image: FinishedImage,
-    subject: dict[str, Any],
+    subject: dict[str, Any] | None,
     reporter: Reporter,
     work: Path,
     texts: Sequence[PublishedText] = (),
@@ -121,12 +121,12 @@ def finished_artifacts(
         found = squashfs_artifact(image, subject, work, texts, add)
     finally:
         reporter.finish("packs")
-    return [found, whole_artifact(image, subject, work)] if whole else [found]
+    return [found, whole_artifact(image, subject or found.descriptor, work)] if whole else [found]
 
 
 def squashfs_artifact(
     image: FinishedImage,
-    subject: dict[str, Any],
+    subject: dict[str, Any] | None,
     work: Path,
     texts: Sequence[PublishedText] = (),
     progress: Callable[[int], object] = lambda size: None,
@@ -146,7 +146,7 @@ def squashfs_artifact(
     document = SquashfsDocument(
         image.name,
         image.architecture,
-        str(subject["digest"]),
+        digest_of(subject),
         image.sha256,
         size,
         BlobPart(made.digest, 0, made.size),
@@ -174,14 +174,21 @@ def whole_artifact(image: FinishedImage, subject: dict[str, Any], work: Path) ->
     return make_artifact(types.WHOLE, [(types.WHOLE, blob)], subject, work)
 
 
-def make_artifact(kind: str, parts: Sequence[tuple[str, FileSlice]], subject: dict[str, Any], work: Path) -> Artifact:
+def make_artifact(
+    kind: str, parts: Sequence[tuple[str, FileSlice]], subject: dict[str, Any] | None, work: Path
+) -> Artifact:
     layers = [types.describe(media, part.digest, part.size, part.title) for media, part in parts]
     manifest = canonical_json(types.artifact_manifest(kind, layers, subject))
     empty = work / "empty"
     empty.write_bytes(types.EMPTY)
     blobs = {part.digest: part for part in [read_slice(empty, ""), *(part for _, part in parts)]}
     digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
-    return Artifact(kind, manifest, digest, str(subject["digest"]), tuple(blobs.values()))
+    return Artifact(kind, manifest, digest, digest_of(subject), tuple(blobs.values()))
+
+
+def digest_of(subject: dict[str, Any] | None) -> str:
+    """Return the digest (``sha256:…``) of the image that an artifact belongs to; empty if there is none."""
+    return str(subject["digest"]) if subject else ""
 
 
 def read_slice(path: Path, title: str) -> FileSlice:

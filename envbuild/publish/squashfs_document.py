@@ -51,8 +51,8 @@ class PublishedPack:
 class SquashfsDocument:
     """A squashfs file of `size` bytes with `sha256`: its packs, bottom first, and its `extents`.
 
-    `manifest` (``sha256:…``): of the image that it belongs to. `tables`: the blob of what no pack has. `merge`: how the
-    packs were merged, for users.
+    `manifest` (``sha256:…``): of the image that it belongs to, empty for one that was published without its layers.
+    `tables`: the blob of what no pack has. `merge`: how the packs were merged, for users.
     """
 
     name: str
@@ -160,7 +160,7 @@ def _decode(whole: Part) -> SquashfsDocument:
     return SquashfsDocument(
         names[0].value,
         names[1].value,
-        f"sha256:{_digest(image.part('manifest'))}",
+        f"sha256:{_digest(manifest)}" if (manifest := image.part("manifest")).text() else "",
         sha256.value,
         _size(file.part("size")),
         BlobPart(_digest(tables.part("digest")), 0, _size(tables.part("size"))),

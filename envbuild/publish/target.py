@@ -50,11 +50,14 @@ class Target:
             raise refused_error(self.destination.reference, error) from None
 
     def send(self, name: str, parts: ImageParts, artifacts: Sequence[Artifact], sha256: str, *, move: bool) -> Result:
-        """Publish an image and its artifacts; return the answer of the command. `sha256`: of its squashfs file.
+        """Publish an image and its artifacts; return the answer of the command. `sha256`: of its squashfs file. The
+        image can be the first artifact itself (`ImageParts.of_artifact`).
 
         Raises PublishError, and what reading the parts raises.
         """
         destination, reporter = self.destination, self.workspace.reporter
+        squashfs = artifacts[0].digest
+        artifacts = [item for item in artifacts if item.digest != parts.digest]
         if self.push and destination.reference:
             made = publish_to_registry(
                 parts,
@@ -89,7 +92,7 @@ class Target:
             "reference": str(destination),
             "index": destination.index_name,
             "digest": parts.digest,
-            "squashfs": artifacts[0].digest,
+            "squashfs": squashfs,
             "sha256": sha256,
             "sent": blobs,
             "sent_bytes": size,
@@ -99,7 +102,7 @@ class Target:
         text = (
             f"{destination}\n  digest:   {parts.digest}\n"
             f"  sent:     {counted(blobs, 'blob')}, {amount(size)}; {counted(there, 'blob')} there already\n"
-            f"  squashfs: {artifacts[0].digest}\n{index}"
+            f"  squashfs: {squashfs}\n{index}"
             f"  use:      envbuild pull {destination.index_name or destination}"
         )
         return Result(data, text)

@@ -94,6 +94,17 @@ def test_a_folder_has_the_same_digest(cli: Cli, tmp_path: Path) -> None:
     assert found["Digest"] == made["digest"]
 
 
+def test_the_squashfs_file_is_published_alone(cli: Cli, tmp_path: Path) -> None:
+    place = f"oci:{tmp_path}/alone:1"
+    made = cli.json("publish", "app", "--to", place, "--squashfs-only")
+    found = cli.json("show", place)
+    assert found["lock"] and found["spec"] == SPEC and {layer["unit"] for layer in found["layers"]} > {"base"}
+    got = Cli(tmp_path, tmp_path / "b").json("pull", place)
+    assert file_digest(Path(got["path"])) == got["sha256"] == made["sha256"]
+    refused = cli.run("publish", "app", "--to", place, "--squashfs-only", "--compression", "zstd", check=False)
+    assert refused.returncode == 2 and "sends none" in refused.stderr
+
+
 def test_a_destination_is_required_before_anything_is_built(cli: Cli) -> None:
     done = cli.run("publish", "app", "--to", "nowhere", check=False)
     assert done.returncode == 2 and "REGISTRY/REPOSITORY" in done.stderr

@@ -13,6 +13,7 @@ from typing import Any
 REF_NAME = "org.opencontainers.image.ref.name"
 INDEX = "application/vnd.oci.image.index.v1+json"
 DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
+SQUASHFS_FAMILY = "application/vnd.envbuild.squashfs."  # kinds of artifacts with a squashfs file; v1, v2 and so on
 FALLBACK = re.compile(r"sha256-[0-9a-f]{64}")  # the tag that lists the artifacts of an image
 
 
