@@ -25,12 +25,13 @@ def site_caches(workspace: Workspace) -> Sequence[OpenCache]:
 
 
 def make_and_share(make: Make, name: str, workspace: Workspace, options: Options, *, send: bool = True) -> ImageRecord:
-    """Return the image `name` as `make` (of `envbuild.make`) made it; then send its units, unless `send` is False.
+    """Return the image `name` as `make` (of `envbuild.make`) made it; then send those of its units that a cache lacks,
+    unless `send` is False: also of an image that was built before the site had the cache.
 
     options: with `caches`.
     """
     made, caches = make(name, workspace, options), options.caches or ()
-    if not send or made.up_to_date or not any(cache.setting.write for cache in caches):
+    if not send or not any(cache.setting.write for cache in caches):
         return made
     from envbuild.build.engines.select import load_engine
     from envbuild.build.plan.planner import make_plan

@@ -26,9 +26,12 @@ from envbuild.core.errors import EngineError
 from envbuild.core.store.build_records import SharedLayer, UnitRecord
 from envbuild.core.store.json_files import write_sealed
 from envbuild.core.store.store import Store
+from envbuild.export.built_image import ImageRecord
+from envbuild.make import Options
 from envbuild.oci.layers.layer import UNPACKED
 from envbuild.publish import cached_units, pack_blobs
 from envbuild.publish.cached_units import send_units
+from envbuild.publish.make_and_share import make_and_share
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.file import DATA, pack_foot, read_pack
 from envbuild.squashfs.pack.index import FILE, NONE, RAW, VERSION
@@ -36,6 +39,7 @@ from envbuild.squashfs.pack.reader import send_members
 from envbuild.squashfs.pack.writer import PackWriter
 from tests.support.as_user import open_folder, run_as
 from tests.support.command import ROOT
+from tests.support.foreign_images import workspace
 from tests.support.local_registry import Server
 from tests.support.push_proxy import pushing
 from tests.support.small_plan import small_plan
@@ -295,6 +299,25 @@ def test_a_registry_that_may_not_be_written_is_reported(tmp_path: Path, registry
         proxy.most = 100  # of a body: 413
         lines = send(store, records, f"{proxy.url.removeprefix('http://')}/team/cache")
     assert len(lines) == 1 and "it cannot be written" in lines[0]
+
+
+@pytest.mark.parametrize("send_units_too", [True, False])
+def test_a_cache_that_is_new_gets_the_units_of_an_image_that_is_up_to_date(
+    tmp_path: Path, place: str | Path, monkeypatch: pytest.MonkeyPatch, send_units_too: bool
+) -> None:
+    (store, _), reporter = built_store(tmp_path / "a"), SilentReporter()
+    monkeypatch.setattr("envbuild.lock.resolve.resolve_image", lambda name, workspace: None)
+    monkeypatch.setattr("envbuild.lock.update.current_lock", lambda resolution, workspace: None)
+    monkeypatch.setattr("envbuild.build.plan.planner.make_plan", lambda resolution, lock: small_plan())
+    done = ImageRecord("x", "", "", "", "embedded", (), "", (), (), (), 0.0, up_to_date=True)
+    at = replace(workspace(tmp_path / "w"), store=store, reporter=reporter)
+    for _ in range(2):
+        caches = opened(reporter, setting(place, write=True))
+        made = make_and_share(lambda *_: done, "x", at, Options(caches=caches), send=send_units_too)
+        assert made is done
+    sent = [line for line in reporter.lines if "sent to the cache" in line]
+    found, _ = fill(Store.open(tmp_path / "b"), place)
+    assert (len(sent), set(IMAGE) <= set(found)) == ((1, True) if send_units_too else (0, False))
 
 
 def test_large_packs_travel_in_parts(tmp_path: Path, place: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
