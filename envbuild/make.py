@@ -75,7 +75,8 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     plan = make_plan(resolution, lock)
     build = replace(options.build, compiler_cache=site.compiler_cache, caches=frozenset(caches))
     inputs = UnitSupply(engine, plan, lock, lock_request(resolution), workspace, build, options.caches)
-    built, artifact = build_and_write(engine, plan, lock, workspace, build, inputs.obtain)
+    earlier = read_image_record(before, workspace)
+    built, artifact = build_and_write(engine, plan, lock, workspace, build, inputs.obtain, earlier)
     evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
     link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
     made = ImageRecord(
@@ -104,16 +105,21 @@ def build_and_write(
     workspace: Workspace,
     options: BuildOptions,
     obtain: Callable[[], object] = lambda: None,
+    earlier: ImageRecord | None = None,
 ) -> tuple[BuildResult, SquashfsFile]:
     """Build the units and write the squashfs file; build layers again that turn out to be damaged meanwhile.
 
-    obtain: called before each build, to get what it needs.
+    obtain: called before each build, to get what it needs. earlier: of the same inputs; its file is not written again
+    if it has the same layers.
     """
+    from envbuild.export.built_image import find_unchanged_file
     from envbuild.export.project_image import write_artifact
 
     store, reporter = workspace.store, workspace.reporter
     obtain()
     built = engine.build(plan, store, reporter, options)
+    if earlier and (found := find_unchanged_file(earlier, built.layers, reporter)):
+        return built, found
     try:
         return built, write_artifact(plan, built, lock, store, reporter)
     except DamagedLayerError as error:  # they were moved aside

@@ -129,20 +129,34 @@ def _normalize_uri(uri: str) -> str:
     return ("/" + rest.strip("/")) if method in ("file", "copy") else uri.rstrip("/")
 
 
+@dataclass(frozen=True, slots=True)
+class PipTrust:
+    """The hosts whose certificate pip does not check, and its CA bundle (empty: its own)."""
+
+    insecure: tuple[str, ...] = ()
+    ca_bundle: str = ""
+
+
+def pip_trust(environ: Mapping[str, str] | None = None) -> PipTrust:
+    """Return what ``pip install`` accepts here."""
+    options = _pip_options(os.environ if environ is None else environ)
+    return PipTrust(tuple(options.get("trusted-host", "").split()), options.get("cert", "").strip())
+
+
 def pip_indexes(environ: Mapping[str, str] | None = None) -> PythonIndexes:
     """Return the indexes that ``pip install`` uses here. Without a configured index the first one is uv's built-in
     default (`default_index`).
     """
     environ = os.environ if environ is None else environ
-    options = _pip_options(environ)
+    options, trust = _pip_options(environ), pip_trust(environ)
     indexes: list[str] = []
     if options.get("no-index", "").lower() not in ("1", "true", "yes", "on"):
         indexes = [options.get("index-url", "").strip() or default_index(), *options.get("extra-index-url", "").split()]
     return PythonIndexes(
         tuple(dict.fromkeys(index for index in indexes if index)),
         tuple(dict.fromkeys(options.get("find-links", "").split())),
-        tuple(options.get("trusted-host", "").split()),
-        options.get("cert", "").strip(),
+        trust.insecure,
+        trust.ca_bundle,
     )
 
 

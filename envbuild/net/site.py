@@ -27,7 +27,7 @@ from envbuild.net.supply import Supply, find_supply
 from envbuild.net.urls import join
 
 if TYPE_CHECKING:
-    from envbuild.net.host_config import PythonIndexes
+    from envbuild.net.host_config import PipTrust, PythonIndexes
     from envbuild.net.unit_caches import UnitCache
 
 
@@ -117,11 +117,17 @@ class Site:
         for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
             if os.environ.get(name):
                 return os.environ[name]
-        return self.python().ca_bundle
+        return self._pip().ca_bundle
+
+    def _pip(self) -> PipTrust:
+        """Return what the host's pip accepts, where this site uses its indexes."""
+        from envbuild.net import host_config
+
+        return host_config.pip_trust() if self.use_host and "python:" not in self.mirrors else host_config.PipTrust()
 
     def network(self) -> NetworkSettings:
-        """Return the settings of a transport."""
-        names = (*self.insecure_hosts, *self.python().insecure)
+        """Return the settings of a transport. No program is started for them."""
+        names = (*self.insecure_hosts, *self._pip().insecure)
         insecure = frozenset(name.split(":")[0] for name in names)
         return NetworkSettings(self.proxy, insecure, self.certificates(), self.unchecked)
 

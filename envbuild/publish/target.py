@@ -73,7 +73,8 @@ class Target:
             record_repository(self.workspace.store, self.push.at, found)
         else:
             assert destination.folder is not None
-            reporter.start("publish", f"publishing to {destination}: {len(parts.blobs)} blobs")
+            total = count_digests(parts, artifacts) + 1 + len(artifacts)  # the manifests are blobs of a folder, too
+            reporter.start("publish", f"publishing to {destination}: {counted(total, 'blob')}")
             try:
                 blobs, size = publish_to_folder(
                     parts,
@@ -86,7 +87,7 @@ class Target:
                 )
             finally:
                 reporter.finish("publish")
-            there = count_digests(parts, artifacts) + 1 + len(artifacts) - blobs
+            there = total - blobs
         data: dict[str, Any] = {
             "image": name,
             "reference": str(destination),

@@ -98,14 +98,14 @@ def test_the_steps_in_their_order(steps: Steps) -> None:
 
 
 def test_an_image_that_is_up_to_date_needs_no_step(steps: Steps) -> None:
-    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", caches=())
+    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", layers=(), caches=())
     assert make("app", steps.workspace, Options(engine="embedded", verify=False)) is steps.record
     assert steps.calls == ["load", "link"] and steps.engines == []
     assert steps.options == {"engine": "embedded", "verified": False}
 
 
 def test_an_image_with_units_of_a_cache_that_is_not_used_is_made_again(steps: Steps) -> None:
-    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", caches=("ghcr.io/team/cache",))
+    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", layers=(), caches=("ghcr.io/team/cache",))
     steps.workspace.site.caches = (SimpleNamespace(at="ghcr.io/team/cache"),)
     assert make("app", steps.workspace, Options()) is steps.record
     assert make("app", steps.workspace, Options(caches=())) is not steps.record

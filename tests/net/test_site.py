@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from envbuild.core.errors import SpecError
+from envbuild.net import host_config
 from envbuild.net.site import Site, store_folder
 from envbuild.net.site_file import read_site
 
@@ -30,6 +32,20 @@ def test_store_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the specification requires that it is ignored
     monkeypatch.setenv("HOME", "/home/me")
     assert store_folder(None) == Path("/home/me/.cache/envbuild")
+
+
+@pytest.mark.parametrize("use_host", [True, False])
+def test_the_settings_of_a_transport_start_no_program(monkeypatch: pytest.MonkeyPatch, use_host: bool) -> None:
+    """Every pull needs them, and uv takes longer than the rest of its start."""
+    monkeypatch.setattr(host_config, "default_index", lambda: pytest.fail("uv was started"))
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_CERT", "/etc/own.pem")
+    monkeypatch.setenv("PIP_TRUSTED_HOST", "pypi.example:8443")
+    found = Site(Path("/"), use_host=use_host, insecure_hosts=("images.example",)).network()
+    own = frozenset({"images.example"})
+    assert (found.insecure, found.certificates) == ((own | {"pypi.example"}, "/etc/own.pem") if use_host else (own, ""))
 
 
 def test_default_places_are_used_unless_the_site_turns_them_off(tmp_path: Path) -> None:
