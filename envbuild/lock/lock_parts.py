@@ -14,6 +14,7 @@ from envbuild.core.console import Reporter
 from envbuild.core.distributions import PLACE, Distribution, find_distribution, is_image
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecError
 from envbuild.core.store.store import Store
+from envbuild.core.text import counted, human_list
 from envbuild.lock import pending_archives, unit_names
 from envbuild.lock.assembly import PythonFiles
 from envbuild.lock.base_image.lock_base import LockedBase, lock_base
@@ -25,6 +26,7 @@ from envbuild.lock.diff import BASE, EVERYTHING
 from envbuild.lock.git.commit_hint import CommitHint
 from envbuild.lock.inputs import Input
 from envbuild.lock.model import DebianFile, Lock, SourceFile
+from envbuild.lock.preserved_debian import all_files, are_obtainable, preserve_debian, unlisted_files
 from envbuild.lock.python import choose_files
 from envbuild.lock.python import resolve as python
 from envbuild.lock.python.known_releases import KnownReleases
@@ -40,6 +42,8 @@ from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.net.uv_program import uv_version
+
+NAMED = 5  # packages in a message
 
 
 @dataclass(slots=True)
@@ -144,9 +148,26 @@ class LockParts:
             where={**self.request.where, **{name: self.request.unit_place(name) for name in names}},
             askers=self.request.askers,
         )
-        return debian.resolve(
+        preserved = None
+        if self.previous and not self.refresh and not excluded & {file.name for file in self.previous.debian.values()}:
+            preserved = preserve_debian(self.previous, request, base.image if base else None)
+        if preserved and all(self.store.has_blob(file.sha256) for file in all_files(preserved)):
+            self.reporter.info("the Debian packages remain as they were locked: all are in the store")
+            return preserved
+        found = debian.resolve(
             request, self.site, self.store, self.reporter, transport=self.transport, resolved=self.resolved
         )
+        unlisted = unlisted_files(preserved, found) if preserved else ()
+        if not (preserved and self.previous and unlisted):
+            return found
+        if not are_obtainable(unlisted, self.previous, self.store, self.site, self.transport):
+            return found
+        printed = human_list([f"{file.name} {file.version}" for file in unlisted], NAMED)
+        self.reporter.info(
+            f"{counted(len(unlisted), 'Debian package')} left the archive and remain in the lock: {printed}; "
+            f"for newer ones: envbuild lock {self.request.image} --refresh"
+        )
+        return preserved
 
     @property
     def has_projects(self) -> bool:
