@@ -24,7 +24,7 @@ class ForeignLinkError(OSError):
 def open_judged(path: Path, users: Collection[int]) -> IO[bytes]:
     """Open a regular file for reading. Each link on the way must be one of `users`, or lead to a file of its own owner.
 
-    Every entry is judged by a descriptor of it: nobody can exchange it meanwhile. Raises ForeignLinkError,
+    Every entry is judged by a descriptor of it, so that no user can exchange it meanwhile. Raises ForeignLinkError,
     NotRegularError, OSError.
     """
     with ExitStack() as opened:

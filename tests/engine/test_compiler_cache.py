@@ -147,7 +147,7 @@ def test_another_compiler_has_a_cache_of_its_own(store: Store) -> None:
 
 def test_nvcc_names_itself_in_front_of_the_cache(store: Store) -> None:
     """nvcc prints the name of its file up to the first dot, and CMake identifies it by that line."""
-    script = "#!/bin/sh\nname=${0##*/}; echo \"${name%%.*}: NVIDIA (R) Cuda compiler driver\"\n"
+    script = '#!/bin/sh\nname=${0##*/}; echo "${name%%.*}: NVIDIA (R) Cuda compiler driver"\n'
     other = toolchain(store)
     texts = (("nvcc", script),)
     nvcc = "mkdir -p /opt/cuda/bin; cp /run/envbuild/toolkit/nvcc /opt/cuda/bin/nvcc; chmod 755 /opt/cuda/bin/nvcc"

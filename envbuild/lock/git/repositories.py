@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.store.store import Store
+from envbuild.lock.git.foreign_repository import find_way_out
 from envbuild.lock.git.git_program import run_git
 from envbuild.lock.git.remote import RemoteRepository
 from envbuild.net.failures import NotFoundError
@@ -76,8 +77,12 @@ def find_repositories(
             found.append(RemoteRepository(transport, store, origin, candidate_addresses(place, rest), report_status))
             continue
         path, names = (local_path(place) or Path(place)).absolute(), folder_names(origin, rest)
-        there = [folder for name in names if (folder := find_git_directory(path / name))]
-        found += [LocalRepository(folder, str(folder)) for folder in dict.fromkeys(there)]
+        there = {folder: path / name for name in names if (folder := find_git_directory(path / name))}
+        for folder, named in there.items():
+            if way := find_way_out(folder, path, named):
+                found.append(MissingRepository(redact(place), f"may lead elsewhere by another user's {way}"))
+            else:
+                found.append(LocalRepository(folder, str(folder)))
         if not there:
             tried = ", ".join(name for name in names if name)
             found.append(

@@ -1,0 +1,81 @@
+"""Folders of repositories that another user may write: nothing there leads git to a private repository."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.errors import InputError
+from tests.support.git_server import Repo, git
+from tests.support.git_site import MARKS, Desk, git_source
+from tests.support.git_site import demo as demo  # a fixture
+
+pytestmark = [
+    *MARKS,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user"),
+]
+OTHER = 61001
+
+
+def borrow(bare: Path, private: Path) -> None:
+    (bare / "objects/info").mkdir(exist_ok=True)
+    (bare / "objects/info/alternates").write_text(f"{private}/objects\n")
+
+
+def link_tag(bare: Path, private: Path) -> None:
+    (bare / "refs/tags/v1").unlink(missing_ok=True)
+    (bare / "packed-refs").unlink(missing_ok=True)
+    (bare / "refs/tags/v1").symlink_to(private / "refs/heads/main")
+
+
+def link_objects(bare: Path, private: Path) -> None:
+    (bare / "objects").rename(bare / "before")
+    (bare / "objects").symlink_to(private / "objects")
+
+
+def link_all(bare: Path, private: Path) -> None:
+    bare.rename(bare.with_name("before"))
+    bare.symlink_to(private)
+
+
+def name_folder(bare: Path, private: Path) -> None:
+    bare.rename(bare.with_name("before"))
+    bare.with_name("demo").mkdir()
+    (bare.with_name("demo") / ".git").write_text(f"gitdir: {private}")
+
+
+def share(bare: Path, private: Path) -> None:
+    (bare / "commondir").write_text(str(private))
+
+
+def own_all(folder: Path, owner: int) -> None:
+    for inner, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(Path(inner, name), owner, -1, follow_symlinks=False)
+    os.chown(folder, owner, -1)
+
+
+@pytest.mark.parametrize("lead", [borrow, link_tag, link_objects, link_all, name_folder, share])
+def test_a_repository_of_another_user_leads_to_no_other(
+    demo: Repo, tmp_path: Path, lead: Callable[[Path, Path], None]
+) -> None:
+    demo.commit({"file": b"x"})
+    private = Path(demo.bare(tmp_path / "private/demo.git"))
+    bare = Path(demo.bare(tmp_path / "mirror/demo/demo.git"))
+    lead(bare, private)
+    own_all(tmp_path / "mirror", OTHER)
+    with pytest.raises(InputError, match="may lead elsewhere by another user"):
+        Desk(tmp_path / "s", github=tmp_path / "mirror").lock(git_source(demo))
+    own_all(tmp_path / "mirror", 0)
+    if lead is not link_tag:
+        assert Desk(tmp_path / "s2", github=tmp_path / "mirror").lock(git_source(demo)).sha256
+
+
+def test_a_plain_repository_of_another_user_is_read(demo: Repo, tmp_path: Path) -> None:
+    bare = Path(demo.bare(tmp_path / "mirror/demo/demo.git"))
+    git(bare, "repack", "-a", "-d", "-q")
+    own_all(tmp_path / "mirror", OTHER)
+    assert Desk(tmp_path / "s", github=tmp_path / "mirror").lock(git_source(demo)).sha256
