@@ -232,6 +232,27 @@ def test_the_folders_of_a_cache_are_for_its_own_units(tmp_path: Path) -> None:
     assert shared and not shared.folders and not other.has_tree(layer.diff_id)
 
 
+def test_the_store_does_not_answer_for_a_cache(tmp_path: Path) -> None:
+    """The digests of a private layer or wheel are public: a cache that only names them would get them into an image."""
+    cache = tmp_path / "cache"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    for blob in (cache / "blobs/sha256").iterdir():
+        if blob.read_bytes()[:1] != b"{":  # no document
+            store.add_blob(Path(shutil.copy(blob, tmp_path / "a/tmp/copy")))
+            blob.unlink()
+    for key in KEYS.values():
+        (tmp_path / "a/units" / f"{key}.json").unlink()
+    taken, lines = fill(store, cache)
+    assert not taken and len(warnings(lines)) == len(records)
+    honest = tmp_path / "honest"
+    send(store, records, honest)  # what has the bytes is believed, and what was built here remains so
+    taken, lines = fill(store, honest)
+    assert {"base", "venv"} <= set(taken) and not warnings(lines)
+    layer = taken["base"].layer
+    assert layer and layer.caches == () and store.has_tree(layer.diff_id)
+
+
 def test_a_unit_of_another_key_is_refused(tmp_path: Path, registry: Server) -> None:
     cache = tmp_path / "cache"
     store, records = built_store(tmp_path / "a")

@@ -103,8 +103,9 @@ def take_unit(found: FoundUnit, unit: Unit, store: Store, transfer: Transfer, wo
         if document.pack:
             layer = _take_layer(found, unit.name, store, transfer, workers)
         for wheel in document.wheels:
-            found.cache.check_blob(wheel.digest)
-            transfer.obtain([found.cache.blob(wheel.digest)], wheel.digest, wheel.size)
+            with store.filled(), store.workdir() as work:
+                _fetch_blob(found, wheel, work / "wheel", transfer)
+                store.add_blob(work / "wheel")
     except DownloadError as error:
         # In a folder each file is a place of its own: the others may be sound.
         damaged = (MissKind.MISMATCH, MissKind.ABSENT, *((MissKind.REFUSED,) if found.cache.setting.folder else ()))
@@ -125,12 +126,14 @@ def _take_layer(found: FoundUnit, unit: str, store: Store, transfer: Transfer, w
     diff_id, folders = found.document.diff_id, found.document.folders
     with store.lock(f"cache-{diff_id.removeprefix('sha256:')}"):
         present = store.find_layer(diff_id)
-        if present and {found.cache.name}.issuperset(present.caches):
+        if present and present.caches == (found.cache.name,):
             return present
         with store.filled(), store.workdir() as work:
             pack = work / "pack"
-            _fetch_pack(found, pack, work, store, transfer)
+            _fetch_pack(found, pack, work, transfer)
             layer = _write_pack(found, unit, pack, workers)
+            if present and not present.caches:  # built here: the cache has it, too
+                return present
             target = PackSink(PackFormat()).give(work / WRITTEN, store, diff_id)
         SharedLayer(layer, target.name, folders).write(target.parent)
         remove_unpacked(store, diff_id)  # with the folders of another cache
@@ -138,13 +141,13 @@ def _take_layer(found: FoundUnit, unit: str, store: Store, transfer: Transfer, w
         return layer
 
 
-def _fetch_pack(found: FoundUnit, pack: Path, work: Path, store: Store, transfer: Transfer) -> None:
+def _fetch_pack(found: FoundUnit, pack: Path, work: Path, transfer: Transfer) -> None:
     """Write the pack of a unit from its parts. Raises DownloadError, RefusedUnitError."""
     assert found.document.pack is not None
     parts = found.document.parts
     for number, part in enumerate(parts):
         target = work / f"part-{number}"
-        _fetch_part(found, part, target, store, transfer)
+        _fetch_blob(found, part, target, transfer)
         if number:
             with pack.open("ab") as whole, target.open("rb") as file:
                 shutil.copyfileobj(file, whole, 1 << 20)
@@ -158,16 +161,10 @@ def _fetch_pack(found: FoundUnit, pack: Path, work: Path, store: Store, transfer
             raise RefusedUnitError(f"its parts are not its pack: expected sha256 {found.document.pack.digest}")
 
 
-def _fetch_part(found: FoundUnit, part: StoredBlob, target: Path, store: Store, transfer: Transfer) -> None:
-    if store.has_blob(part.digest):  # of a published image that was pulled
-        with target.open("xb") as out, store.blob(part.digest).open("rb") as blob:
-            shutil.copyfileobj(blob, out, 1 << 20)
-        with target.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() == part.digest:
-                return
-        target.unlink()
-    found.cache.check_blob(part.digest)
-    transfer.obtain([found.cache.blob(part.digest)], part.digest, part.size, target)
+def _fetch_blob(found: FoundUnit, blob: StoredBlob, target: Path, transfer: Transfer) -> None:
+    """Fetch a blob from the cache, also one that the store has: a cache could name that of a private image."""
+    found.cache.check_blob(blob.digest)
+    transfer.obtain([found.cache.blob(blob.digest)], blob.digest, blob.size, target)
 
 
 def _write_pack(found: FoundUnit, unit: str, path: Path, workers: Workers) -> LayerRecord:
