@@ -23,6 +23,7 @@ from envbuild.lock.diff import describe_changes
 from envbuild.lock.lock_head import read_head
 from envbuild.lock.lockfile import dump_lock, parse_lock, read_lock, write_lock
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock, VenvRule, lock_digest
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 SHA = "0123456789abcdef" * 4
@@ -280,3 +281,17 @@ def test_variables_of_a_base_image_may_have_any_text() -> None:
     base = BaseImage("x", SHA, SHA, (), "debian:13", env={"PS1": "\x1b[31m\n", "OTHER": "\u200d"})
     lock = replace(SMALL, base_image=base)
     assert parse_lock(dump_lock(lock), Path("demo.lock")) == lock
+
+
+@pytest.mark.parametrize("line", ["? " * 79, "- " * 79, "-", "a:", "[]"])
+def test_a_text_of_many_values_is_refused_before_it_is_read(line: str) -> None:
+    """Compressed, 4 MiB of them have 20 kB; their values took 1.5 GB, and most of a minute."""
+    with ends_within(20), pytest.raises(ValueError, match="too many values"):
+        load_plain(f"{line}\n" * ((3 << 20) // (len(line) + 1)))
+
+
+@pytest.mark.parametrize("text", ["- " * 30 + "a", "? " * 30 + "a", "a:\n  - - " + "- " * 30 + "a"])
+def test_the_depth_of_one_line_is_limited(text: str) -> None:
+    with pytest.raises(ValueError, match="nested deeper"):
+        load_plain(text)
+    assert load_plain("- - a\n- b: c\n") == [["a"], {"b": "c"}]

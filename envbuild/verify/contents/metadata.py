@@ -8,7 +8,6 @@ parts are left out, and printed texts have no control characters.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import LockError
+from envbuild.core.json_text import record_value
 from envbuild.core.plain_yaml import MAX_BYTES
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import Lock
@@ -114,7 +114,7 @@ def read_text(tree: SquashTree, path: str) -> str | None:
 def parse_object(document: str) -> dict[str, Any]:
     """Return a JSON object, or an empty one for anything else."""
     try:
-        value = json.loads(document) if document else {}
+        value = record_value(document) if document else {}
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
