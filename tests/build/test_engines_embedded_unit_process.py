@@ -51,7 +51,7 @@ def command(work: Path, **changes: Any) -> dict[str, Any]:
     value = {
         "work": str(work), "lowers": ["/one", "/two"], "input_names": [], "apt": False, "network": True,
         "image": "/app.sqsh",
-        "binds": [["/data", "/mnt", True]], "argv": ["true"], "env": {"A": "b"}, "interactive": False,
+        "binds": [["/data", "/mnt", True]], "argv": ["true"], "env": {"A": "b"},
     }  # fmt: skip
     return {**value, **changes}
 
@@ -115,14 +115,14 @@ def test_a_command_in_an_image(tmp_path: Path, boxes: list[Any]) -> None:
         True,
     )
     assert box.binds == (("/data", "/mnt", True),)
-    assert (commands, more) == ([["true"]], {"env": {"A": "b"}, "interactive": False})
+    assert (commands, more) == ([["true"]], {"env": {"A": "b"}, "interactive": True})
     assert not (tmp_path / "work").exists()
 
 
 def test_a_shell_in_a_failed_step_has_the_inputs_of_the_unit(tmp_path: Path, boxes: list[Any]) -> None:
     (tmp_path / "failed/inputs").mkdir(parents=True)
     shell = command(tmp_path / "work", evidence=str(tmp_path / "failed"), image="", input_names=["debs"], apt=True)
-    assert unit_process.run_job({**shell, "interactive": True})["code"] == 0
+    assert unit_process.run_job(shell)["code"] == 0
     ((box, _, more),) = boxes
     assert (box.image, box.build, box.sys, box.apt, box.inputs) == ("", True, False, True, ("debs",))
     assert more["interactive"] and (tmp_path / "failed/inputs").is_dir()

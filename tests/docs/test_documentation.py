@@ -113,7 +113,7 @@ def test_make_targets_exist() -> None:
 
 def make_targets(line: str) -> list[str]:
     found = re.match(r"(?:\s*- run: )?\s*make ((?:[a-z-]+ ?)+)(?:#|$)", line)
-    return found[1].split() if found else []
+    return [word for word in found[1].split() if not word.startswith("-")] if found else []
 
 
 def test_the_spec_of_the_readme_is_valid(tmp_path: Path) -> None:

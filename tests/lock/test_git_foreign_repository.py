@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import InputError
+from envbuild.lock.git.foreign_repository import find_way_out
 from tests.support.git_server import Repo, git
 from tests.support.git_site import MARKS, Desk, git_source
 from tests.support.git_site import demo as demo  # a fixture
@@ -79,3 +80,20 @@ def test_a_plain_repository_of_another_user_is_read(demo: Repo, tmp_path: Path) 
     git(bare, "repack", "-a", "-d", "-q")
     own_all(tmp_path / "mirror", OTHER)
     assert Desk(tmp_path / "s", github=tmp_path / "mirror").lock(git_source(demo)).sha256
+
+
+def test_a_folder_that_cannot_be_listed_is_a_way_out(
+    demo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git opens what is in it by its name. Root may list every folder, so the error is made here."""
+    bare = Path(demo.bare(tmp_path / "mirror/demo/demo.git"))
+    scan = os.scandir
+
+    def scandir(folder: str) -> object:
+        if str(folder).endswith("refs/tags"):
+            raise PermissionError(13, "Permission denied", folder)
+        return scan(folder)
+
+    assert find_way_out(bare, tmp_path / "mirror", bare) is None
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert find_way_out(bare, tmp_path / "mirror", bare) == bare / "refs/tags"

@@ -21,17 +21,20 @@ def find_way_out(folder: Path, place: Path, named: Path) -> Path | None:
     What such a user changes afterwards is not seen: docs/security.md.
     """
     users = own_users()
-    for path in _entries(folder, place, named):
-        try:
-            status = path.lstat()
-        except OSError:
-            continue
-        if stat.S_ISLNK(status.st_mode):
-            if status.st_uid not in users:
-                return path
-        elif any(find_intrusion(str(item), users) for item in (path, path.parent)) and is_leading(path, folder):
-            return path
-    return None
+    try:
+        return next((path for path in _entries(folder, place, named) if _is_way_out(path, folder, users)), None)
+    except OSError as error:
+        return Path(os.fsdecode(error.filename or folder))
+
+
+def _is_way_out(path: Path, folder: Path, users: frozenset[int]) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    if stat.S_ISLNK(status.st_mode):
+        return status.st_uid not in users
+    return is_leading(path, folder) and any(find_intrusion(str(item), users) for item in (path, path.parent))
 
 
 def is_leading(path: Path, folder: Path) -> bool:
@@ -40,11 +43,17 @@ def is_leading(path: Path, folder: Path) -> bool:
 
 
 def _entries(folder: Path, place: Path, named: Path) -> Iterator[Path]:
+    """Yield every entry to judge. Raises OSError for a folder that cannot be listed: git needs only a name in it."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    yield from (folder / name for name in LEADING)
     way = Path(os.path.normpath(named))
     for above in [*reversed(way.parents), way]:
         if place in (above, *above.parents):
             yield above
             yield above / ".git"
-    for inner, folders, files in os.walk(folder):
+    for inner, folders, files in os.walk(folder, onerror=refuse):
         for name in (*folders, *files):
             yield Path(inner, name)
