@@ -24,10 +24,13 @@ from envbuild.spec.workspace import Workspace
 
 if TYPE_CHECKING:  # a run without work needs none of them
     from envbuild.build.cache.open_cache import OpenCache
+    from envbuild.build.cache.unit_supply import UnitSupply
     from envbuild.build.engines.base import BuildResult, Engine
     from envbuild.build.plan.units import Plan
     from envbuild.export.project_image import SquashfsFile
     from envbuild.lock.model import Lock
+    from envbuild.spec.image_spec import ImageSpec
+    from envbuild.spec.resolve import Resolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,34 +52,21 @@ class Options:
 def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     """Make the image `name`. Raises what its steps raise; see `envbuild.core.errors` for the exit codes."""
     began = time.monotonic()
-    project, site, store, reporter = workspace.project, workspace.site, workspace.store, workspace.reporter
-    spec = load_image_spec(name, project)
-    before = resolve_as_locked(spec, project)
-    caches = {cache.at for cache in site.caches} if options.caches is None else {item.name for item in options.caches}
+    spec = load_image_spec(name, workspace.project)
+    before = resolve_as_locked(spec, workspace.project)
     done = read_image_record(before, workspace, engine=options.engine, verified=options.verify)
-    if done and caches.issuperset(done.caches):
+    if done and cache_names(options, workspace).issuperset(done.caches):
         link_by_name(Path(done.artifact), done.image)
         return done
 
     # imported only when there is work, so that a run without any is short
-    from envbuild.build.cache.unit_supply import UnitSupply
-    from envbuild.build.engines.select import choose_engine
-    from envbuild.build.plan.planner import make_plan
-    from envbuild.export.built_layout import open_base_layout
     from envbuild.lock.model import lock_digest
-    from envbuild.lock.request import lock_request
-    from envbuild.lock.update import ensure_lock
     from envbuild.verify.verify import verify
 
-    resolution = resolve_in(spec, project)
-    check_machine(resolution.target)
-    lock = ensure_lock(resolution, workspace, partial(open_base_layout, workspace))
-    engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
-    plan = make_plan(resolution, lock)
-    build = replace(options.build, compiler_cache=site.compiler_cache, caches=frozenset(caches))
-    inputs = UnitSupply(engine, plan, lock, lock_request(resolution), workspace, build, options.caches)
+    ready = prepare(spec, workspace, options)
+    resolution, lock, plan, inputs = ready.resolution, ready.lock, ready.plan, ready.inputs
     earlier = read_image_record(before, workspace)
-    built, artifact = build_and_write(engine, plan, lock, workspace, build, inputs.obtain, earlier)
+    built, artifact = build_and_write(ready.engine, plan, lock, workspace, ready.build, inputs.obtain, earlier)
     evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
     link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
     made = ImageRecord(
@@ -96,6 +86,56 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     )
     write_image_record(made, plan, resolution, workspace)
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyImage:
+    """An image that can be built: `inputs` obtains what its units need."""
+
+    resolution: Resolution
+    lock: Lock
+    engine: Engine
+    plan: Plan
+    build: BuildOptions
+    inputs: UnitSupply
+
+
+def prepare(spec: ImageSpec, workspace: Workspace, options: Options, *, renew: bool = False) -> ReadyImage:
+    """Resolve, lock and plan an image. `renew`: lock again if the lock is outdated. Raises what these steps raise."""
+    from envbuild.build.cache.unit_supply import UnitSupply
+    from envbuild.build.engines.select import choose_engine
+    from envbuild.build.plan.planner import make_plan
+    from envbuild.export.built_layout import open_base_layout
+    from envbuild.lock.request import lock_request
+    from envbuild.lock.update import ensure_lock, renew_lock
+
+    site, store, reporter = workspace.site, workspace.store, workspace.reporter
+    resolution = resolve_in(spec, workspace.project)
+    check_machine(resolution.target)
+    lock_image = renew_lock if renew else ensure_lock
+    lock = lock_image(resolution, workspace, partial(open_base_layout, workspace))
+    engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
+    plan = make_plan(resolution, lock)
+    caches = cache_names(options, workspace)
+    build = replace(options.build, compiler_cache=site.compiler_cache, caches=caches)
+    inputs = UnitSupply(engine, plan, lock, lock_request(resolution), workspace, build, options.caches)
+    return ReadyImage(resolution, lock, engine, plan, build, inputs)
+
+
+def cache_names(options: Options, workspace: Workspace) -> frozenset[str]:
+    """Return the names of the caches of units that are used."""
+    if options.caches is None:
+        return frozenset(cache.at for cache in workspace.site.caches)
+    return frozenset(item.name for item in options.caches)
+
+
+def make_layers(name: str, workspace: Workspace, options: Options) -> tuple[Plan, list[str]]:
+    """Make the layers of an image, without a file of them: lock it if that is outdated, and build the units that
+    changed. Return its plan, and the layers (diff ids), bottom first. Raises as `make`."""
+    ready = prepare(load_image_spec(name, workspace.project), workspace, options, renew=True)
+    ready.inputs.obtain()
+    built = ready.engine.build(ready.plan, workspace.store, workspace.reporter, ready.build)
+    return ready.plan, [layer.diff_id for layer in built.layers]
 
 
 def build_and_write(

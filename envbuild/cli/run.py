@@ -21,15 +21,22 @@ def run_command(
             "--bind", metavar="SRC[:DST[:ro]]", help="Mount a folder in the image, with :ro read-only; may be repeated."
         ),
     ] = [],  # noqa: B006
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="Lock and build what changed, and run in the layers; write no squashfs file."),
+    ] = False,
 ) -> None:
     """Run a command in a finished image on this machine, in the same sandbox that built it. NAME may be a squashfs
     file.
 
-    Changes are discarded, except in folders mounted with --bind.
+    Changes are discarded, except in folders mounted with --bind. To try an edit of the spec without writing an image:
+
+    \b
+      envbuild run NAME --live -- python -c "import torch"
     """
     from envbuild.cli.run_image import run_image
     from envbuild.spec.workspace import open_workspace
 
     with open_workspace() as workspace:
-        code = run_image(name, command or [], workspace, network=network, binds=bind)
+        code = run_image(name, command or [], workspace, network=network, binds=bind, live=live)
     raise typer.Exit(code)

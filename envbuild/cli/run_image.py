@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from envbuild.core.errors import SpecError
 from envbuild.core.paths import expand_home
@@ -10,6 +11,9 @@ from envbuild.core.shell import shell_word
 from envbuild.export.built_image import load_built_image
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
+
+if TYPE_CHECKING:
+    from envbuild.build.plan.units import Plan
 
 # A squashfs file starts as enroot starts it: its /etc/environment, then its /etc/rc under a login shell.
 START = """\
@@ -21,8 +25,19 @@ exec /bin/sh
 READ_ONLY = "ro"
 
 
-def run_image(name: str, command: Sequence[str], workspace: Workspace, *, network: bool, binds: Sequence[str]) -> int:
-    """Run a command in a built image or a squashfs file. Return its exit code."""
+def run_image(
+    name: str,
+    command: Sequence[str],
+    workspace: Workspace,
+    *,
+    network: bool,
+    binds: Sequence[str],
+    live: bool = False,
+) -> int:
+    """Run a command in a built image or a squashfs file. Return its exit code.
+
+    live: build the layers of an image that changed, and run in them; no file of it is written.
+    """
     from envbuild.build.engines.embedded.run_command import run_in_root
     from envbuild.build.engines.embedded.sandbox import warn_without_filter
     from envbuild.squashfs.pack.unpack import ensure_trees
@@ -30,19 +45,34 @@ def run_image(name: str, command: Sequence[str], workspace: Workspace, *, networ
     warn_without_filter(workspace.reporter)
     mounts = [parse_bind(bind) for bind in binds]
     file = find_squashfs_file(name)
+    if file and live:
+        hint = "name an image of the project: envbuild run NAME --live -- CMD"
+        raise SpecError(f"{name} is a finished file, and --live builds an image", hint)
     if file:
         argv = ["/bin/sh", "-c", START, "sh", *command]
         store, reporter = workspace.store, workspace.reporter
         code, _ = run_in_root(file, argv, env=None, store=store, network=network, binds=mounts, reporter=reporter)
         return code
-    image = load_built_image(name, workspace)
-    ensure_trees(workspace.store, [layer.diff_id for layer in image.layers])
-    trees = [workspace.store.layer_tree(layer.diff_id) for layer in image.layers]
-    argv = list(command) or list(image.plan.config.cmd)
-    code, _ = run_in_root(
-        trees, argv, env=dict(image.plan.config.env), store=workspace.store, network=network, binds=mounts
-    )
+    plan, layers = make_live(name, workspace) if live else built_layers(name, workspace)
+    ensure_trees(workspace.store, layers)
+    trees = [workspace.store.layer_tree(layer) for layer in layers]
+    argv = list(command) or list(plan.config.cmd)
+    code, _ = run_in_root(trees, argv, env=dict(plan.config.env), store=workspace.store, network=network, binds=mounts)
     return code
+
+
+def built_layers(name: str, workspace: Workspace) -> tuple[Plan, list[str]]:
+    """Return the plan and the layers (diff ids) of a built image."""
+    image = load_built_image(name, workspace)
+    return image.plan, [layer.diff_id for layer in image.layers]
+
+
+def make_live(name: str, workspace: Workspace) -> tuple[Plan, list[str]]:
+    """Build what changed of an image, with the caches of the site; return its plan and its layers (diff ids)."""
+    from envbuild.make import Options, make_layers
+    from envbuild.publish.make_and_share import site_caches
+
+    return make_layers(name, workspace, Options(caches=site_caches(workspace)))
 
 
 def parse_bind(bind: str) -> tuple[str, str, bool]:

@@ -29,6 +29,17 @@ def ensure_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = r
     return lock
 
 
+def renew_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = refuse_own_image) -> Lock:
+    """Return the lock of an image; make it if there is none, and again if the inputs of the image changed."""
+    path = workspace.project.lock_path(resolution.spec.path)
+    if path.is_file():
+        lock = stored_lock(resolution, workspace)
+        if lock is None or lock.inputs != lock_request(resolution).digest():
+            workspace.reporter.info(f"{path.name} is outdated; locking the inputs of {resolution.spec.name}")
+            return update_lock(resolution, workspace, own=own)
+    return ensure_lock(resolution, workspace, own)
+
+
 def current_lock(resolution: Resolution, workspace: Workspace) -> Lock:
     """Return the present lock. Raises LockError if there is none, or if the inputs of the image changed."""
     path, name = workspace.project.lock_path(resolution.spec.path), resolution.spec.name

@@ -60,3 +60,18 @@ def test_it_is_built_with_its_submodule_and_runs(tmp_path: Path, store: Path) ->
     wheel(folder / "images/wheels", "local_thing", "0.3", requires=("iniconfig>=1", "acme>=1"))
     changed = cli.run("make", "own", check=False)
     assert changed.returncode == 4 and "is outdated" in changed.stderr
+    try_an_edit(cli, store)
+
+
+def try_an_edit(cli: Cli, store: Path) -> None:
+    """Compare what `run --live` starts with the finished image, after it locked and built what changed."""
+    before = {path.name: path.lstat() for path in (store / "artifacts").iterdir()}
+    look = "env | grep -v -e ^SHLVL= | sort; pwd; id; find /etc /opt /usr /root /var -xdev | sort"
+    done = cli.run("run", "own", "--live", "--", "/bin/sh", "-c", look)
+    assert "own.lock is outdated" in done.stderr and "/opt/venv/bin/python" in done.stdout
+    assert {path.name: path.lstat() for path in (store / "artifacts").iterdir()} == before  # no file is written
+    again = cli.run("run", "own", "--live", "--", "/bin/sh", "-c", look)
+    assert again.stdout == done.stdout and "built" not in again.stderr
+    cli.run("make", "own", "--no-verify")
+    assert cli.run("run", "own", "--", "/bin/sh", "-c", look).stdout == done.stdout
+    assert cli.run("run", "own", "--live", "--", "/bin/sh", "-c", "exit 3", check=False).returncode == 3

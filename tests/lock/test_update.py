@@ -68,6 +68,17 @@ def test_a_missing_lock_is_made_and_a_current_one_is_checked(place: Place) -> No
     assert len(place.requests) == 1 and place.checked == 1
 
 
+def test_an_outdated_lock_is_renewed_where_a_command_asks_for_that(place: Place) -> None:
+    assert update.renew_lock(place.resolution, place.workspace) == LOCK and len(place.requests) == 1
+    assert update.renew_lock(place.resolution, place.workspace) == LOCK
+    assert len(place.requests) == 1 and place.checked == 1
+    write_lock(replace(LOCK, inputs="0" * 64), place.path)
+    assert update.renew_lock(place.resolution, place.workspace) == LOCK == read_lock(place.path)
+    assert len(place.requests) == 2 and any("app.lock is outdated" in line for line in place.reporter.lines)
+    place.path.write_text("damaged")
+    assert update.renew_lock(place.resolution, place.workspace) == LOCK and len(place.requests) == 3
+
+
 def test_a_lock_of_other_inputs_is_outdated(place: Place) -> None:
     write_lock(replace(LOCK, inputs="0" * 64), place.path)
     with pytest.raises(LockError) as caught:
