@@ -68,7 +68,7 @@ def test_a_missing_lock_is_made_and_a_current_one_is_checked(place: Place) -> No
     assert len(place.requests) == 1 and place.checked == 1
 
 
-def test_an_outdated_lock_is_renewed_where_a_command_asks_for_that(place: Place) -> None:
+def test_an_outdated_lock_is_renewed_where_a_command_requests_that(place: Place) -> None:
     assert update.renew_lock(place.resolution, place.workspace) == LOCK and len(place.requests) == 1
     assert update.renew_lock(place.resolution, place.workspace) == LOCK
     assert len(place.requests) == 1 and place.checked == 1

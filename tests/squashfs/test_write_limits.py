@@ -133,8 +133,8 @@ def test_a_fifo_or_a_link_with_the_name_of_an_unfinished_file_remains(tmp_path):
     """In a folder such as /tmp another user could make one: opening it would wait, and an export with it."""
     (tmp_path / "file").touch()
     os.utime(tmp_path / "file", (1, 1))
-    os.mkfifo(tmp_path / ".x.sqsh.00000000")
-    (tmp_path / ".x.sqsh.00000001").symlink_to("file")
+    os.mkfifo(tmp_path / ".x.sqsh.envbuild-00000000")
+    (tmp_path / ".x.sqsh.envbuild-00000001").symlink_to("file")
     before = sorted(tmp_path.iterdir())
     with open_output(tmp_path / "x.sqsh"):
         pass
@@ -144,7 +144,9 @@ def test_a_fifo_or_a_link_with_the_name_of_an_unfinished_file_remains(tmp_path):
 def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
     """Not those of a running writer, nor those of another image."""
     out = tmp_path / "image[1]"
-    names = [".image[1].00000000", ".image[1].0000000a", ".image[1].0000000b", ".other.00000000", ".image1.00000000"]
+    own = [f".image[1].envbuild-{end}" for end in ("00000000", "0000000a", "0000000b")]
+    # of other images, and what a user named after a day
+    names = [*own, ".other.envbuild-00000000", ".image1.envbuild-00000000", ".image[1].20261124"]
     for name in names:
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (1, 1))
@@ -164,7 +166,7 @@ def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
 def test_on_a_local_disk_leftovers_are_removed_soon(tmp_path, monkeypatch, here):
     """A pull writes its file as long as it fetches: after a kill the next run needs its space."""
     monkeypatch.setattr(output_file, "on_disk", lambda file: here)
-    left = tmp_path / ".image.00000000"
+    left = tmp_path / ".image.envbuild-00000000"
     left.touch()
     os.utime(left, (time.time() - 60,) * 2)
     with open_output(tmp_path / "image"):

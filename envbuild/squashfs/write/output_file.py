@@ -21,6 +21,7 @@ from envbuild.core.errors import PublishError
 from envbuild.core.store.permissions import finished_mode
 from envbuild.squashfs.pack.append_file import on_disk
 
+UNFINISHED = "envbuild-"  # in the name of an unfinished file: a date has eight digits, too
 STALE = 600  # seconds without a write, after which an unfinished file without a live writer is removed
 STALE_HERE = 10  # the same on a disk of this machine: no other machine can hold a lock there
 
@@ -71,7 +72,7 @@ def open_output(out: Path) -> Iterator[OutputFile]:
             folder = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, folder)
         _remove_stale(folder, out.name)
-        name = f".{out.name}.{secrets.token_hex(4)}"
+        name = f".{out.name}.{UNFINISHED}{secrets.token_hex(4)}"
         with _errors_at(out.with_name(name)):
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             file = os.open(name, flags, 0o600, dir_fd=folder)
@@ -85,7 +86,7 @@ def open_output(out: Path) -> Iterator[OutputFile]:
 def _remove_stale(folder: int, name: str) -> None:
     """Remove the unfinished files of killed writers of `name`: each is as large as the image, and easy to overlook. A
     live writer holds its lock; where locks of another machine are not seen, its file is never old."""
-    unfinished = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}")
+    unfinished = re.compile(rf"\.{re.escape(name)}\.{UNFINISHED}[0-9a-f]{{8}}")
     for other in filter(unfinished.fullmatch, os.listdir(folder)):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             if not stat.S_ISREG(os.stat(other, dir_fd=folder, follow_symlinks=False).st_mode):
