@@ -13,6 +13,7 @@ from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch
 from envbuild.lock.lockfile import dump_lock, parse_lock
 from envbuild.lock.make_lock import make_lock
+from envbuild.lock.python.project_metadata import check_lines
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.net.site import Site
 from envbuild.spec.local_wheels import read_local_wheels
@@ -21,6 +22,7 @@ from tests.support.debian_archive import Signer, stanza
 from tests.support.git_server import Repo, git
 from tests.support.lock_server import wheel
 from tests.support.lock_site import MARKS, make, make_site
+from tests.support.time_limit import ends_within
 
 pytestmark = [*MARKS, pytest.mark.slow_unit]
 
@@ -228,3 +230,19 @@ def test_a_wheel_with_damaged_content_is_refused(site: Site, tmp_path: Path, met
     path.write_bytes(content)
     error = failure(site, asked(tmp_path, "", (f"./own/{path.name}",)))
     assert "is not a valid wheel" in error.message
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("setup.cfg", "[metadata]\nb" + " " * 1_000_000 + "c"),
+        ("pyproject.toml", "a" + ".a" * 500_000 + " = 1"),
+        ("pyproject.toml", ("a" + ".a" * 900 + " = 1\n") * 500),
+    ],
+    ids=["blanks", "parts", "lines"],
+)
+def test_a_text_that_takes_hours_is_refused(name: str, text: str) -> None:
+    """33 kB of a repository, compressed."""
+    with ends_within(20), pytest.raises(ValueError, match=r"setup\.cfg has a line|too many dots"):
+        check_lines(name, text)
+    check_lines("pyproject.toml", '[project]\ndependencies = ["a>=1.0", "b==2.*"]\n')

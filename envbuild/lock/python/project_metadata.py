@@ -15,10 +15,10 @@ from email.parser import BytesHeaderParser
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.core.archive_damage import is_damage
 from envbuild.core.bounded_tar import BoundedTarFile
@@ -27,6 +27,7 @@ from envbuild.core.text import printable
 from envbuild.spec.local_wheels import LocalWheel
 from envbuild.spec.recipe import GitProject
 
+LINE, DOTS, ALL_DOTS = 4096, 1000, 50_000  # characters of a line of setup.cfg; dots of a line, and of a file
 LIMIT = 1 << 20  # bytes of a file with metadata
 SETUPTOOLS = ("setuptools", "wheel")  # of a project without [build-system] (PEP 518)
 
@@ -57,9 +58,12 @@ def read_project(tarball: Path, project: GitProject, python: str) -> ProjectMeta
             "a project in another folder is named by #subdirectory=FOLDER at the end of the requirement",
         )
     try:
-        table = tomllib.loads(files.get("pyproject.toml", b"").decode())
+        texts = {name: content.decode() for name, content in files.items() if name != "setup.py"}
+        for name, text in texts.items():
+            check_lines(name, text)
+        table = tomllib.loads(texts.get("pyproject.toml", ""))
         old = configparser.ConfigParser(interpolation=None)
-        old.read_string(files.get("setup.cfg", b"").decode())
+        old.read_string(texts.get("setup.cfg", ""))
     except (ValueError, RecursionError, configparser.Error) as error:
         raise SpecError(f"{what} has malformed metadata: {printable(error)}") from None
     stated = _table(table, "project")
@@ -71,7 +75,7 @@ def read_project(tarball: Path, project: GitProject, python: str) -> ProjectMeta
     version = project.tag_version if not version or version.startswith(("attr:", "file:")) else version
     try:
         version = str(Version(version))
-    except InvalidVersion:
+    except ValueError:
         raise SpecError(
             f"{what} computes its version while it is built, and its tag does not state one",
             "name a tag such as v1.2, or write a recipe",
@@ -127,11 +131,21 @@ def read_files(tarball: Path, project: GitProject) -> dict[str, bytes]:
     return found if {"pyproject.toml", "setup.py"} & found.keys() else {}
 
 
+def check_lines(name: str, text: str) -> None:
+    """Raise ValueError for a text that its reader would need hours for: `configparser` reads a line in the square of
+    its length, `tomllib` a key in the square of its parts."""
+    if name == "setup.cfg" and max(map(len, text.splitlines()), default=0) > LINE:
+        raise ValueError(f"{name} has a line of more than {LINE} characters")
+    dots = [line.count(".") for line in text.splitlines()]
+    if max(dots, default=0) > DOTS or sum(dots) > ALL_DOTS:
+        raise ValueError(f"{name} has too many dots")
+
+
 def check_python(what: str, requires: str, python: str) -> None:
     """Raise SpecError if a package does not run on `python`."""
     try:
         fits = SpecifierSet(requires).contains(python, prereleases=True)
-    except InvalidSpecifier:
+    except ValueError:  # no specifier, or a number that Python does not read
         return
     if not fits:
         raise SpecError(f"{what} requires Python {printable(requires)}, and the image has {python}")
@@ -143,7 +157,7 @@ def plain_requirements(what: str, texts: tuple[str, ...] | list[str]) -> tuple[s
     for text in texts:
         try:
             parsed = Requirement(text)
-        except (InvalidRequirement, RecursionError) as error:  # parentheses of a marker in each other
+        except (ValueError, RecursionError) as error:  # parentheses of a marker in each other
             raise SpecError(f"{what} requires '{printable(text)}', which is not a requirement: {error}") from None
         if parsed.url:
             hint = f"add {parsed.name} @ git+https://… to python-packages, and require it by name there"
