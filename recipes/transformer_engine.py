@@ -83,9 +83,6 @@ class TransformerEngine(Recipe):
         core = f"transformer-engine-cu{self.core(env)}{pin}"
         return Runtime(python=(f"transformer-engine{pin}", core, *NEEDS))
 
-    def extensions(self) -> tuple[str, ...]:
-        return ("transformer_engine_torch",)
-
     def verify(self, env: RecipeEnv) -> list[Check]:
         version = "transformer_engine.__version__"
         expect = self.version.replace(".", r"\.") or r"\d"
