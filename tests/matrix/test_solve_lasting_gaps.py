@@ -9,10 +9,11 @@ import pytest
 from envbuild.matrix.answer import fixes
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.solve.lasting_gaps import can_be_covered, unrelatable_pairs
+from envbuild.matrix.solve.lasting_gaps import can_be_covered, unheard_requests, unrelatable_pairs
 from envbuild.matrix.solve.query import Query
 from envbuild.matrix.solve.request import parse_request
 from tests.support.facts import fact, matrix
+from tests.support.shipped_facts import shipped_matrix
 
 pytestmark = pytest.mark.unit
 
@@ -70,3 +71,16 @@ def test_questions_about_one_request_share_a_search(small: FactTable) -> None:
     query = Query.of(small, parse_request(["a", "b=2.0", "c"], small), ())
     assert query.plan is not None
     assert len(query.matrix.searches) == 1
+
+
+@pytest.mark.parametrize("word, kept", [("driver=550.67", True), ("gcc=3", False), ("deepspeed=99.1", False)])
+def test_a_version_between_known_ones_does_not_have_to_change(word: str, kept: bool) -> None:
+    query = Query.of(shipped_matrix(), parse_request([word], shipped_matrix()), ())
+    assert (unheard_requests(query.matrix, query.wanted, frozenset()) == []) is kept
+
+
+def test_the_hint_leaves_a_version_between_known_ones_as_it_is() -> None:
+    words = ["gpu=H100", "code=sm_80", "cuda=12.4", "driver=550.67"]
+    given = check(shipped_matrix(), parse_request(words, shipped_matrix()))
+    assert given.verdict == "conflict"
+    assert [fix for conflict in given.conflicts for fix in conflict.fixes] == ["code=sm_90a", "gpu=L40S"]

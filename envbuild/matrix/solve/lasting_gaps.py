@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import combinations
 
+from envbuild.matrix.facts.domain import outside_reason
 from envbuild.matrix.facts.evidence import evident_pairs
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.encoding import Request
@@ -44,8 +45,14 @@ def _is_relatable(matrix: FactTable, known: Collection[Pair], pair: Pair, seen: 
 
 
 def unheard_requests(matrix: FactTable, requests: Iterable[Request], waived: Collection[str]) -> list[Request]:
-    """Return the requests that allow nothing but versions that no fact lists."""
+    """Return the requests that allow nothing but versions outside of what the facts know."""
     if UNHEARD in waived:
         return []
-    added = {matrix.components[number].name: mask for number, mask in matrix.added.items()}
-    return [one for one in requests if one.id and one.mask and not one.mask & ~added.get(one.component, 0)]
+    return [one for one in requests if one.id and one.mask and _is_unheard(matrix, one)]
+
+
+def _is_unheard(matrix: FactTable, request: Request) -> bool:
+    number = matrix.number[request.component]
+    if request.mask & ~matrix.added.get(number, 0):  # the facts list one of them
+        return False
+    return all(outside_reason(matrix, number, value) for value in matrix.values_of(number, request.mask))
