@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
 
 
 @dataclass(slots=True)
@@ -38,3 +41,22 @@ class NetworkSettings:
     insecure: frozenset[str] = frozenset()
     certificates: str = ""
     unchecked: UncheckedHosts = field(default_factory=UncheckedHosts, compare=False)
+
+    def proxies(self, url: str) -> dict[str, Any] | None:
+        """Return the proxies of one request, for `requests`; None: those of the environment.
+
+        This machine is never reached through a proxy: requests to it are not encrypted. Nor are the hosts of NO_PROXY.
+        """
+        from requests.utils import should_bypass_proxies
+
+        if is_loopback(urlsplit(url).hostname or "") or (self.proxy and should_bypass_proxies(url, no_proxy=None)):
+            return {"http": None, "https": None}
+        return {"http": self.proxy, "https": self.proxy} if self.proxy else None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine by its name or address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

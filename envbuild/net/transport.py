@@ -114,7 +114,7 @@ class Transport:
         import requests
         from urllib3.exceptions import HTTPError
 
-        session, proxy = self.session(), self.settings.proxy
+        session = self.session()
         try:
             answer = session.request(
                 method,
@@ -123,7 +123,7 @@ class Transport:
                 stream=True,
                 timeout=(self.limits.connect, self.limits.silence),
                 # not the session's: those of the environment would take precedence
-                proxies={"http": proxy, "https": proxy} if proxy else None,
+                proxies=self.settings.proxies(url),
                 allow_redirects=True,
             )
         except requests.exceptions.SSLError as error:

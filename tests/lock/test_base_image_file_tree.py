@@ -366,3 +366,11 @@ def test_the_names_of_all_layers_of_a_tree_have_a_limit(monkeypatch: pytest.Monk
     monkeypatch.setattr("envbuild.oci.tar.name_count.MAX_ENTRIES", 3)
     with pytest.raises(InputError, match="the image has 4 entries or more; the limit is 3"):
         tree.apply(io.BytesIO(tar(file("c"), file("d"))))
+
+
+def test_a_second_name_of_a_package_list_is_not_a_copy_of_it() -> None:
+    """60 kB of a layer could have ten thousand names of a file of 60 MiB, each with its content in the cached tree."""
+    status = "var/lib/dpkg/status"
+    tree = ImageTree()
+    tree.apply(io.BytesIO(tar(file(status, b"text"), hardlink("h", status), hardlink("etc/os-release", status))))
+    assert (tree.node("h"), tree.node("etc/os-release"), tree.total) == (None, b"text", 8)

@@ -89,7 +89,11 @@ class ImageTree(Changeset):
                 self.put(path, {})
             return
         if member.kind is m.Kind.HARDLINK:
-            self.put(path, self.node(os.fsdecode(self.link_source(member, path))))
+            node = self.node(os.fsdecode(self.link_source(member, path)))
+            if isinstance(node, bytes):  # each name has its content in the cached tree
+                node = node if CAPTURED.fullmatch(os.fsdecode(path)) else None
+                self.count(len(node or b""))
+            self.put(path, node)
             return
         self.remove(path)
         if member.kind is m.Kind.SYMLINK:
@@ -111,11 +115,15 @@ class ImageTree(Changeset):
 
     def end(self) -> None:
         if self.captured:
-            self.total += len(self.content)
-            if self.total > ALL:
-                raise LayerError(f"its package lists are longer than {ALL >> 20} MiB")
+            self.count(len(self.content))
             self.put(self.captured, bytes(self.content))
         self.captured, self.content = b"", bytearray()
+
+    def count(self, size: int) -> None:
+        """Count the bytes of a captured file. Raises LayerError."""
+        self.total += size
+        if self.total > ALL:
+            raise LayerError(f"its package lists are longer than {ALL >> 20} MiB")
 
     def put(self, path: bytes, node: Node) -> None:
         above, _, name = os.fsdecode(path).rpartition("/")

@@ -27,7 +27,8 @@ from envbuild.core.text import printable
 from envbuild.spec.local_wheels import LocalWheel
 from envbuild.spec.recipe import GitProject
 
-LINE, DOTS, ALL_DOTS = 4096, 1000, 50_000  # characters of a line of setup.cfg; dots of a line, and of a file
+CFG, LINE = 64 << 10, 1000  # characters of setup.cfg, and of a line of it
+DOTS, ALL_DOTS = 1000, 50_000  # of a line, and of a file
 LIMIT = 1 << 20  # bytes of a file with metadata
 SETUPTOOLS = ("setuptools", "wheel")  # of a project without [build-system] (PEP 518)
 
@@ -134,9 +135,10 @@ def read_files(tarball: Path, project: GitProject) -> dict[str, bytes]:
 def check_lines(name: str, text: str) -> None:
     """Raise ValueError for a text that its reader would need hours for: `configparser` reads a line in the square of
     its length, `tomllib` a key in the square of its parts."""
-    if name == "setup.cfg" and max(map(len, text.splitlines()), default=0) > LINE:
-        raise ValueError(f"{name} has a line of more than {LINE} characters")
-    dots = [line.count(".") for line in text.splitlines()]
+    lines = text.split("\n")  # other line ends are blanks for configparser
+    if name == "setup.cfg" and (len(text) > CFG or max(map(len, lines)) > LINE):
+        raise ValueError(f"{name} is longer than {CFG >> 10} KiB, or has a line of more than {LINE} characters")
+    dots = [line.count(".") for line in lines]
     if max(dots, default=0) > DOTS or sum(dots) > ALL_DOTS:
         raise ValueError(f"{name} has too many dots")
 

@@ -125,6 +125,7 @@ class Login:
         options: dict[str, Any] = {
             "timeout": (limits.connect, limits.silence),
             "stream": True,
+            "proxies": self.transport.settings.proxies(realm),
             # The registry gets what it answers: another service could be one that only this machine reaches.
             "allow_redirects": False,
         }
@@ -149,6 +150,7 @@ class Login:
                     following = next_address(session, answer)
                     if not following:
                         break
+                    options["proxies"] = self.transport.settings.proxies(following)
                     answer = session.get(following, auth=partial(authorize, header), **options)
             with answer:
                 body = b"".join(read_body(answer, limits.token, limits, decode=True)) if answer.ok else b"{}"

@@ -83,7 +83,7 @@ def send(
     """
     from urllib3.exceptions import HTTPError
 
-    session, proxy = transport.session(), transport.settings.proxy
+    session = transport.session()
     try:
         answer = session.request(
             method,
@@ -92,7 +92,7 @@ def send(
             data=body,
             stream=True,
             timeout=(transport.limits.connect, transport.limits.silence),
-            proxies={"http": proxy, "https": proxy} if proxy else None,
+            proxies=transport.settings.proxies(url),
             allow_redirects=method in ("GET", "HEAD"),
         )
         with answer:

@@ -1,0 +1,36 @@
+"""The proxy of a request."""
+
+from __future__ import annotations
+
+import pytest
+
+from envbuild.net.network_settings import NetworkSettings
+
+pytestmark = pytest.mark.unit
+DIRECT = {"http": None, "https": None}
+PROXY = "http://proxy.example:3128"
+THROUGH = {"http": PROXY, "https": PROXY}
+
+
+@pytest.mark.parametrize(
+    ("proxy", "url", "found"),
+    [
+        (PROXY, "https://registry.example/v2/", THROUGH),
+        (PROXY, "https://inside.example/v2/", DIRECT),
+        (PROXY, "https://a.inside.example:5000/v2/", DIRECT),
+        (PROXY, "http://localhost:5001/v2/", DIRECT),
+        (PROXY, "http://127.0.0.2/v2/", DIRECT),
+        (PROXY, "http://[::1]:5000/v2/", DIRECT),
+        (PROXY, "http://localhost.example/v2/", THROUGH),
+        ("", "http://localhost:5001/v2/", DIRECT),
+        ("", "https://inside.example/v2/", None),
+        ("", "https://registry.example/v2/", None),
+    ],
+)
+def test_this_machine_and_the_hosts_of_no_proxy_are_reached_directly(
+    monkeypatch: pytest.MonkeyPatch, proxy: str, url: str, found: object
+) -> None:
+    """A login for a registry of this machine is not encrypted on its way."""
+    monkeypatch.setenv("NO_PROXY", "inside.example")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert NetworkSettings(proxy).proxies(url) == found
