@@ -24,7 +24,8 @@ class TransformerEngine(Recipe):
 
     The wheel transformer-engine-cu12 or -cu13 contains the kernels, for all GPUs that NVIDIA compiles them for.
     transformer-engine-torch is source only, C++ without kernels. Its setup.py would download a wheel for the version of
-    torch if one existed.
+    torch if one existed. Its module is in the folder ``wheel_lib`` of the package, which loads it from there
+    (transformer_engine/common/__init__.py of 2.20.2): the check imports the package.
     """
 
     package: ClassVar[str] = "transformer-engine"
