@@ -63,7 +63,11 @@ def _listed_need(
         mask &= row_claim(matrix, row).allowed[numbers[0]]
     if not mask:
         return []
-    return [replace(row_reason(matrix, listing[0], chosen), text=versions_text(matrix, numbers[0], mask))]
+    name = matrix.components[numbers[0]].name
+    bounds = [need_reason(matrix, row, chosen).text for row in strictest_rows(matrix, numbers, rows)]
+    # the list has not every version below a bound: 580.159.03 is below 581, and the newest one listed is older
+    below = next((text.removeprefix(name) for text in bounds if text.startswith(f"{name}<")), "")
+    return [replace(row_reason(matrix, listing[0], chosen), text=versions_text(matrix, numbers[0], mask, below))]
 
 
 def listed_versions(
@@ -94,8 +98,9 @@ def listed_versions(
     return (mask, listing) if listing else (0, [])
 
 
-def versions_text(matrix: FactTable, number: int, mask: int) -> str:
-    """Return versions as a need: ``neuron-driver>=2.30.2.0``, ``neuron-driver>=2.27.4.0,<=2.28.0.0``."""
+def versions_text(matrix: FactTable, number: int, mask: int, below: str = "") -> str:
+    """Return versions as a need: ``neuron-driver>=2.30.2.0``, ``neuron-driver>=2.27.4.0,<=2.28.0.0``. `below`: a bound
+    that a fact states, such as ``<581``."""
     name, bits = matrix.components[number].name, ascending_bits(matrix, number)
     places = [at for at, bit in enumerate(bits) if bit & mask]
     low, high = (matrix.values_of(number, bits[places[end]])[0] for end in (0, -1))
@@ -103,7 +108,7 @@ def versions_text(matrix: FactTable, number: int, mask: int) -> str:
         return f"{name} {join_or([matrix.values_of(number, bits[at])[0] for at in places])}"
     if low == high and places[-1] < len(bits) - 1:
         return f"{name}=={low}"
-    return f"{name}>={low}" if places[-1] == len(bits) - 1 else f"{name}>={low},<={high}"
+    return f"{name}>={low}" if places[-1] == len(bits) - 1 else f"{name}>={low},{below or f'<={high}'}"
 
 
 def foreign_hosts(matrix: FactTable, hosts: set[int], chosen: Mapping[str, str]) -> set[int]:
