@@ -25,6 +25,7 @@ from envbuild.core.store.store import write_atomic
 from envbuild.export.formats import FORMATS
 from envbuild.export.progress_records import FOLDER, Owner, remove_old_records
 from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.write.output_file import unfinished_name
 
 READING, PACKING, MERGING = "reading layers", "packing", "merging"
 TASKS = {"layers": READING, "packs": PACKING, **dict.fromkeys(FORMATS, MERGING)}
@@ -182,7 +183,7 @@ def redact_source(source: str) -> str:
 
 def unnamed_files(out: Path) -> list[Path]:
     """Return the files beside `out` that this process writes under a temporary name (``.NAME.…``)."""
-    found, name = set(), re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}")
+    found, name = set(), unfinished_name(out.name)
     with contextlib.suppress(OSError):
         folder = out.parent.resolve()
         for link in Path("/proc/self/fd").iterdir():

@@ -271,8 +271,8 @@ def test_progress_of_merging(tmp_path: Path) -> None:
     found = Progress(at, "x", tmp_path / "a.sqsh", READING)
     found.start("squashfs", "merging")
     found.advance("squashfs", 0, 1 << 20)
-    (tmp_path / ".a.sqsh.00000000").write_bytes(bytes(1 << 19))  # another process's
-    with (tmp_path / ".a.sqsh.0123abcd").open("wb") as file:
+    (tmp_path / ".a.sqsh.envbuild-00000000").write_bytes(bytes(1 << 19))  # another process's
+    with (tmp_path / ".a.sqsh.envbuild-0123abcd").open("wb") as file:
         file.write(os.urandom(1 << 18))
         file.flush()
         os.fsync(file.fileno())

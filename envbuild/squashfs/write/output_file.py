@@ -83,11 +83,15 @@ def open_output(out: Path) -> Iterator[OutputFile]:
         yield OutputFile(out, folder, name, file)
 
 
+def unfinished_name(name: str) -> re.Pattern[str]:
+    """Return the pattern of the names that files and folders called `name` have until they are finished."""
+    return re.compile(rf"\.{re.escape(name)}\.{UNFINISHED}[0-9a-f]{{8}}")
+
+
 def _remove_stale(folder: int, name: str) -> None:
     """Remove the unfinished files of killed writers of `name`: each is as large as the image, and easy to overlook. A
     live writer holds its lock; where locks of another machine are not seen, its file is never old."""
-    unfinished = re.compile(rf"\.{re.escape(name)}\.{UNFINISHED}[0-9a-f]{{8}}")
-    for other in filter(unfinished.fullmatch, os.listdir(folder)):
+    for other in filter(unfinished_name(name).fullmatch, os.listdir(folder)):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             if not stat.S_ISREG(os.stat(other, dir_fd=folder, follow_symlinks=False).st_mode):
                 continue
