@@ -171,11 +171,18 @@ class Linker:
     def companions(self, path: str) -> Mapping[str, None]:
         """Return other files of the same product: what loads a plugin has symbols for it."""
         home = next((prefix for prefix in self.prefixes if path.startswith(f"{prefix}/")), "")
+        site = next((site for site in self.sites if path.startswith(site)), "")
+        package = path[len(site) :].partition("/")[0] if site and "/" in path[len(site) :] else ""
         owner = self.owners.get(path, "")
         return {
             item: None
             for item in self.needs
-            if item != path and ((home and item.startswith(f"{home}/")) or (owner and self.owners.get(item) == owner))
+            if item != path
+            and (
+                (home and item.startswith(f"{home}/"))
+                or (owner and self.owners.get(item) == owner)
+                or (package and item.startswith(f"{site}{package}/"))  # of several distributions
+            )
         }
 
     def found(self, name: bytes, version: str, scopes: Iterable[Mapping[str, None]]) -> bool:

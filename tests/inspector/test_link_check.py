@@ -114,6 +114,24 @@ def test_a_plugin_uses_symbols_of_its_loader(tmp_path: Path) -> None:
     }
 
 
+def test_the_parts_of_a_package_may_come_from_several_distributions(tmp_path: Path) -> None:
+    """transformer_engine loads the core, a distribution of its own, before the part for torch."""
+    files = {
+        "venv/site/engine/wheel_lib/part.so": {"wants": ["engine_permute", "gone"]},
+        "venv/site/engine/libengine.so": {"has": ["engine_permute"]},
+        "venv/site/single.so": {"wants": ["other_symbol"]},
+        "venv/site/other.so": {"has": ["other_symbol"]},  # in no folder: another package
+    }
+    owners = {"venv/site/engine/wheel_lib/part.so": "engine-torch", "venv/site/engine/libengine.so": "engine-core"}
+    paths = [str(tmp_path / path) for path in ("venv/site/engine/wheel_lib/part.so", "venv/site/single.so")]
+    result = linker(tmp_path, files, owners).check(paths)
+    assert {path.rpartition("/")[2]: item["names"] for path, item in result["not_found"].items()} == {
+        "part.so": ["gone"],
+        "single.so": ["other_symbol"],
+    }
+    assert result["elsewhere"] == {paths[0]: 1}
+
+
 def test_functions_of_the_driver_are_counted_where_the_driver_is_needed(tmp_path: Path) -> None:
     files = {
         "ucx/a.so": {"needed": ["libcuda.so.1"], "wants": ["cuInit", "cudaMalloc", "nvmlInit_v2"]},
