@@ -22,10 +22,10 @@ from envbuild.core import signals
 from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.core.store.permissions import make_shared_folder
 from envbuild.core.store.store import write_atomic
+from envbuild.core.unfinished_names import unfinished_names
 from envbuild.export.formats import FORMATS
 from envbuild.export.progress_records import FOLDER, Owner, remove_old_records
 from envbuild.spec.workspace import Workspace
-from envbuild.squashfs.write.output_file import unfinished_name
 
 READING, PACKING, MERGING = "reading layers", "packing", "merging"
 TASKS = {"layers": READING, "packs": PACKING, **dict.fromkeys(FORMATS, MERGING)}
@@ -183,7 +183,7 @@ def redact_source(source: str) -> str:
 
 def unnamed_files(out: Path) -> list[Path]:
     """Return the files beside `out` that this process writes under a temporary name (``.NAME.…``)."""
-    found, name = set(), unfinished_name(out.name)
+    found, name = set(), unfinished_names(out.name)
     with contextlib.suppress(OSError):
         folder = out.parent.resolve()
         for link in Path("/proc/self/fd").iterdir():

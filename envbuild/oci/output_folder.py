@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import secrets
 import stat
 import time
@@ -22,10 +21,10 @@ from envbuild.core.access_lists import remove_access_lists
 from envbuild.core.errors import PublishError
 from envbuild.core.folder_removal import remove_folder
 from envbuild.core.ownership import find_renamer
+from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 
 HINT = "write it into a folder that no other user can write"
 STALE = 86_400  # seconds after which an unfinished folder without a live writer is removed
-UNFINISHED = "envbuild-"  # in the name of an unfinished folder: a date has eight such digits, too
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -94,7 +93,7 @@ def open_output_folder(out: Path, mark: str) -> Iterator[OutputFolder]:
         above = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, above)
         _remove_stale(above, out.name)
-        name = f".{out.name}.{UNFINISHED}{secrets.token_hex(4)}"
+        name = unfinished_name(out.name)
         os.mkdir(name, dir_fd=above)
         fd: int = os.open(name, OPEN, dir_fd=above)
         stack.callback(os.close, fd)
@@ -119,8 +118,7 @@ def _remove_stale(above: int, name: str) -> None:
         return
     names = os.listdir(above)
     # An older folder that was moved away is the only one until a newer one has its name.
-    old = r"(\.old)?" if name in names else ""
-    unfinished = re.compile(rf"\.{re.escape(name)}\.{UNFINISHED}[0-9a-f]{{8}}{old}")
+    unfinished = unfinished_names(name, r"(\.old)?" if name in names else "")
     for other in filter(unfinished.fullmatch, names):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             fd: int = os.open(other, OPEN, dir_fd=above)

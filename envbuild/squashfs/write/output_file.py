@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -19,9 +17,9 @@ from pathlib import Path
 
 from envbuild.core.errors import PublishError
 from envbuild.core.store.permissions import finished_mode
+from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 from envbuild.squashfs.pack.append_file import on_disk
 
-UNFINISHED = "envbuild-"  # in the name of an unfinished file: a date has eight digits, too
 STALE = 600  # seconds without a write, after which an unfinished file without a live writer is removed
 STALE_HERE = 10  # the same on a disk of this machine: no other machine can hold a lock there
 
@@ -72,7 +70,7 @@ def open_output(out: Path) -> Iterator[OutputFile]:
             folder = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, folder)
         _remove_stale(folder, out.name)
-        name = f".{out.name}.{UNFINISHED}{secrets.token_hex(4)}"
+        name = unfinished_name(out.name)
         with _errors_at(out.with_name(name)):
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             file = os.open(name, flags, 0o600, dir_fd=folder)
@@ -83,15 +81,10 @@ def open_output(out: Path) -> Iterator[OutputFile]:
         yield OutputFile(out, folder, name, file)
 
 
-def unfinished_name(name: str) -> re.Pattern[str]:
-    """Return the pattern of the names that files and folders called `name` have until they are finished."""
-    return re.compile(rf"\.{re.escape(name)}\.{UNFINISHED}[0-9a-f]{{8}}")
-
-
 def _remove_stale(folder: int, name: str) -> None:
     """Remove the unfinished files of killed writers of `name`: each is as large as the image, and easy to overlook. A
     live writer holds its lock; where locks of another machine are not seen, its file is never old."""
-    for other in filter(unfinished_name(name).fullmatch, os.listdir(folder)):
+    for other in filter(unfinished_names(name).fullmatch, os.listdir(folder)):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             if not stat.S_ISREG(os.stat(other, dir_fd=folder, follow_symlinks=False).st_mode):
                 continue
