@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from envbuild.build.engines.embedded.session import Session
     from envbuild.spec.workspace import Workspace
 
+TASK = "verify"
 LONGEST = 900  # seconds that one command may take
 
 
@@ -38,10 +39,17 @@ class OpenImage:
 
 
 @contextlib.contextmanager
-def open_image(path: Path, env: Mapping[str, str], workspace: Workspace) -> Iterator[OpenImage]:
-    """Open a squashfs file for commands with the environment `env`. Raises EngineError, VerifyError for a damaged
-    file."""
+def open_image(path: Path, env: Mapping[str, str], workspace: Workspace, title: str = "") -> Iterator[OpenImage]:
+    """Open a squashfs file for commands with the environment `env`, as the task `TASK` of the workspace's reporter.
+
+    title: describes the task; reported first, because a machine that can mount no squashfs file unpacks it.
+
+    Raises EngineError, VerifyError for a damaged file."""
     from envbuild.build.engines.embedded.session import open_session
 
-    with open_session(path, env, workspace.store) as session:
-        yield OpenImage(session)
+    workspace.reporter.start(TASK, title or f"verify {path.name}")
+    try:
+        with open_session(path, env, workspace.store) as session:
+            yield OpenImage(session)
+    finally:
+        workspace.reporter.finish(TASK)

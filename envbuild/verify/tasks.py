@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from envbuild.build.engines import resources
 from envbuild.core.console import Reporter
 from envbuild.core.text import human_list
-from envbuild.verify.open_image import OpenImage
+from envbuild.verify.open_image import TASK, OpenImage
 from envbuild.verify.results import AuditResult
 
 MEMORY_GB = 2.0  # of one task: torch 2.15 with CUDA takes 0.5 GB, transformer_engine.pytorch 0.9 GB (peak of an import)
@@ -25,13 +25,12 @@ class Task:
     run: Callable[[], list[AuditResult]]
 
 
-def run_tasks(tasks: Sequence[Task], image: OpenImage, title: str, reporter: Reporter) -> list[AuditResult]:
+def run_tasks(tasks: Sequence[Task], image: OpenImage, reporter: Reporter) -> list[AuditResult]:
     """Run the tasks, and return their results in the order of the tasks. Raises what a task raises, at once.
 
     The first task should be the longest: it starts first.
     """
     workers = resources.compile_jobs(resources.cores(), 0.9 * resources.memory(), MEMORY_GB)
-    reporter.start("verify", title)
     pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="verify")
     running: dict[int, str] = {}
 
@@ -51,11 +50,10 @@ def run_tasks(tasks: Sequence[Task], image: OpenImage, title: str, reporter: Rep
             for future in done:
                 future.result()
             names = human_list(list(running.values())[:NAMED], NAMED)
-            reporter.note("verify", f"{len(tasks) - len(waiting)} of {len(tasks)}: {names}")
+            reporter.note(TASK, f"{len(tasks) - len(waiting)} of {len(tasks)}: {names}")
     except BaseException:
         image.stop()  # else the threads would wait for their commands
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-        reporter.finish("verify")
     return [result for future in futures for result in future.result()]

@@ -120,13 +120,13 @@ def collect_evidence(
     checks: list[Check] = []
     for recipe in resolution.recipes:
         checks += call_recipe(recipe, "verify", list, env)
-    with open_image(path, plan.config.env, workspace) as run:
+    with open_image(path, plan.config.env, workspace, f"verify {plan.image}") as run:
         tasks = [
             Task("audit", lambda: audit(inspect_image(run, own), expected)),
             Task("imports", lambda: import_results(expected.modules, run, by_hand)),
             *(Task(check.name, partial(run_checks, [check], run, shell=by_hand)) for check in checks),
         ]
-        found = run_tasks(tasks, run, f"verify {plan.image}", workspace.reporter)
+        found = run_tasks(tasks, run, workspace.reporter)
     results = [file_bytes_result(plan.image, sha256, sha256), *found]
     digest = f"sha256:{sha256}"
     return Evidence(
@@ -169,7 +169,7 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
     sha256 = file_digest(path)
     with open_image(path, {}, workspace) as run:
         task = Task("audit", lambda: audit(inspect_image(run, locked_own_content(lock)), locked_contents(lock)))
-        results = run_tasks([task], run, f"verify {path.name}", workspace.reporter)
+        results = run_tasks([task], run, workspace.reporter)
     digest = f"sha256:{sha256}"
     return Evidence(lock.image, lock_digest(lock), (), digest, (), tuple(results), run.box, inspected_by=INSPECTED_BY)
 

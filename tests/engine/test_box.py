@@ -146,7 +146,7 @@ def test_evidence_records_the_box_of_the_checks(store: Store, tmp_path: Path) ->
     tree = store.layer_tree(kit.build(store).layers[0].diff_id)
     image = tmp_path / "image.sqsh"
     subprocess.run(["mksquashfs", str(tree), str(image), "-quiet", "-no-progress"], check=True, capture_output=True)
-    workspace: Any = SimpleNamespace(store=store)
+    workspace: Any = SimpleNamespace(store=store, reporter=kit.SilentReporter())
     with open_image(image, {"PATH": "/usr/bin"}, workspace) as run:
         assert run.box == {}
         assert run(["/usr/bin/true"]) == (0, "") and run.box == PROTECTED

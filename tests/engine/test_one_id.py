@@ -142,8 +142,9 @@ def test_the_audit_of_a_file_needs_no_ids(user: str, files: dict[str, Path]) -> 
     program = (
         "import sys; from pathlib import Path; from types import SimpleNamespace\n"
         "from envbuild.core.store.store import Store; from envbuild.core.errors import VerifyError\n"
+        "from envbuild.core.console import SilentReporter\n"
         "from envbuild.verify.run_inspector import inspect_image; from envbuild.verify.open_image import open_image\n"
-        "at = SimpleNamespace(store=Store.open(Path(sys.argv[1])))\n"
+        "at = SimpleNamespace(store=Store.open(Path(sys.argv[1])), reporter=SilentReporter())\n"
         "try:\n"
         "    with open_image(Path(sys.argv[2]), {}, at) as run: inspect_image(run)\n"
         "except VerifyError as error: print(error.message.splitlines()[0])\n"

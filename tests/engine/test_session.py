@@ -116,20 +116,20 @@ def test_a_file_that_cannot_be_mounted(
 
 
 def test_the_results_of_tasks_have_the_order_of_the_tasks(store: Store, path: Path) -> None:
-    workspace: Any = SimpleNamespace(store=store)
+    workspace: Any = SimpleNamespace(store=store, reporter=SilentReporter())
     with open_image(path, {}, workspace) as opened:
 
         def say_number(number: int) -> list[AuditResult]:
             return [AuditResult(opened(["/bin/sh", "-c", f"echo {number}"])[1], Status.PASS)]
 
         tasks = [Task(str(number), partial(say_number, number)) for number in range(6)]
-        found = run_tasks(tasks, opened, "verify", SilentReporter())
+        found = run_tasks(tasks, opened, SilentReporter())
     assert [result.name for result in found] == [f"{number}\n" for number in range(6)]
     assert opened.box["seccomp"] in (True, False)
 
 
 def test_a_task_that_fails_ends_the_others(store: Store, path: Path) -> None:
-    workspace: Any = SimpleNamespace(store=store)
+    workspace: Any = SimpleNamespace(store=store, reporter=SilentReporter())
 
     def fail() -> list[AuditResult]:
         raise VerifyError("the image could not be inspected")
@@ -141,5 +141,5 @@ def test_a_task_that_fails_ends_the_others(store: Store, path: Path) -> None:
 
         endless = Task("endless", wait)
         with pytest.raises(VerifyError, match="inspected"):
-            run_tasks([endless, Task("failing", fail), endless], opened, "verify", SilentReporter())
+            run_tasks([endless, Task("failing", fail), endless], opened, SilentReporter())
     assert list(store.tmp.iterdir()) == []

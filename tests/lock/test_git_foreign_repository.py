@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,3 +98,19 @@ def test_a_folder_that_cannot_be_listed_is_a_way_out(
     assert find_way_out(bare, tmp_path / "mirror", bare) is None
     monkeypatch.setattr(os, "scandir", scandir)
     assert find_way_out(bare, tmp_path / "mirror", bare) == bare / "refs/tags"
+
+
+def test_a_fifo_of_another_user_is_refused_and_a_socket_of_ones_own_is_not(demo: Repo, tmp_path: Path) -> None:
+    """git would wait for the first for ever; its own daemon for a working tree makes the second."""
+    bare = Path(demo.bare(tmp_path / "mirror/demo/demo.git"))
+    with socket.socket(socket.AF_UNIX) as own:
+        before = Path.cwd()
+        os.chdir(bare)  # the path of a socket is short
+        try:
+            own.bind("fsmonitor--daemon.ipc")
+        finally:
+            os.chdir(before)
+        assert find_way_out(bare, tmp_path / "mirror", bare) is None
+        os.mkfifo(bare / "refs/tags/v9")
+        os.chown(bare / "refs/tags/v9", OTHER, -1)
+        assert find_way_out(bare, tmp_path / "mirror", bare) == bare / "refs/tags/v9"

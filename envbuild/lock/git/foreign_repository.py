@@ -32,10 +32,8 @@ def _is_way_out(path: Path, folder: Path, users: frozenset[int]) -> bool:
         status = path.lstat()
     except OSError:
         return False
-    if stat.S_ISLNK(status.st_mode):
-        return status.st_uid not in users
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # git would wait for a FIFO
-        return True
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # a link, or a FIFO that git would wait for
+        return status.st_uid not in users  # a daemon of git makes a socket in a checkout of the caller
     return is_leading(path, folder) and any(find_intrusion(str(item), users) for item in (path, path.parent))
 
 
