@@ -51,14 +51,12 @@ def run_image(
     if file:
         argv = ["/bin/sh", "-c", START, "sh", *command]
         store, reporter = workspace.store, workspace.reporter
-        code, _ = run_in_root(file, argv, env=None, store=store, network=network, binds=mounts, reporter=reporter)
-        return code
+        return run_in_root(file, argv, env=None, store=store, network=network, binds=mounts, reporter=reporter)
     plan, layers = make_live(name, workspace) if live else built_layers(name, workspace)
     ensure_trees(workspace.store, layers)
     trees = [workspace.store.layer_tree(layer) for layer in layers]
     argv = list(command) or list(plan.config.cmd)
-    code, _ = run_in_root(trees, argv, env=dict(plan.config.env), store=workspace.store, network=network, binds=mounts)
-    return code
+    return run_in_root(trees, argv, env=dict(plan.config.env), store=workspace.store, network=network, binds=mounts)
 
 
 def built_layers(name: str, workspace: Workspace) -> tuple[Plan, list[str]]:

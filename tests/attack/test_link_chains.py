@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from envbuild.build.engines import deb
-from envbuild.build.engines.embedded.run_command import run_in_root
 from envbuild.build.engines.safe_extract import extract_tar
 from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.errors import EnvbuildError
@@ -34,6 +33,7 @@ from envbuild.squashfs.read.tree import SquashTree
 from envbuild.squashfs.write.merge import merge_packs
 from tests.support import local_registry, packs
 from tests.support import tiny_root as kit
+from tests.support.captured_run import run_captured
 from tests.support.engine_fixtures import open_working_store, scratch
 from tests.support.link_chains import STYLES, TOO_MANY, canary, chain, plant, unchanged
 from tests.support.squashfs_image import write_image
@@ -200,6 +200,6 @@ def test_boxes(built: tuple[Store, Path], outside: Path, tmp_path: Path, length:
         with unchanged(outside):
             if length + (name == "hosts") > LINKS:
                 with pytest.raises(EnvbuildError, match=TOO_MANY):
-                    run_in_root([tree, over], argv, env={}, store=store, capture=True, binds=binds)
+                    run_captured([tree, over], argv, env={}, store=store, binds=binds)
             else:
-                assert run_in_root([tree, over], argv, env={}, store=store, capture=True, binds=binds)[0] == 0
+                assert run_captured([tree, over], argv, env={}, store=store, binds=binds)[0] == 0

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from envbuild.build.engines.embedded.run_command import run_in_root
 from envbuild.build.engines.embedded.sandbox import NO_FILTER
 from envbuild.core.store.store import Store
 from envbuild.core.userns import libc
 from envbuild.verify.open_image import open_image
 from tests.support import tiny_root as kit
 from tests.support.box_plan import RUN, builders_tree, read_report
+from tests.support.captured_run import run_captured
 from tests.support.engine_fixtures import Run
 from tests.support.programs import importing
 
@@ -91,7 +91,7 @@ def test_a_step_of_another_user_is_confined(scratch: Path, as_other: Run) -> Non
 def test_a_program_in_an_image_is_confined_but_may_be_debugged(store: Store) -> None:
     trees = [store.layer_tree(diff_id) for diff_id in build_box(store)[:-1]]
     seen: dict[str, bool] = {}
-    code, output = run_in_root(trees, ["/bin/sh", "-c", RUN], env={}, store=store, capture=True, observe=seen.update)
+    code, output = run_captured(trees, ["/bin/sh", "-c", RUN], env={}, store=store, observe=seen.update)
     assert code == 0, output.decode()
     report = json.loads(output)
     assert {name: report[name] for name in BOTH} == BOTH
@@ -108,7 +108,7 @@ def test_a_program_in_an_image_changes_no_mode_in_the_machines_proc(store: Store
     change = "for path in /proc/*; do chmod 0 $path; chown 1 $path; done 2>/dev/null; echo 1 > /proc/self/oom_score_adj"
     before = [modes_of(path) for path in entries]
     try:
-        assert run_in_root(trees, ["/bin/sh", "-c", change], env={}, store=store, capture=True) == (0, b"")
+        assert run_captured(trees, ["/bin/sh", "-c", change], env={}, store=store) == (0, b"")
         assert [modes_of(path) for path in entries] == before
     finally:
         for path, (mode, owner) in zip(entries, before, strict=True):
@@ -122,7 +122,7 @@ def test_a_command_with_the_machines_network_has_no_raw_sockets(store: Store) ->
     trees = [store.layer_tree(kit.build(store).layers[0].diff_id)]
     look = ["/bin/sh", "-c", "grep -E '^Cap(Eff|Prm|Bnd)' /proc/self/status"]
     for network, expected in ((True, 0xA00405FB), (False, 0xA00425FB)):
-        code, output = run_in_root(trees, look, env={}, store=store, capture=True, network=network)
+        code, output = run_captured(trees, look, env={}, store=store, network=network)
         found = {int(line.split()[1], 16) for line in output.decode().splitlines()}
         assert (code, found) == (0, {expected})
 
@@ -132,7 +132,7 @@ def test_a_command_with_the_machines_network_has_no_raw_sockets(store: Store) ->
 def test_a_program_in_an_image_sees_no_tables_of_the_firmware(network: bool, store: Store) -> None:
     trees = [store.layer_tree(kit.build(store).layers[0].diff_id)]
     look = ["/bin/sh", "-c", "ls -A /sys/firmware; ls -d /sys/class"]
-    assert run_in_root(trees, look, env={}, store=store, capture=True, network=network) == (0, b"/sys/class\n")
+    assert run_captured(trees, look, env={}, store=store, network=network) == (0, b"/sys/class\n")
 
 
 def modes_of(path: Path) -> tuple[int, int]:

@@ -19,7 +19,6 @@ import pytest
 from envbuild.build.engines.base import BuildOptions, BuildResult
 from envbuild.build.engines.embedded import mount_squashfs
 from envbuild.build.engines.embedded.engine import Embedded
-from envbuild.build.engines.embedded.run_command import run_in_root
 from envbuild.build.plan.units import Unit
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError, SpecError, VerifyError
@@ -28,6 +27,7 @@ from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
 from envbuild.oci.layers.layer import stored_members
 from tests.support import tiny_root as kit
+from tests.support.captured_run import run_captured
 from tests.support.engine_fixtures import open_working_store
 from tests.support.link_chains import TOO_MANY, canary, chain, plant, unchanged
 
@@ -64,7 +64,7 @@ def run(built: tuple[Store, Path], links: dict[str, str], command: str, tmp_path
     (tmp_path / "over").mkdir()
     plant(tmp_path / "over", links)
     argv = ["/bin/sh", "-c", command]
-    code, output = run_in_root([tree, tmp_path / "over"], argv, env={}, store=store, capture=True, **rest)  # type: ignore[arg-type]
+    code, output = run_captured([tree, tmp_path / "over"], argv, env={}, store=store, **rest)  # type: ignore[arg-type]
     assert code == 0, output
     return output.decode()
 
@@ -171,7 +171,7 @@ def test_a_squashfs_file(built: tuple[Store, Path], outside: Path, tmp_path: Pat
     image = tmp_path / "evil.sqsh"
     subprocess.run(["mksquashfs", str(tree), str(image), "-quiet", "-no-progress"], check=True, capture_output=True)
     with unchanged(outside), pytest.raises(InputError, match=f"/etc/hosts of the image cannot be used: {TOO_MANY}"):
-        run_in_root(image, ["/usr/bin/true"], env={}, store=built[0], capture=True)
+        run_captured(image, ["/usr/bin/true"], env={}, store=built[0])
 
 
 def build(store: Store, links: dict[str, str], *units: Unit) -> BuildResult:

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from envbuild.build.engines.embedded import mount_squashfs
-from envbuild.build.engines.embedded.run_command import run_in_root
 from envbuild.core.errors import EngineError, SpecError, VerifyError
 from envbuild.core.store.store import Store
 from envbuild.core.userns.namespaces import SetupError
@@ -23,6 +22,7 @@ from envbuild.spec.recipe import Check
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
 from tests.support import tiny_root as kit
+from tests.support.captured_run import run_captured
 from tests.support.engine_fixtures import open_working_store, working_store
 from tests.support.tools import require_tools
 
@@ -43,7 +43,7 @@ def trees(store: Store) -> list[Path]:
 
 
 def run(trees: list[Path] | Path, store: Store, command: str, **rest: object) -> tuple[int, str]:
-    code, output = run_in_root(trees, ["/bin/sh", "-c", command], env={"MINE": "1"}, store=store, capture=True, **rest)  # type: ignore[arg-type]
+    code, output = run_captured(trees, ["/bin/sh", "-c", command], env={"MINE": "1"}, store=store, **rest)  # type: ignore[arg-type]
     return code, output.decode()
 
 
@@ -61,7 +61,7 @@ def test_layers(trees: list[Path], store: Store) -> None:
 
 def test_exit_codes(trees: list[Path], store: Store) -> None:
     assert run(trees, store, "kill -15 $$")[0] == 143
-    assert run_in_root(trees, ["/no/such"], env={}, store=store, capture=True)[0] == 127
+    assert run_captured(trees, ["/no/such"], env={}, store=store)[0] == 127
     assert run(trees, store, "echo before; sleep 60", timeout=5.0) == (124, "before\n")
     assert list((store.tmp).iterdir()) == []
 
@@ -121,7 +121,7 @@ def test_a_failed_check_has_a_hint_that_can_be_typed(trees: list[Path], store: S
     """The hint is a command that can be typed: the caller knows the image, the check does not."""
 
     def runner(argv: Sequence[str]) -> tuple[int, str]:
-        code, output = run_in_root(trees, argv, env={}, store=store, capture=True)
+        code, output = run_captured(trees, argv, env={}, store=store)
         return code, output.decode()
 
     checks = [Check("good", "cat /opt/a", "from-a"), Check("bad", "cat /opt/a", "from-b"), Check("code", "exit 3")]

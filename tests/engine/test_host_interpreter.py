@@ -42,10 +42,10 @@ void _start(void) {
 RUN = """
 import sys
 from pathlib import Path
-from envbuild.build.engines.embedded.run_command import run_in_root
+from tests.support.captured_run import run_captured
 from envbuild.core.store.store import Store
-done = run_in_root([Path(tree) for tree in sys.argv[2:]], ["/bin/sh", "-c", "true"], env={},
-                   store=Store.open(Path(sys.argv[1])), capture=True, timeout=60.0)
+done = run_captured([Path(tree) for tree in sys.argv[2:]], ["/bin/sh", "-c", "true"], env={},
+                   store=Store.open(Path(sys.argv[1])), timeout=60.0)
 print(*done)
 """
 

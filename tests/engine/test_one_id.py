@@ -28,11 +28,11 @@ FOLDERS = ("etc", "odd", "tmp", "var", "dev", "proc", "sys", "root", "run")
 RUN = """
 import json, sys
 from pathlib import Path
-from envbuild.build.engines.embedded.run_command import run_in_root
+from tests.support.captured_run import run_captured
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 store, reporter, box = Store.open(Path(sys.argv[1])), SilentReporter(), {}
-code, output = run_in_root(Path(sys.argv[2]), ["/bin/sh", "-c", sys.argv[3]], env={}, store=store, capture=True,
+code, output = run_captured(Path(sys.argv[2]), ["/bin/sh", "-c", sys.argv[3]], env={}, store=store,
                            timeout=float(sys.argv[4]), reporter=reporter, observe=box.update)
 print(json.dumps([code, output.decode(), reporter.lines, box]))
 """

@@ -32,7 +32,7 @@ from envbuild.core import signals
 from envbuild.core.store.store import Store
 streams()
 with signals.listening():
-    code, _ = run_in_root([Path(tree) for tree in sys.argv[3:]], ["/bin/sh", "-c", sys.argv[2]], env={},
+    code = run_in_root([Path(tree) for tree in sys.argv[3:]], ["/bin/sh", "-c", sys.argv[2]], env={},
                           store=Store.open(Path(sys.argv[1])))
 sys.exit(code)
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,18 +20,11 @@ from envbuild.verify.open_image import open_image
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.tasks import Task, run_tasks
 from tests.support import tiny_root as kit
-from tests.support.engine_fixtures import working_store
 from tests.support.foreign_images import image, made, workspace
 from tests.support.local_registry import Layout, file, folder, symlink, tar
 from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.engine
-
-
-@pytest.fixture(scope="module")
-def store(scratch: Path) -> Iterator[Store]:
-    with working_store(scratch) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.engines.embedded.run_command import run_in_root
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
 from tests.support import debian_plan
 from tests.support import tiny_root as kit
+from tests.support.captured_run import run_captured
 from tests.support.debian_plan import AWKWARD, debian, fill
 from tests.support.engine_fixtures import other_user, scratch  # noqa: F401
 from tests.support.programs import importing
@@ -94,7 +94,7 @@ def test_a_debian_image(
         dpkg --audit; dpkg --verify; dpkg-query -W -f '${Status}\\n' | sort -u; python3 -c 'print(6 * 7)'
         stat -c '%U:%G %a %n' /etc/shadow /usr/bin/sudo /usr/bin/crontab /usr/bin/ssh-agent
         ls /etc/ssh/ssh_host* /usr/sbin/policy-rc.d; true"""
-    code, output = run_in_root(trees, ["/bin/sh", "-c", look], env={}, store=store, capture=True)
+    code, output = run_captured(trees, ["/bin/sh", "-c", look], env={}, store=store)
     lines = output.decode().splitlines()
     assert code == 0 and "install ok installed" in lines and "42" in lines
     assert "root:shadow 640 /etc/shadow" in lines and "root:root 4755 /usr/bin/sudo" in lines

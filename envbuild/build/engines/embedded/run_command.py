@@ -1,15 +1,15 @@
-"""Commands inside an image or a failed unit, on a throw-away upper directory: `envbuild run`, verify's checks,
---shell-on-fail."""
+"""Commands inside an image or a failed unit, on a throw-away upper directory, with the caller's streams: `envbuild
+run`, --shell-on-fail."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from envbuild.build.engines.embedded import unit_process
-from envbuild.build.engines.embedded.session import Bind, open_session
+from envbuild.build.engines.embedded.session import Bind
 from envbuild.build.engines.error_report import setup_error
 from envbuild.build.plan.units import SYSTEM_PATH
 from envbuild.core.console import Reporter
@@ -31,25 +31,16 @@ def run_in_root(
     store: Store,
     network: bool = False,
     binds: Sequence[Bind] = (),
-    capture: bool = False,
-    timeout: float | None = None,
     reporter: Reporter | None = None,
-    observe: Callable[[Mapping[str, bool]], None] | None = None,
-) -> tuple[int, bytes]:
-    """Run a command in layer trees (bottom first) or in a squashfs file; what it writes is discarded.
+) -> int:
+    """Run a command in layer trees (bottom first) or in a squashfs file, with the streams of this process; what it
+    writes is discarded. A command whose output is captured is one of a session (`session.open_session`).
 
     `env` is the command's whole environment, but for a PATH, HOME and TERM when it has none. `binds`: (source, target)
-    or (source, target, read-only). `capture`: return stdout and stderr together, as a session of one command does;
-    else they are copied to this process's own, as is its input to the command. `observe`: called with the fields of
-    `sandbox.Protection` that were in force.
-    Returns (exit code, output); 128 + signal for a killed command. Raises
-    EngineError, VerifyError for a damaged squashfs file, SpecError for a bind that cannot be made."""
-    if capture:
-        notes: list[str] = []
-        with open_session(root, env, store, network=network, binds=binds, notes=notes) as session:
-            ran = session.run(argv, timeout)
-        _report([*notes, *ran.notes], ran.protection, reporter, observe)
-        return ran.code, ran.output
+    or (source, target, read-only).
+
+    Returns the exit code; 128 + signal for a killed command. Raises EngineError, VerifyError for a damaged squashfs
+    file, SpecError for a bind that cannot be made."""
     whole = {"PATH": SYSTEM_PATH, "HOME": "/root", "TERM": os.environ.get("TERM", "dumb"), **(env or {})}
     image = root if isinstance(root, Path) else None
     if image:
@@ -71,21 +62,11 @@ def run_in_root(
             raise
         with store.filled():
             answer = read_result(child)
-    _report(answer["notes"], answer["protection"], reporter, observe)
-    return answer["code"], b""
-
-
-def _report(
-    notes: Sequence[str],
-    protection: Mapping[str, bool],
-    reporter: Reporter | None,
-    observe: Callable[[Mapping[str, bool]], None] | None,
-) -> None:
-    for note in notes:
+    for note in answer["notes"]:
         if reporter:
             reporter.info(note)
-    if observe:
-        observe(protection)
+    code: int = answer["code"]
+    return code
 
 
 def make_job(work: Path, lowers: Sequence[str], argv: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
