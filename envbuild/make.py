@@ -1,6 +1,7 @@
 """The sentence: load → resolve → lock → plan → fetch → build → export → verify.
 
 Each arrow is one function from one frozen value to the next; only fetch, build, export and verify touch the world.
+`prepare` is its part up to the plan, which `make` and `make_layers` have in common.
 """
 
 from __future__ import annotations
