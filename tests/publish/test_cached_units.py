@@ -37,7 +37,6 @@ from envbuild.squashfs.pack.file import DATA, pack_foot, read_pack
 from envbuild.squashfs.pack.index import FILE, NONE, RAW, VERSION
 from envbuild.squashfs.pack.reader import send_members
 from envbuild.squashfs.pack.writer import PackWriter
-from tests.support.as_user import open_folder, run_as
 from tests.support.command import ROOT
 from tests.support.foreign_images import workspace
 from tests.support.local_registry import Server
@@ -372,33 +371,6 @@ def test_a_full_store_is_an_error(tmp_path: Path, place: str | Path, monkeypatch
         fill(other, place)
 
 
-def test_another_user_reads_a_folder() -> None:
-    with open_folder() as folder:
-        store, records = built_store(folder / "a")
-        send(store, records, folder / "cache")
-        (folder / "b").mkdir()
-        shutil.chown(folder / "b", 12345, 12345)
-        names = run_as(12345, 12345, (), lambda: sorted(fill(Store.open(folder / "b"), folder / "cache")[0]))
-        assert names == sorted(IMAGE)
-        text = run_as(12345, 12345, (), lambda: send(Store(folder / "b"), records[:1], folder / "cache"))
-        assert text == []  # it is present
-        (folder / "cache/units" / records[0].key).unlink()
-        (line,) = run_as(12345, 12345, (), lambda: send(Store(folder / "b"), records[:1], folder / "cache"))
-        assert "it cannot be written" in line
-
-
-def test_a_folder_that_every_user_may_write_is_not_believed(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    store, records = built_store(tmp_path / "a")
-    send(store, records, cache)
-    for path in (cache, cache / "units", cache / "blobs/sha256"):
-        path.chmod(0o777)
-        taken, lines = fill(Store.open(tmp_path / "b"), cache)
-        assert taken == {} and len(lines) == 1 and f"chmod o-w {path}" in lines[0]
-        assert "chmod o-w" in send(store, records, cache)[0]
-        path.chmod(0o755)
-
-
 @pytest.mark.parametrize("size", [17 << 20, 1 << 50, (1 << 63) - 1])
 def test_a_description_of_any_claimed_size_is_refused_unread(tmp_path: Path, size: int) -> None:
     cache, good = tmp_path / "cache", tmp_path / "good"
@@ -455,110 +427,6 @@ def test_a_damaged_entry_refuses_its_unit_alone(tmp_path: Path, damage: str) -> 
     (line,) = warnings(lines)
     assert f"the unit base of the cache {cache} is refused" in line and sorted(taken) == sorted(IMAGE)
     assert [name for name, record in taken.items() if record.caches == (str(good),)] == ["base"]
-
-
-def give_away(path: Path) -> Path:
-    for folder, _, names in os.walk(path):
-        for name in ("", *names):
-            os.chown(Path(folder, name), 12345, 12345)
-    return path
-
-
-def open_link(at: Path, cache: Path) -> Path:
-    (at / "open").mkdir()
-    (at / "open").chmod(0o777)
-    (at / "open/cache").symlink_to(cache)
-    return at / "open/cache"
-
-
-def exchanged_link(at: Path, cache: Path) -> Path:
-    link = open_link(at, give_away(cache))
-    os.lchown(link, 12345, 12345)
-    return link
-
-
-def sticky_link(at: Path, cache: Path) -> Path:
-    link = exchanged_link(at, cache)
-    os.chown(cache, 0, 0)
-    link.parent.chmod(0o1777)
-    return link
-
-
-def stranger_made_it(at: Path, cache: Path) -> Path:
-    (at / "sticky").mkdir()
-    (at / "sticky").chmod(0o1777)
-    return give_away(cache.rename(at / "sticky/cache"))
-
-
-def other_group(at: Path, cache: Path) -> Path:
-    os.chown(cache / "units", 0, 12345)
-    (cache / "units").chmod(0o775)
-    return cache
-
-
-def stranger_of_the_group(at: Path, cache: Path) -> Path:
-    os.chown(cache, 12345, os.getegid())
-    cache.chmod(0o775)
-    return cache
-
-
-def linked_units(at: Path, cache: Path) -> Path:
-    (cache / "units").rename(at / "elsewhere")
-    (cache / "units").symlink_to(at / "elsewhere")
-    return cache
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-@pytest.mark.parametrize(
-    ("make", "named"),
-    [
-        (open_link, "open can be written by every user (owner root, mode 0777)"),
-        (exchanged_link, "open can be written by every user"),
-        (sticky_link, "open/cache belongs to the user 12345"),
-        (stranger_made_it, "sticky/cache belongs to the user 12345 (mode 0"),
-        (other_group, "units can be written by the group 12345 (owner root, mode 0775)"),
-        (stranger_of_the_group, "cache belongs to the user 12345 (mode 0775)"),
-        (linked_units, "units is a symbolic link"),
-    ],
-)
-def test_a_folder_that_others_can_replace_is_not_believed(
-    tmp_path: Path, make: Callable[[Path, Path], Path], named: str
-) -> None:
-    store, records = built_store(tmp_path / "a")
-    send(store, records, tmp_path / "cache")
-    place = make(tmp_path, tmp_path / "cache")
-    taken, lines = fill(Store.open(tmp_path / "b"), place)
-    (line,) = lines
-    assert taken == {} and "is not used: " in line and named in line
-
-
-def test_a_trusted_folder_of_another_user_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if os.geteuid():
-        pytest.skip("only root gives files away")
-    store, records = built_store(tmp_path / "a")
-    send(store, records, tmp_path / "cache")
-    give_away(tmp_path / "cache")
-    monkeypatch.setenv("ENVBUILD_TRUST", str(tmp_path / "cache"))
-    assert sorted(fill(Store.open(tmp_path / "b"), tmp_path / "cache")[0]) == sorted(IMAGE)
-
-
-def test_a_folder_that_another_user_makes_meanwhile_is_checked(tmp_path: Path) -> None:
-    store, records = built_store(tmp_path / "a")
-    (cache,) = opened(reporter := SilentReporter(), setting(tmp_path / "cache"))
-    assert cache.find(KEYS["base"]) is None
-    send(store, records, tmp_path / "cache")
-    (tmp_path / "cache").chmod(0o777)
-    assert cache.find(KEYS["base"]) is None and "every user" in reporter.lines[0]
-
-
-def test_a_folder_of_a_group_has_its_mode_everywhere(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    cache.chmod(0o2775)
-    store, records = built_store(tmp_path / "a")
-    send(store, records, cache)
-    modes = {path.stat().st_mode & 0o7777 for path in (cache / "units", cache / "blobs", cache / "blobs/sha256")}
-    assert modes == {0o2775}
 
 
 def test_a_killed_search_leaves_a_store_that_works(tmp_path: Path, place: str | Path) -> None:
