@@ -1,4 +1,4 @@
-"""Names of files and folders until they are finished: beside their place, and like no name that a user gives."""
+"""Names of files and folders until they are finished: beside their place, and no name that a user would write."""
 
 from __future__ import annotations
 
