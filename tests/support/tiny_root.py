@@ -31,8 +31,8 @@ from envbuild.oci.config import ImageConfig  # noqa: E402
 
 EPOCH = 1_700_000_000
 PROGRAMS = """
-sh cat find grep ls mkdir rm rmdir mv ln cp touch chmod chown id env sleep setsid stat dd mknod mkfifo true false
-head tail sort setcap sync readlink printf test wc kill hostname uname setfattr stty
+sh cat comm cut find sort xargs grep ls mkdir rm rmdir mv ln cp touch chmod chown id env sleep setsid stat dd mknod
+mkfifo true false head tail setcap sync readlink printf test wc kill hostname uname setfattr stty
 """
 DEB = "tinyroot_1_all.deb"
 

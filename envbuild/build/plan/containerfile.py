@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from shlex import quote
 from typing import Any
 
 from envbuild.build.blocks import hpccm
 from envbuild.build.plan.units import Input, Plan, Unit, environment
+from envbuild.build.plan.written_files import note_written, remove_others
 from envbuild.build.steps import INPUTS, WORK
 from envbuild.core.errors import SpecError
 
 OUT = f"{INPUTS}/out"
-BEFORE = f"{INPUTS}/before"  # file of the stage of a unit with lowers that only its build sees
 APT = f"{INPUTS}/apt"  # apt's lists, cache and log: in memory, so that nothing of them gets into a layer
 PRINTED = "printed by envbuild"  # in the first line
 NEXT = " \\\n    "
@@ -101,12 +100,10 @@ def stage_instructions(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction
     yield one(hpccm.raw("ARG " + assignments(dict(sorted(values.items())))))
     if not stacked:
         yield one(hpccm.run(f"mkdir -p {OUT} {WORK}"), layer=True)
-    if unit.build_only:
-        yield one(hpccm.comment("what is in the folder now is for this build alone", reformat=False))
-        yield one(hpccm.run(f"touch {BEFORE}"), layer=True)
     for item in unit.inputs:
         for text in copy_instructions(unit, item):
             yield one(hpccm.raw(text), layer=True)
+    shared = list(dict.fromkeys(folder for name in unit.build_only for folder in plan.unit(name).keep))
     mounts = [mount for item in unit.inputs for mount in input_mounts(unit, item)]
     folders = f"mkdir -p {APT}/lists/partial {APT}/cache/archives/partial {APT}/log &&{NEXT}" if has_debs(unit) else ""
     for number, step in enumerate(unit.steps):
@@ -119,17 +116,12 @@ def stage_instructions(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction
                 f"/bin/sh {INPUTS}/{name}",
                 [*mounts, f"type=bind,source={script},target={INPUTS}/{name},ro"],
             )
+        if shared:
+            command = note_written(command, shared)
         yield one(hpccm.run(folders + command, more), step=number, layer=True)
-    if unit.build_only:
+    if shared:
         yield one(hpccm.comment("what the steps above did not write is removed", reformat=False))
-        yield one(hpccm.run(remove_older(unit.keep)), layer=True)
-
-
-def remove_older(folders: Sequence[str]) -> str:
-    """Return the command that leaves in `folders` what is newer than BEFORE. By the time of the last change of status:
-    a copy may preserve the time of its content."""
-    words = " ".join(quote(folder) for folder in folders)
-    return f"find {words} ! -type d ! -cnewer {BEFORE} -delete &&{NEXT}find {words} -mindepth 1 -type d -empty -delete"
+        yield one(hpccm.run(remove_others(shared)), layer=True)
 
 
 def split_lowers(plan: Plan, unit: Unit) -> tuple[str, list[Unit]]:

@@ -20,8 +20,9 @@ from envbuild.core.store.permissions import finished_mode
 from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 from envbuild.squashfs.pack.append_file import on_disk
 
-STALE = 600  # seconds without a write, after which an unfinished file without a live writer is removed
-STALE_HERE = 10  # the same on a disk of this machine: no other machine can hold a lock there
+# Seconds without a write, after which an unfinished file without a lock is removed, where another machine may write it:
+# its lock may not be seen here. On a disk of this machine a file without a lock has no writer.
+STALE = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +71,30 @@ def open_output(out: Path) -> Iterator[OutputFile]:
             folder = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, folder)
         _remove_stale(folder, out.name)
-        name = unfinished_name(out.name)
-        with _errors_at(out.with_name(name)):
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            file = os.open(name, flags, 0o600, dir_fd=folder)
+        name, file = _create(folder, out)
         stack.callback(_remove, name, folder)
         stack.callback(os.close, file)
-        with contextlib.suppress(OSError):  # a file system without locks: then only its age counts
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield OutputFile(out, folder, name, file)
+
+
+def _create(folder: int, out: Path) -> tuple[str, int]:
+    """Create a locked file; returns its name and descriptor. Another process may remove it as stale before it is
+    locked: then it gets another name."""
+    while True:
+        name = unfinished_name(out.name)
+        with _errors_at(out.with_name(name)):
+            file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # the other process is about to remove it
+            os.close(file)
+            _remove(name, folder)
+            continue
+        except OSError:  # a file system without locks: then only its age counts
+            return name, file
+        if os.fstat(file).st_nlink:
+            return name, file
+        os.close(file)
 
 
 def _remove_stale(folder: int, name: str) -> None:
@@ -94,7 +110,7 @@ def _remove_stale(folder: int, name: str) -> None:
             status = os.fstat(file)
             if stat.S_ISREG(status.st_mode):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if time.time() - status.st_mtime > (STALE_HERE if on_disk(file) else STALE):
+                if on_disk(file) or time.time() - status.st_mtime > STALE:
                     os.unlink(other, dir_fd=folder)
 
 
