@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from envbuild.cli.options import Json, Name, show
+from typing import Annotated
+
+import typer
+
+from envbuild.cli.options import Json, Name, complete_recipe, one_of, show
+
+Tiers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tier",
+        help="Only checks of this tier: audit (what is in the file) or run (its programs). Repeatable.",
+        autocompletion=one_of("audit", "run"),
+    ),
+]
+Recipes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only", metavar="LAYER", help="Only the checks of this layer. Repeatable.", autocompletion=complete_recipe
+    ),
+]
 
 
-def verify_command(name: Name, as_json: Json = False) -> None:
-    """Audit a built image and run its checks; NAME may be a squashfs file."""
+def verify_command(name: Name, tier: Tiers = None, only: Recipes = None, as_json: Json = False) -> None:
+    """Audit a built image and run its checks; NAME may be a squashfs file.
+
+    All bytes of the file are read first. A part of the checks (--tier, --only) leaves the evidence as it is.
+    """
     from envbuild.spec.workspace import open_workspace
+    from envbuild.verify.selection import Selection
     from envbuild.verify.verify import verify_image
 
     with open_workspace() as workspace:
-        result = verify_image(name, workspace)
+        result = verify_image(name, workspace, Selection(tuple(tier or ()), tuple(only or ())))
     show(result.data, as_json, result.text)

@@ -10,9 +10,11 @@ from typing import Any
 from envbuild.core.errors import Finding, VerifyError
 from envbuild.core.store.store import write_json
 from envbuild.verify.results import AuditResult, Status
+from envbuild.verify.run_inspector import PYTHON
 from envbuild.verify.tiers import TIERS
 
 SCHEMA = 1
+INSPECTED_BY = f"the image's own {PYTHON}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,8 @@ class Evidence:
     protected this machine from the image's programs while they ran (`seccomp`, `keyring`, `cgroup`: in force or not).
     `checked`: with what all bytes of the file were compared. `inspected_by`: the program that read the content: one of
     the image itself, so a malicious image can forge the results of the audit. `sources`: unit of the image → the
-    entry of a cache that it is from; the others were built in the store.
+    entry of a cache that it is from; the others were built in the store. `seconds`: part of the verification → how long
+    it took; parts run at the same time.
     """
 
     image: str
@@ -37,6 +40,7 @@ class Evidence:
     checked: tuple[str, ...] = ()
     inspected_by: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def file_name(self) -> str:
@@ -69,8 +73,7 @@ def _tier(tier: str, counts: Mapping[str, int], results: Sequence[AuditResult]) 
 
 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
-    """Return the JSON document: the same evidence results in the same bytes, so it contains no time, and of
-    the machine `box` alone."""
+    """Return the JSON document. Of the machine and the moment it contains `box` and `seconds` alone."""
     value = asdict(evidence)
     value["results"] = [{key: str(text) for key, text in asdict(result).items() if text} for result in evidence.results]
     return {"schema": SCHEMA, "tiers": evidence.tiers(), "counts": evidence.counts(), **value}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -19,14 +20,20 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A part of a verification. `run` may be called in a thread of its own."""
+    """A part of a verification. `run` may be called in a thread of its own. `recipe`: the one whose checks it runs;
+    empty: none, it concerns the whole image. `tier`: one of `envbuild.verify.tiers.TIERS`."""
 
     name: str
     run: Callable[[], list[AuditResult]]
+    tier: str = "run"
+    recipe: str = ""
 
 
-def run_tasks(tasks: Sequence[Task], image: OpenImage, reporter: Reporter) -> list[AuditResult]:
-    """Run the tasks, and return their results in the order of the tasks. Raises what a task raises, at once.
+def run_tasks(
+    tasks: Sequence[Task], image: OpenImage, reporter: Reporter
+) -> tuple[list[AuditResult], dict[str, float]]:
+    """Run the tasks; return their results in the order of the tasks, and name → seconds. Raises what a task raises, at
+    once.
 
     The first task should be the longest: it starts first.
     """
@@ -34,11 +41,14 @@ def run_tasks(tasks: Sequence[Task], image: OpenImage, reporter: Reporter) -> li
     pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="verify")
     running: dict[int, str] = {}
 
+    seconds: dict[str, float] = {}
+
     def run(number: int, task: Task) -> list[AuditResult]:
-        running[number] = task.name
+        running[number], began = task.name, time.monotonic()
         try:
             return task.run()
         finally:
+            seconds[task.name] = round(time.monotonic() - began, 1)
             del running[number]
 
     futures: list[Future[list[AuditResult]]] = []
@@ -56,4 +66,6 @@ def run_tasks(tasks: Sequence[Task], image: OpenImage, reporter: Reporter) -> li
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-    return [result for future in futures for result in future.result()]
+    return [result for future in futures for result in future.result()], {
+        task.name: seconds[task.name] for task in tasks
+    }

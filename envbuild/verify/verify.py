@@ -10,34 +10,39 @@ from typing import TYPE_CHECKING, Any
 
 from envbuild.build.plan.units import Plan
 from envbuild.core.digest import file_digest
-from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
 from envbuild.core.shell import shell_word
 from envbuild.core.store.records import forget_damaged
 from envbuild.core.store.store import Store
 from envbuild.export.built_image import BuiltImage, image_record_path, load_built_image, record_evidence
-from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import Lock, lock_digest
 from envbuild.spec.recipe import Check, RecipeEnv
 from envbuild.spec.recipe_calls import call_recipe
 from envbuild.spec.resolve import Resolution
 from envbuild.verify.audit import audit
-from envbuild.verify.contents.metadata import read_image_texts
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
-from envbuild.verify.evidence import Evidence, evidence_document, raise_failures, summary_lines, write_evidence
-from envbuild.verify.expectations import expected_contents, locked_contents, locked_own_content, own_content
+from envbuild.verify.evidence import (
+    INSPECTED_BY,
+    Evidence,
+    evidence_document,
+    raise_failures,
+    summary_lines,
+    write_evidence,
+)
+from envbuild.verify.expectations import expected_contents, own_content
 from envbuild.verify.extension_modules import import_results
 from envbuild.verify.file_bytes import file_bytes_result
 from envbuild.verify.open_image import open_image
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
-from envbuild.verify.run_inspector import PYTHON, inspect_image
+from envbuild.verify.run_inspector import inspect_image
+from envbuild.verify.selection import ALL, Selection, check_recipes, check_tiers
 from envbuild.verify.tasks import Task, run_tasks
+from envbuild.verify.verify_file import check_file_selection, verify_file
 
 # The file of a project's image is read when it is written: compared with its packs, and its sha256 is recorded. Every
 # verify compares that sha256.
 CHECKED = ("sha256", "checksums of the packs")
-INSPECTED_BY = f"the image's own {PYTHON}"
 
 if TYPE_CHECKING:
     from envbuild.build.engines.base import BuildResult
@@ -45,19 +50,29 @@ if TYPE_CHECKING:
     from envbuild.spec.workspace import Workspace
 
 
-def verify_image(name: str, workspace: Workspace) -> Result:
-    """Audit and run a built image again, or audit a squashfs file against the lock inside it."""
+def verify_image(name: str, workspace: Workspace, only: Selection = ALL) -> Result:
+    """Audit and run a built image again, or audit a squashfs file against the lock inside it.
+
+    only: a part of the checks; no evidence is written then. Raises VerifyError, and SpecError for a part that the
+    image does not have.
+    """
     from envbuild.build.engines.embedded.sandbox import warn_without_filter
 
     warn_without_filter(workspace.reporter)
+    check_tiers(only.tiers)
     file = find_squashfs_file(name)
     if file:
+        check_file_selection(only, file)
         evidence = verify_file(file, workspace)
         raise_failures(evidence)
         return Result(evidence_document(evidence), "\n".join(summary_lines(evidence)))
-    path, evidence, data = verify_built(load_built_image(name, workspace), workspace)
+    image = load_built_image(name, workspace)
+    if only.recipes:
+        check_recipes(only.recipes, {recipe.name for recipe in image.resolution.recipes}, image.record.image)
+    path, evidence, data = verify_built(image, workspace, only)
     raise_failures(evidence)
-    return Result(data, "\n".join([*summary_lines(evidence), f"  evidence: {path}"]))
+    last = f"  evidence: {path}" if path else f"  evidence: not written: only a part ran ({only})"
+    return Result(data, "\n".join([*summary_lines(evidence), last]))
 
 
 def verify(
@@ -78,8 +93,11 @@ def verify(
     return path
 
 
-def verify_built(image: BuiltImage, workspace: Workspace) -> tuple[Path, Evidence, dict[str, Any]]:
-    """Verify an image that was built before; return the path of the evidence, the evidence and its document.
+def verify_built(
+    image: BuiltImage, workspace: Workspace, only: Selection = ALL
+) -> tuple[Path | None, Evidence, dict[str, Any]]:
+    """Verify an image that was built before; return the path of the evidence (None: it is of a part), the evidence and
+    its document.
 
     All bytes of the file are read first. Nothing runs in a damaged one, and the next `make` writes it again.
     """
@@ -95,8 +113,10 @@ def verify_built(image: BuiltImage, workspace: Workspace) -> tuple[Path, Evidenc
         )
     else:
         evidence = collect_evidence(
-            path, record.sha256, record.messages, layers, image.plan, image.resolution, image.lock, workspace
+            path, record.sha256, record.messages, layers, image.plan, image.resolution, image.lock, workspace, only
         )
+    if not only.is_all and whole.status != Status.FAIL:
+        return None, evidence, evidence_document(evidence)
     written = write_evidence(evidence, path.parent)
     if not evidence.failures:
         record_evidence(image, written, workspace)
@@ -112,21 +132,26 @@ def collect_evidence(
     resolution: Resolution,
     lock: Lock,
     workspace: Workspace,
+    only: Selection = ALL,
 ) -> Evidence:
-    """Return the results of all tiers that can run here, on the file itself. `sha256` is that of its bytes now."""
+    """Return the results of all tiers that can run here, or of a part, on the file itself. `sha256` is that of its
+    bytes now."""
     env = recipe_environment(resolution, lock)
     expected, own = expected_contents(resolution, lock), own_content(resolution, lock)
     by_hand = f"envbuild run {shell_word(path)} -- /bin/sh"
-    checks: list[Check] = []
+    checks: list[tuple[str, Check]] = []
     for recipe in resolution.recipes:
-        checks += call_recipe(recipe, "verify", list, env)
+        checks += ((recipe.name, check) for check in call_recipe(recipe, "verify", list, env))
     with open_image(path, plan.config.env, workspace, f"verify {plan.image}") as run:
         tasks = [
-            Task("audit", lambda: audit(inspect_image(run, own), expected)),
+            Task("audit", lambda: audit(inspect_image(run, own), expected), "audit"),
             Task("imports", lambda: import_results(expected.modules, run, by_hand)),
-            *(Task(check.name, partial(run_checks, [check], run, shell=by_hand)) for check in checks),
+            *(
+                Task(check.name, partial(run_checks, [check], run, shell=by_hand), check.tier, recipe)
+                for recipe, check in checks
+            ),
         ]
-        found = run_tasks(tasks, run, workspace.reporter)
+        found, seconds = run_tasks(only.pick(tasks), run, workspace.reporter)
     results = [file_bytes_result(plan.image, sha256, sha256), *found]
     digest = f"sha256:{sha256}"
     return Evidence(
@@ -140,6 +165,7 @@ def collect_evidence(
         CHECKED,
         INSPECTED_BY,
         unit_sources(plan, layers, workspace.store),
+        seconds,
     )
 
 
@@ -151,27 +177,6 @@ def unit_sources(plan: Plan, layers: Collection[str], store: Store) -> dict[str,
         for unit, record in found.items()
         if record and record.source and record.layer and record.layer.diff_id in layers
     }
-
-
-def verify_file(path: Path, workspace: Workspace) -> Evidence:
-    """Audit any squashfs file against the lock inside it; recipes' checks are not known, so the run tier does not run.
-
-    Raises VerifyError when it contains no lock, because envbuild did not write it.
-    """
-    texts = read_image_texts(path, "lock.yaml", "resolution.json")
-    if len(texts) < 2:
-        raise VerifyError(
-            "the file contains no lock to compare with: envbuild did not build this image",
-            hint=f"envbuild show {shell_word(path)}",
-            where=str(path),
-        )
-    lock = parse_lock(texts["lock.yaml"], path)
-    sha256 = file_digest(path)
-    with open_image(path, {}, workspace) as run:
-        task = Task("audit", lambda: audit(inspect_image(run, locked_own_content(lock)), locked_contents(lock)))
-        results = run_tasks([task], run, workspace.reporter)
-    digest = f"sha256:{sha256}"
-    return Evidence(lock.image, lock_digest(lock), (), digest, (), tuple(results), run.box, inspected_by=INSPECTED_BY)
 
 
 def recipe_environment(resolution: Resolution, lock: Lock) -> RecipeEnv:

@@ -115,7 +115,8 @@ def test_the_results_of_tasks_have_the_order_of_the_tasks(store: Store, path: Pa
             return [AuditResult(opened(["/bin/sh", "-c", f"echo {number}"])[1], Status.PASS)]
 
         tasks = [Task(str(number), partial(say_number, number)) for number in range(6)]
-        found = run_tasks(tasks, opened, SilentReporter())
+        found, seconds = run_tasks(tasks, opened, SilentReporter())
+    assert list(seconds) == [task.name for task in tasks] and all(value >= 0 for value in seconds.values())
     assert [result.name for result in found] == [f"{number}\n" for number in range(6)]
     assert opened.box["seccomp"] in (True, False)
 

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from envbuild.core.digest import file_digest
-from envbuild.core.errors import VerifyError
+from envbuild.core.errors import SpecError, VerifyError
 from envbuild.core.store.records import read_record, write_record
 from envbuild.export import built_image
 from envbuild.export.built_image import BuiltImage, ImageRecord
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import lock_digest
-from envbuild.verify import verify
+from envbuild.verify import verify, verify_file
 from envbuild.verify.evidence import evidence_document, summary_lines
+from envbuild.verify.selection import Selection
 from tests.support.bit_flips import flip_bit
 from tests.support.foreign_images import workspace
 from tests.support.image_pair import lock_text
@@ -48,13 +49,21 @@ def test_a_file_with_its_lock_is_audited(tmp_path: Path, monkeypatch: pytest.Mon
     path = image(tmp_path, lock_yaml=LOCK, resolution_json=json.dumps({}).encode())
     lock = parse_lock(LOCK.decode(), path)
     seen: list[Any] = []
-    monkeypatch.setattr(verify, "inspect_image", lambda run, own: {"schema": 1})
-    monkeypatch.setattr(verify, "audit", lambda report, expected: seen.append((report, expected)) or [])
-    found = verify.verify_file(path, workspace(tmp_path / "store"))
+    monkeypatch.setattr(verify_file, "inspect_image", lambda run, own: {"schema": 1})
+    monkeypatch.setattr(verify_file, "audit", lambda report, expected: seen.append((report, expected)) or [])
+    found = verify_file.verify_file(path, workspace(tmp_path / "store"))
     assert (found.image, found.lock, found.results) == (lock.image, lock_digest(lock), ())
     assert found.artifact.startswith("sha256:") and len(seen) == 1
     assert evidence_document(found)["inspected_by"] == "the image's own /usr/bin/python3"
     assert summary_lines(found)[-1].startswith("read by the image's own /usr/bin/python3: a malicious file can forge")
+
+
+@pytest.mark.parametrize("only", [Selection(tiers=("run",)), Selection(recipes=("ucx",))])
+def test_checks_of_recipes_are_not_known_of_a_file(only: Selection, tmp_path: Path) -> None:
+    path = image(tmp_path, lock_yaml=LOCK, resolution_json=b"{}")
+    with pytest.raises(SpecError, match="the checks of recipes are not known of a file") as caught:
+        verify.verify_image(str(path), workspace(tmp_path / "store"), only)
+    assert caught.value.where == str(path)
 
 
 @pytest.fixture

@@ -1,0 +1,55 @@
+"""A part of the checks of an image: those of some tiers, or of some recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from envbuild.core.errors import SpecError
+from envbuild.core.text import human_list
+from envbuild.core.yaml_reader import did_you_mean
+from envbuild.verify.tasks import Task
+from envbuild.verify.tiers import COMING, RUNNING, TIERS
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which checks are to run: of the `tiers`, and of the `recipes` (names of layers). Empty: of all."""
+
+    tiers: tuple[str, ...] = ()
+    recipes: tuple[str, ...] = ()
+
+    @property
+    def is_all(self) -> bool:
+        return not self.recipes and (not self.tiers or set(RUNNING) <= set(self.tiers))
+
+    def pick(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return the tasks of the selection. Only of some recipes, nothing about the whole image runs."""
+        return [
+            task
+            for task in tasks
+            if (not self.tiers or task.tier in self.tiers) and (not self.recipes or task.recipe in self.recipes)
+        ]
+
+    def __str__(self) -> str:
+        parts = [human_list(list(self.recipes), 3), *(f"tier {tier}" for tier in self.tiers)]
+        return ", ".join(filter(None, parts))
+
+
+ALL = Selection()
+
+
+def check_tiers(tiers: Sequence[str]) -> None:
+    """Refuse a tier that does not exist, or that nothing runs (SpecError)."""
+    for tier in tiers:
+        if tier not in TIERS:
+            raise SpecError(f"--tier {tier}: no such tier", hint=f"--tier {' or '.join(RUNNING)}")
+        if tier not in RUNNING:
+            raise SpecError(f"--tier {tier}: {COMING[tier]}", hint=f"--tier {' or '.join(RUNNING)}")
+
+
+def check_recipes(recipes: Sequence[str], known: Collection[str], image: str) -> None:
+    """Refuse a recipe that the image does not have (SpecError)."""
+    for name in recipes:
+        if name not in known:
+            raise SpecError(f"--only {name}: {image} has no such layer", hint=did_you_mean(name, known, "its layers"))
