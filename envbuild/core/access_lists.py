@@ -5,13 +5,33 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
+import struct
 from pathlib import Path
 
-ACCESS_LISTS = ("system.posix_acl_access", "system.posix_acl_default")
+ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
+ACCESS_LISTS = (ACCESS, DEFAULT)
+# The attribute: a version, then (tag, permissions, id) of each entry (linux/posix_acl_xattr.h).
+VERSION, ENTRY = struct.Struct("<I"), struct.Struct("<HHI")
+GROUP_OBJ, MASK = 0x04, 0x10  # the entry of the owning group; the most that a group or a named user may do
 
 
 def remove_access_lists(folder: int | Path) -> None:
-    """Remove the lists of a folder, which is a path or open. Nothing where the file system has none."""
+    """Remove the lists of a folder, which is a path or open. Nothing where the file system has none.
+
+    With a list, the bits of the group in a mode are its mask: afterwards they are what the group itself was permitted.
+    """
+    with contextlib.suppress(OSError):
+        permitted = _group_permissions(os.getxattr(folder, ACCESS))
+        mode = stat.S_IMODE(os.stat(folder).st_mode)  # noqa: PTH116 - folder may be open
+        os.chmod(folder, mode & ~0o070 | permitted << 3)  # noqa: PTH101 - before: the mask then limits named users
     for name in ACCESS_LISTS:
         with contextlib.suppress(OSError):
             os.removexattr(folder, name)
+
+
+def _group_permissions(value: bytes) -> int:
+    """Return what an access list permits the owning group; 7 without entries."""
+    entries = {tag: permissions for tag, permissions, _ in ENTRY.iter_unpack(value[VERSION.size :])}
+    permitted: int = entries.get(GROUP_OBJ, 7) & entries.get(MASK, 7)
+    return permitted

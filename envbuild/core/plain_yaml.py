@@ -29,7 +29,10 @@ def load_plain(text: str) -> Any:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if not _is_flat(text):
         _check_events(yaml.parse(text, Loader=loader))
-    return yaml.load(text, Loader=loader)
+    try:
+        return yaml.load(text, Loader=loader)
+    except (ArithmeticError, LookupError, TypeError, AttributeError) as error:  # of constructors: 1:0:0…:0.0, ""
+        raise ValueError(f"it has a value that cannot be read: {error}") from None
 
 
 def _is_flat(text: str) -> bool:

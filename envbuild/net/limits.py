@@ -13,7 +13,7 @@ class DownloadLimits:
 
     Bytes of an answer, by its kind. A file whose size the lock knows has that size as its limit.
 
-    - `page`: a page of a package index (100 000 files with 1 KiB each have 100 MiB), or a document of a layout
+    - `page`: a page of a package index (100 000 files with 0.6 KiB each), or a document of a layout
     - `manifest`: a manifest or an index of a registry; real ones have some ten thousand bytes
     - `key`: a file of OpenPGP keys
     - `token`: the answer of a token service
@@ -28,9 +28,10 @@ class DownloadLimits:
     ends. A body may take `grace` seconds, and one second more for each `slowest` bytes. `failures`: requests in a row
     that a host fails (each with all its attempts) before nothing more is requested from it. `program`: seconds of one
     run of uv or apt-get; `program_memory`: bytes of memory of it, because uv reads a page of an index as a whole.
+    `program_file`: bytes of a file that it writes.
     """
 
-    page: int = 256 << 20
+    page: int = 64 << 20
     manifest: int = 16 << 20
     key: int = 1 << 20
     token: int = 1 << 20
@@ -46,6 +47,7 @@ class DownloadLimits:
     failures: int = 8
     program: float = 3600
     program_memory: int = 4 << 30
+    program_file: int = 8 << 30
 
 
 LIMITS = DownloadLimits()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from math import prod
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urljoin
 
 from packaging.utils import canonicalize_name
 
@@ -22,8 +22,9 @@ from envbuild.core.json_text import json_value
 from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.host_config import PythonIndexes
 from envbuild.net.limits import LIMITS
+from envbuild.net.page_trust import PageTrust
 from envbuild.net.site import mirror_line, mirrors_setting
-from envbuild.net.transport import Transport
+from envbuild.net.transport import Page, Transport
 from envbuild.net.urls import join, local_path, redact
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
@@ -61,6 +62,7 @@ class PackageIndex:
     indexes: PythonIndexes
     cache: dict[str, list[IndexFile]] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
+    reading: threading.Lock = field(default_factory=threading.Lock)  # of one page: 100 kB of gzip may take 1 GB
     origin: str = "python:"
 
     def files(self, project: str) -> list[IndexFile]:
@@ -95,11 +97,16 @@ class PackageIndex:
         except UnreachableError as error:
             raise self._error(page, f"does not answer for '{name}': {error}") from None
         try:
-            if "json" in answer.kind:
-                return self._check_places(parse_json(answer.content, answer.url), answer.url)
-            return self._check_places(parse_html(answer.content.decode("utf-8", "replace"), answer.url), answer.url)
+            return self._read_page(answer)
         except ValueError as error:
             raise self._error(page, f"has a malformed answer for '{name}': {error}") from None
+
+    def _read_page(self, page: Page, *, html: bool = False) -> list[IndexFile]:
+        """Return the files that a page lists. Raises ValueError for a malformed one, InputError as `_check_places`."""
+        with self.reading:
+            if "json" in page.kind and not html:
+                return self._check_places(parse_json(page.content, page.url), page.url)
+            return self._check_places(parse_html(page.content.decode("utf-8", "replace"), page.url), page.url)
 
     def _error(self, page: str, fault: str) -> InputError:
         """Return the error of an index whose page cannot be used."""
@@ -113,20 +120,15 @@ class PackageIndex:
         )
 
     def _check_places(self, files: Iterable[IndexFile], page: str) -> list[IndexFile]:
-        """Return `files`, which `page` lists. Raise InputError if a page of another machine names files of this one.
+        """Return `files`, which `page` lists. Raise InputError if a page of another machine names files of this one, or
+        a page of another user files that are not that user's.
 
         The same if a page over https names a file over http without its digest: any machine on the way could change it.
         Raises ValueError for a malformed address.
         """
-        found = list(files)
-        if local_path(page) is not None:
-            return found
+        found, trust = list(files), PageTrust(page)
         for file in found:
-            fault, scheme = "", urlsplit(file.url).scheme
-            if scheme not in ("https", "http"):
-                fault = "only an index on this machine may name its files"
-            elif scheme == "http" and page.startswith("https://") and not file.sha256:
-                fault = "an index with https may name a file without https only with its sha256"
+            fault = trust.find_fault(file.url, file.sha256)
             if fault:
                 line = mirror_line(self.origin, "ADDRESS, …")
                 raise InputError(
@@ -144,9 +146,7 @@ class PackageIndex:
                 self.cache[key] = list(_list_folder(str(path)))
             else:
                 try:
-                    answer = self.transport.read(place)
-                    listed = parse_html(answer.content.decode("utf-8", "replace"), answer.url)
-                    self.cache[key] = self._check_places(listed, answer.url)
+                    self.cache[key] = self._read_page(self.transport.read(place), html=True)
                 except (NotFoundError, UnreachableError, ValueError):
                     self.cache[key] = []  # as pip does: find-links are an addition
         return self.cache[key]

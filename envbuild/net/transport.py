@@ -138,7 +138,7 @@ class Transport:
             raise RefusedError("it is, or redirects to, a malformed address") from None
         with answer:
             status = answer.status_code
-            if status < 500 and status not in BUSY:
+            if 400 <= status < 500 and status not in BUSY:
                 self.failures.answered(url)
             if status in (404, 410):
                 raise NotFoundError(f"HTTP {status}")
@@ -152,6 +152,7 @@ class Transport:
             if status >= 400 and status != 416:
                 raise RefusedError(f"HTTP {status}", kind=MissKind.UNAUTHORIZED if status == 401 else MissKind.REFUSED)
             yield answer
+            self.failures.answered(url)  # not at its head: a body that ends early does not count
 
     def size(self, place: str) -> int:
         """Return the length in bytes; 0 when the place does not report it."""

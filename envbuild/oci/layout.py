@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,8 @@ def write_layout(
             f"{'Docker' if docker else 'OCI'} images have no layers compressed with {compression!r}",
             hint=f"use one of: {', '.join(types.layers)}",
         )
-    check_output(out, name)
     try:
-        with open_output_folder(out, "oci-layout") as folder:
+        with open_output_folder(out, "oci-layout", partial(_check_older, out, name)) as folder:
             (folder.handle / "blobs" / "sha256").mkdir(parents=True)
             writer = _Writer(folder.handle, store, types, compression, jobs or len(os.sched_getaffinity(0)), present)
             layout = writer.write(layers, config, epoch, name)
@@ -106,16 +106,21 @@ def write_layout(
 def check_output(out: Path, name: str) -> None:
     """Raise PublishError if a layout of the image `name` would replace anything other than an empty folder, or a layout
     of this image alone."""
-    if not out.exists():
+    _check_older(out, name, out)
+
+
+def _check_older(out: Path, name: str, at: Path) -> None:
+    """Check an older output at `out` as `check_output`, by the path `at`."""
+    if not at.exists():
         return
-    entries = {path.name for path in out.iterdir()} if out.is_dir() else {""}
+    entries = {path.name for path in at.iterdir()} if at.is_dir() else {""}
     if entries and "oci-layout" not in entries:
-        new = out / "image.oci" if out.is_dir() else out.with_name(f"{out.name}.oci")
+        new = out / "image.oci" if at.is_dir() else out.with_name(f"{out.name}.oci")
         raise PublishError(f"{out} exists and is not an OCI layout", hint=f"name a new folder: -o {shell_word(new)}")
     others = sorted(entries - {"oci-layout", "index.json", "blobs"})
-    names = listed_names(out / "index.json")
+    names = listed_names(at / "index.json")
     if not names:
-        others += ["blobs that no index lists"] if has_blobs(out) else []
+        others += ["blobs that no index lists"] if has_blobs(at) else []
     else:
         others += [f"image {other or 'without a name'}" for other in names if other != name]
         others += [f"{len(names)} images {name}"] if names.count(name) > 1 else []

@@ -13,7 +13,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from envbuild.core.folder_removal import remove_folder
 from envbuild.core.ownership import find_renamer
 from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 
+REPLACED = "another user replaced it while it was written"
 HINT = "write it into a folder that no other user can write"
 STALE = 86_400  # seconds after which an unfinished folder without a live writer is removed
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -31,7 +32,8 @@ OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 @dataclass(frozen=True, slots=True)
 class OutputFolder:
     """A folder that gets the name of `out` when it is published. `fd` and `above`: descriptors of it and of the folder
-    that it is in; `name`: its name until then; `mode`: its mode afterwards; `mark`: a file that an older one has."""
+    that it is in; `name`: its name until then; `mode`: its mode afterwards; `mark`: a file that an older one has;
+    `older`: device and inode of what was at `out`, and may be removed."""
 
     out: Path
     above: int
@@ -39,6 +41,7 @@ class OutputFolder:
     fd: int
     mode: int
     mark: str
+    older: tuple[int, int] | None = None
 
     @property
     def handle(self) -> Path:
@@ -52,17 +55,27 @@ class OutputFolder:
         with contextlib.suppress(FileNotFoundError):
             self._rename(self.out.name, old)
         try:
+            with contextlib.suppress(FileNotFoundError):
+                if not self._may_remove(os.stat(old, dir_fd=self.above, follow_symlinks=False)):
+                    raise PublishError(REPLACED, HINT, str(self.out))
             with contextlib.suppress(PermissionError):  # a file system that has no modes
                 os.fchmod(self.fd, self.mode)
             self._rename(self.name, self.out.name)
             found = os.stat(self.out.name, dir_fd=self.above, follow_symlinks=False)
             if not os.path.samestat(found, os.fstat(self.fd)):
-                raise PublishError("another user replaced it while it was written", HINT, str(self.out))
-        except OSError:
-            with contextlib.suppress(FileNotFoundError):
+                raise PublishError(REPLACED, HINT, str(self.out))
+        except (OSError, PublishError):
+            with contextlib.suppress(OSError):  # nothing was there, or another folder is by now
                 self._rename(old, self.out.name)
             raise
         self._remove_old(old)
+
+    def _may_remove(self, found: os.stat_result) -> bool:
+        """Return whether this is what was at `out` and was checked. Where only this user can put something else there,
+        it may be a newer one, of another process."""
+        if (found.st_dev, found.st_ino) == self.older:
+            return True
+        return not find_renamer(f"/proc/self/fd/{self.above}".encode(), frozenset((os.geteuid(), 0)))
 
     def _rename(self, name: str, new: str) -> None:
         os.rename(name, new, src_dir_fd=self.above, dst_dir_fd=self.above)
@@ -75,23 +88,24 @@ class OutputFolder:
                 return
             fd: int = os.open(name, OPEN, dir_fd=self.above)
             stack.callback(os.close, fd)
-            if (names := os.listdir(fd)) and self.mark not in names:  # not what `check_output` saw
-                raise PublishError(
-                    f"another user replaced it while it was written; that is not removed: {name}",
-                    HINT,
-                    str(self.out),
-                )
+            names = os.listdir(fd)
+            if not self._may_remove(os.fstat(fd)) or (names and self.mark not in names):
+                raise PublishError(f"{REPLACED}; that is not removed: {name}", HINT, str(self.out))
             _remove(fd, name, self.above)
 
 
 @contextlib.contextmanager
-def open_output_folder(out: Path, mark: str) -> Iterator[OutputFolder]:
-    """Make a folder beside `out`, and the folders above it; remove it at the end if it was not published. Raises
-    OSError, PublishError if another user interferes."""
+def open_output_folder(out: Path, mark: str, check: Callable[[Path], object]) -> Iterator[OutputFolder]:
+    """Make a folder beside `out`, and the folders above it; remove it at the end if it was not published.
+
+    check: called with a path to what is at `out`, which raises if that must not be removed.
+
+    Raises OSError, PublishError if another user interferes."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         above = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, above)
+        older = _check_older(out, above, check)
         _remove_stale(above, out.name)
         name = unfinished_name(out.name)
         os.mkdir(name, dir_fd=above)
@@ -105,9 +119,23 @@ def open_output_folder(out: Path, mark: str) -> Iterator[OutputFolder]:
             raise PublishError("another user replaced the unfinished folder", HINT, str(out))
         with contextlib.suppress(OSError):  # a file system without locks of folders (NFS): then it is never stale
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        folder = OutputFolder(out, above, name, fd, mode, mark)
+        folder = OutputFolder(out, above, name, fd, mode, mark, older)
         stack.callback(_discard, folder)
         yield folder
+
+
+def _check_older(out: Path, above: int, check: Callable[[Path], object]) -> tuple[int, int] | None:
+    """Check what is at `out`, by a descriptor of it; return its device and inode, None if nothing is there."""
+    try:
+        fd = os.open(out.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    except FileNotFoundError:
+        return None
+    try:
+        status = os.fstat(fd)
+        check(out if stat.S_ISLNK(status.st_mode) else Path(f"/proc/self/fd/{fd}"))  # of a link only itself is removed
+        return status.st_dev, status.st_ino
+    finally:
+        os.close(fd)
 
 
 def _remove_stale(above: int, name: str) -> None:

@@ -14,7 +14,7 @@ from envbuild.verify.tiers import COMING, RUNNING, TIERS
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which checks are to run: of the `tiers`, and of the `recipes` (names of layers). Empty: of all."""
+    """The checks that are to run: of the `tiers`, and of the `recipes` (names of layers). Empty: of all."""
 
     tiers: tuple[str, ...] = ()
     recipes: tuple[str, ...] = ()

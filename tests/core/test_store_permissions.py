@@ -261,6 +261,6 @@ def test_a_default_list_above_the_store_decides_no_mode(tmp_path: Path) -> None:
         (work / "upper/passwd").touch()
         assert (work / "upper/passwd").stat().st_mode & 0o777 == 0o644
         assert (work / "upper").stat().st_mode & 0o777 == 0o755
-    with open_output_folder(folder / "out", "oci-layout") as output:
+    with open_output_folder(folder / "out", "oci-layout", os.fspath) as output:
         (output.handle / "file").touch()
         assert (output.handle / "file").stat().st_mode & 0o777 == 0o644

@@ -76,6 +76,44 @@ def test_a_repository_of_another_user_leads_to_no_other(
         assert Desk(tmp_path / "s2", github=tmp_path / "mirror").lock(git_source(demo)).sha256
 
 
+@pytest.mark.parametrize("place", ["project/../mirror", "home/pub/mirror", "mirror"])
+def test_a_link_on_any_way_to_the_place_leads_to_no_other(demo: Repo, tmp_path: Path, place: str) -> None:
+    """The place as the site names it: with `..`, or below a link of another user."""
+    demo.commit({"file": b"x"})
+    (tmp_path / "project").mkdir()
+    (tmp_path / "home").mkdir()
+    if place == "home/pub/mirror":
+        demo.bare(tmp_path / "private/mirror/demo/demo.git")
+        (tmp_path / "home/pub").symlink_to(tmp_path / "private")
+    else:
+        demo.bare(tmp_path / "private/demo.git")
+        (tmp_path / "mirror/demo").mkdir(parents=True)
+        (tmp_path / "mirror/demo/demo.git").symlink_to(tmp_path / "private/demo.git")
+        own_all(tmp_path / "mirror", OTHER)
+    own_all(tmp_path / "home", OTHER)
+    with pytest.raises(InputError, match="may lead elsewhere by another user"):
+        Desk(tmp_path / "s", github=tmp_path / place).lock(git_source(demo))
+
+
+def test_a_link_to_a_repository_of_its_own_owner_is_followed(demo: Repo, tmp_path: Path) -> None:
+    demo.bare(tmp_path / "mirror-7/demo/demo.git")
+    (tmp_path / "mirror").symlink_to("mirror-7")
+    own_all(tmp_path / "mirror-7", OTHER)
+    os.chown(tmp_path / "mirror", OTHER, -1, follow_symlinks=False)
+    assert Desk(tmp_path / "s", github=tmp_path / "mirror").lock(git_source(demo)).sha256
+
+
+@pytest.mark.parametrize("text", ["[include]\n path = /tmp/fifo\n", '[core] [ IncludeIf "gitdir:/"] path = x'])
+def test_settings_of_another_user_that_include_others_are_refused(demo: Repo, tmp_path: Path, text: str) -> None:
+    """git opens any file that they name, and waits for a FIFO."""
+    bare = Path(demo.bare(tmp_path / "mirror/demo/demo.git"))
+    with (bare / "config").open("a") as file:
+        file.write(text)
+    assert find_way_out(bare, bare) is None
+    own_all(tmp_path / "mirror", OTHER)
+    assert find_way_out(bare, bare) == bare / "config"
+
+
 def test_a_plain_repository_of_another_user_is_read(demo: Repo, tmp_path: Path) -> None:
     bare = Path(demo.bare(tmp_path / "mirror/demo/demo.git"))
     git(bare, "repack", "-a", "-d", "-q")
@@ -95,9 +133,9 @@ def test_a_folder_that_cannot_be_listed_is_a_way_out(
             raise PermissionError(13, "Permission denied", folder)
         return scan(folder)
 
-    assert find_way_out(bare, tmp_path / "mirror", bare) is None
+    assert find_way_out(bare, bare) is None
     monkeypatch.setattr(os, "scandir", scandir)
-    assert find_way_out(bare, tmp_path / "mirror", bare) == bare / "refs/tags"
+    assert find_way_out(bare, bare) == bare / "refs/tags"
 
 
 def test_a_fifo_of_another_user_is_refused_and_a_socket_of_ones_own_is_not(demo: Repo, tmp_path: Path) -> None:
@@ -110,7 +148,7 @@ def test_a_fifo_of_another_user_is_refused_and_a_socket_of_ones_own_is_not(demo:
             own.bind("fsmonitor--daemon.ipc")
         finally:
             os.chdir(before)
-        assert find_way_out(bare, tmp_path / "mirror", bare) is None
+        assert find_way_out(bare, bare) is None
         os.mkfifo(bare / "refs/tags/v9")
         os.chown(bare / "refs/tags/v9", OTHER, -1)
-        assert find_way_out(bare, tmp_path / "mirror", bare) == bare / "refs/tags/v9"
+        assert find_way_out(bare, bare) == bare / "refs/tags/v9"

@@ -295,3 +295,12 @@ def test_the_depth_of_one_line_is_limited(text: str) -> None:
     with pytest.raises(ValueError, match="nested deeper"):
         load_plain(text)
     assert load_plain("- - a\n- b: c\n") == [["a"], {"b": "c"}]
+
+
+@pytest.mark.parametrize("text", ["a" + ":0" * 300 + ".0", "a: 1" + ":0" * 300 + ".0", "a: 2020-99-99", "- !!int ''"])
+def test_a_value_that_the_parser_cannot_make_is_no_traceback(text: str) -> None:
+    with pytest.raises(LockError):
+        parse_lock(f"schema: 1\n{text}\n", Path("demo.lock"))
+    for wrong in (f"schema: 1{':0' * 300}.0\n", f"schema: 1\nx: 1{':0' * 300}.0\n"):
+        with pytest.raises(ValueError, match="cannot be read"):
+            load_plain(wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from contextlib import suppress
 from dataclasses import replace
@@ -380,3 +381,34 @@ def test_an_endless_page_of_an_index_does_not_take_the_memory_of_the_machine(
 
     with serving(Endless) as url, pytest.raises(InputError, match="uv needed over 1 GiB of memory: a page is endless"):
         work(tmp_path, f"{url}/simple").lock({"venv": UnitRequest(python=("evil",))})
+
+
+def test_an_endless_wheel_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uv downloads a wheel as a whole where the server has no ranges: its metadata are in it."""
+    monkeypatch.setattr("envbuild.lock.python.uv.LIMITS", replace(LIMITS, program_file=1 << 22))
+    name = b"evil/data"
+    # A stored member whose length comes after it: flag 3, method 0 (APPNOTE.TXT of zip, 4.3.7).
+    head = struct.pack("<4s5H3L2H", b"PK\3\4", 20, 8, 0, 0, 33, 0, 0, 0, len(name), 0) + name
+
+    class Endless(Handler):
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            is_wheel = self.path.endswith(".whl")
+            self.send_header("Content-Type", "application/octet-stream" if is_wheel else "text/html")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            with suppress(OSError):
+                if not is_wheel:
+                    self.wfile.write(b'<a href="/evil-1.0-py3-none-any.whl">x</a>')
+                else:
+                    self.wfile.write(head)
+                    for _ in range(256):  # 256 MiB
+                        self.wfile.write(PADDING)
+
+    with serving(Endless) as url, pytest.raises(InputError, match="uv wrote a file of over 0 GiB: a wheel is endless"):
+        work(tmp_path, f"{url}/simple").lock({"venv": UnitRequest(python=("evil",))})
+    assert max(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 1 << 22

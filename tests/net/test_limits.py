@@ -183,13 +183,14 @@ def test_a_place_that_fails_is_requested_a_few_times(path: str, store: Store) ->
         assert len(server.asked) == ATTEMPTS
 
 
-def test_a_host_that_fails_again_and_again_is_not_requested_any_more(store: Store) -> None:
+@pytest.mark.parametrize("path", ["broken", "cut"])
+def test_a_host_that_fails_again_and_again_is_not_requested_any_more(path: str, store: Store) -> None:
     with trap() as server:
         common = transport()
         work = Transfer(common, store, pause=0.001)
         for number in range(5):
             with pytest.raises(DownloadError):
-                work.obtain([f"{server.url}/broken"], f"{number}" * 64, 1)
+                work.obtain([f"{server.url}/{path}"], f"{number}" * 64, 1 << 20)
         assert len(server.asked) == SMALL.failures * ATTEMPTS
         with pytest.raises(RefusedError, match="given up"):
             common.read(f"{server.url}/page")

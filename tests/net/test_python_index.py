@@ -253,3 +253,43 @@ def test_a_link_of_another_user_leads_to_no_private_file(
             transport.read(str(tmp_path / path))
         return
     assert transport.read(str(tmp_path / path)).content.decode() == content
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of another user need root")
+@pytest.mark.parametrize("href", ["file://{private}", "../../../private/{name}", "{mirror}/../private/{name}"])
+@pytest.mark.parametrize("by_links", [False, True])
+def test_a_page_of_another_user_names_no_file_of_the_caller(tmp_path: Path, href: str, by_links: bool) -> None:
+    """Its content would get into the store, where others read it."""
+    name = "demo-1.0-py3-none-any.whl"
+    folder = tmp_path / "mirror/simple/demo"
+    folder.mkdir(parents=True)
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / name).write_bytes(b"x")
+    place = href.format(private=tmp_path / "private" / name, name=name, mirror=tmp_path / "mirror")
+    (folder / "index.html").write_text(f'<a href="{place}">x</a>')
+    page, listed = f"file://{folder}/index.html", f"file://{folder.parent}"
+
+    def files() -> list[IndexFile]:
+        return (index(links=(page,)) if by_links else index(listed)).files("demo")
+
+    assert [file.name for file in files()] == [name]  # all is the caller's
+    for foreign in (tmp_path / "mirror", folder, folder / "index.html"):
+        os.chown(foreign, 4711, -1)
+        with pytest.raises(InputError, match="another user may write that page, and the file is not that user's"):
+            files()
+        os.chown(foreign, 0, -1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of another user need root")
+def test_a_page_of_another_user_names_files_below_it_and_of_that_user(tmp_path: Path) -> None:
+    folder, packages = tmp_path / "simple/demo", tmp_path / "packages"
+    for made in (folder, packages):
+        made.mkdir(parents=True)
+    for file in (folder / "demo-1.0-py3-none-any.whl", packages / "demo-1.1-py3-none-any.whl"):
+        file.write_bytes(b"x")
+    (folder / "index.html").write_text(
+        '<a href="demo-1.0-py3-none-any.whl">x</a><a href="../../packages/demo-1.1-py3-none-any.whl">x</a>'
+    )
+    for path in (folder / "index.html", packages / "demo-1.1-py3-none-any.whl"):
+        os.chown(path, 4711, -1)
+    assert len(index(f"file://{tmp_path}/simple").files("demo")) == 2

@@ -271,11 +271,11 @@ def test_a_layout_that_cannot_be_replaced_remains(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "oci-layout").write_text("old")
-    with pytest.raises(OSError), open_output_folder(out, "oci-layout") as folder:
+    with pytest.raises(OSError), open_output_folder(out, "oci-layout", os.fspath) as folder:
         (tmp_path / folder.name).rmdir()
         folder.publish()
     assert content(out) == {"oci-layout": b"old"}
-    with open_output_folder(out, "oci-layout") as folder:
+    with open_output_folder(out, "oci-layout", os.fspath) as folder:
         folder.publish()
     assert content(out) == {} and list(tmp_path.iterdir()) == [out]
 
@@ -294,7 +294,7 @@ def test_what_killed_writers_left_is_removed_but_not_what_a_live_one_writes(
     out = tmp_path / "out"
 
     def write_one() -> None:
-        with open_output_folder(out, "oci-layout") as folder:
+        with open_output_folder(out, "oci-layout", os.fspath) as folder:
             folder.publish()
 
     write_one()
@@ -305,7 +305,7 @@ def test_what_killed_writers_left_is_removed_but_not_what_a_live_one_writes(
     assert all(folder.exists() for folder in killed)
     tmp_path.chmod(0o755)
     out.rmdir()
-    with open_output_folder(out, "oci-layout") as live:
+    with open_output_folder(out, "oci-layout", os.fspath) as live:
         assert not killed[0].exists() and killed[1].exists()  # the only layout of this name
         write_one()
         assert live.handle.is_dir() and (tmp_path / live.name).exists()
@@ -392,5 +392,47 @@ def test_the_folder_of_another_user_is_refused_before_anything_is_written(
         os.chown(name, 61001, 61001, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "mkdir", mkdir)
-    with pytest.raises(PublishError, match="another user replaced"), open_output_folder(tmp_path / "out", "oci-layout"):
+    with (
+        pytest.raises(PublishError, match="another user replaced"),
+        open_output_folder(tmp_path / "out", "oci-layout", os.fspath),
+    ):
         raise AssertionError("the folder is used")
+
+
+@pytest.mark.parametrize("with_older", [True, False])
+def test_a_folder_that_comes_to_the_place_meanwhile_is_not_removed(tmp_path: Path, with_older: bool) -> None:
+    """Who may write the folder above can give any folder of the caller that name, with the mark of a layout in it."""
+    shared, precious = tmp_path / "shared", tmp_path / "shared/precious"
+    (precious / "blobs").mkdir(parents=True)
+    for name in ("oci-layout", "blobs/notes"):
+        (precious / name).write_text("mine")
+    shared.chmod(0o2777)
+    out = shared / "out"
+    if with_older:
+        out.mkdir()
+    with (
+        pytest.raises(PublishError, match="another user replaced it while it was written"),
+        open_output_folder(out, "oci-layout", os.fspath) as folder,
+    ):
+        if with_older:
+            out.rename(shared / "aside")
+        precious.rename(out)
+        folder.publish()
+    assert (out / "blobs/notes").read_text() == "mine"
+    assert {path.name for path in shared.iterdir()} == {"out", *(["aside"] if with_older else [])}
+
+
+def test_what_is_at_the_place_is_checked_by_a_descriptor(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "notes").touch()
+
+    def check(at: Path) -> None:
+        out.rename(tmp_path / "aside")
+        out.mkdir()
+        assert [path.name for path in at.iterdir()] == ["notes"]
+        raise PublishError("it has notes")
+
+    with pytest.raises(PublishError, match="it has notes"), open_output_folder(out, "oci-layout", check):
+        raise AssertionError("the folder is used")
+    assert (tmp_path / "aside/notes").exists()

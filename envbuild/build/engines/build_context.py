@@ -16,6 +16,7 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from envbuild.build.engines import prepare_inputs
@@ -54,7 +55,9 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
         with contextlib.ExitStack() as stack:
             own = open_older(folder, stack)
             if own is None:
-                output = stack.enter_context(open_output_folder(folder.absolute(), LISTED))
+                output = stack.enter_context(
+                    open_output_folder(folder.absolute(), LISTED, partial(check_older, folder))
+                )
                 fill_context(plan, store, output.handle, text)
                 output.publish()
             else:
@@ -80,12 +83,8 @@ def open_older(folder: Path, stack: contextlib.ExitStack) -> int | None:
     except FileNotFoundError:
         return None
     stack.callback(os.close, fd)
-    names, handle = os.listdir(fd), Path(f"/proc/self/fd/{fd}")
-    if others := sorted({*names} - {*read_listed(handle), LISTED}):
-        raise PublishError(
-            f"{folder} holds something else than a build context: {human_list(map(printable, others), NAMED)}",
-            hint="name a new or an empty folder",
-        )
+    handle = Path(f"/proc/self/fd/{fd}")
+    names = check_older(folder, handle)
     status = os.fstat(fd)
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         return None
@@ -95,6 +94,18 @@ def open_older(folder: Path, stack: contextlib.ExitStack) -> int | None:
         else:
             (handle / name).unlink()
     return fd
+
+
+def check_older(folder: Path, at: Path) -> list[str]:
+    """Return what is in `folder`, by the path `at`. Raises PublishError if it has anything that is not of an older
+    context."""
+    names = [path.name for path in at.iterdir()]
+    if others := sorted({*names} - {*read_listed(at), LISTED}):
+        raise PublishError(
+            f"{folder} holds something else than a build context: {human_list(map(printable, others), NAMED)}",
+            hint="name a new or an empty folder",
+        )
+    return names
 
 
 def read_listed(folder: Path) -> list[str]:

@@ -79,7 +79,7 @@ def find_repositories(
         path, names = (local_path(place) or Path(place)).absolute(), folder_names(origin, rest)
         there = {folder: path / name for name in names if (folder := find_git_directory(path / name))}
         for folder, named in there.items():
-            if way := find_way_out(folder, path, named):
+            if way := find_way_out(folder, named):
                 found.append(MissingRepository(redact(place), f"may lead elsewhere by another user's {way}"))
             else:
                 found.append(LocalRepository(folder, str(folder)))

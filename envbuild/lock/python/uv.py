@@ -22,6 +22,7 @@ from envbuild.net.urls import redact, redact_text
 from envbuild.net.uv_program import clean_environment, uv_binary
 
 URL_REQUIREMENT = re.compile(r"Package `([^`]+)` was included as a URL dependency")
+TOO_LARGE = "(os error 27)"  # EFBIG: it reached `program_file`
 OUT_OF_MEMORY = "memory allocation of"  # the message of Rust's runtime when an allocation fails
 UNFIT = "no wheels with a matching"  # uv's message for a version whose files are for other platforms
 
@@ -127,12 +128,16 @@ class Uv:
                 text=True,
                 timeout=LIMITS.program,
                 memory=LIMITS.program_memory,
+                largest=LIMITS.program_file,  # a wheel whose metadata cannot be read by ranges is downloaded
             )
         except TimeoutExpired:
             raise _resolution_error(what, f"uv did not end within {LIMITS.program:.0f} seconds") from None
         if done.returncode and OUT_OF_MEMORY in done.stderr:
             limit = LIMITS.program_memory >> 30
             raise _resolution_error(what, f"uv needed over {limit} GiB of memory: a page is endless")
+        if done.returncode and TOO_LARGE in done.stderr:
+            limit = LIMITS.program_file >> 30
+            raise _resolution_error(what, f"uv wrote a file of over {limit} GiB: a wheel is endless")
         # uv 0.13 uses a preferred version from the first index that has it, maybe for other platforms only.
         if done.returncode and UNFIT in done.stderr and not turned and len(self.site.python().indexes) > 1:
             with suppress(EnvbuildError):
