@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tarfile
+from collections.abc import Iterator
 from typing import Any, Self
 
 MAX_EXTENDED = 1 << 20  # bytes of one extended header or long name, as in Go's archive/tar
@@ -11,6 +13,7 @@ MAX_GLOBALS = 100  # global records; every member has a copy of them
 MAX_MEMBERS = 1_000_000  # of one archive; the largest sources have 100,000
 MAX_TEXTS = 64 << 20  # bytes of their names, targets and extended headers: `tarfile` holds those of all members
 MAX_HEADERS = 1 << 30  # bytes of all headers, of which nothing may remain
+MAX_MAP = 4 << 20  # bytes of the map of a sparse file: 170,000 parts; `tarfile` makes a pair of numbers of each
 HEADERS = (
     tarfile.XHDTYPE,
     tarfile.SOLARIS_XHDTYPE,
@@ -21,7 +24,7 @@ HEADERS = (
 
 
 class BoundedTarInfo(tarfile.TarInfo):
-    """A member whose extended headers have limits. Maps of sparse files that are not in a header have none."""
+    """A member whose extended headers have limits."""
 
     sparse_files = False
 
@@ -58,9 +61,36 @@ class BoundedTarInfo(tarfile.TarInfo):
 
 
 class SparseTarInfo(BoundedTarInfo):
-    """A member that may be a sparse file of any form."""
+    """A member that may be a sparse file of any form, with a map of at most MAX_MAP bytes."""
 
     sparse_files = True
+
+    def _proc_sparse(self, archive: BoundedTarFile) -> Any:
+        with archive.limited(MAX_MAP):
+            return super()._proc_sparse(archive)  # type: ignore[misc]
+
+    def _proc_gnusparse_10(self, following: Any, pax_headers: Any, archive: BoundedTarFile) -> Any:
+        with archive.limited(MAX_MAP):
+            return super()._proc_gnusparse_10(following, pax_headers, archive)
+
+
+class _LimitedReads:
+    """A file of which `left` more bytes may be read."""
+
+    def __init__(self, file: Any, left: int) -> None:
+        self.file = file
+        self.left = left
+
+    def read(self, size: int) -> bytes:
+        self.left -= size
+        content: bytes = self.file.read(size)
+        if self.left < 0 or len(content) < size:
+            raise tarfile.ReadError("the map of a sparse file is too long, or ends early")
+        return content
+
+    def tell(self) -> int:
+        position: int = self.file.tell()
+        return position
 
 
 class BoundedTarFile(tarfile.TarFile):
@@ -70,6 +100,16 @@ class BoundedTarFile(tarfile.TarFile):
     tarinfo = BoundedTarInfo
     chain = found = texts = headers = 0
     most_members = MAX_MEMBERS
+
+    @contextlib.contextmanager
+    def limited(self, most: int) -> Iterator[None]:
+        """Read at most `most` bytes meanwhile. Raises ReadError for more."""
+        whole = self.fileobj
+        self.fileobj = _LimitedReads(whole, most)  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            self.fileobj = whole
 
     def enter(self) -> None:
         """Count a header of the current member. Raises ReadError."""

@@ -33,6 +33,10 @@ ENV_FILE = "etc/profile.d/zz-envbuild-env.sh"
 MOUNTED = ("dev", "proc", "sys")  # of the host
 EMPTY = ("tmp", "var/run", "var/lock")  # an empty file system of the memory is mounted over them
 REPLACED = ("etc/rc", "etc/rc.local", "etc/environment", "etc/fstab")
+# Of a path of a configuration: bytes as PATH_MAX of Linux, and folders; each is read from the root.
+LONGEST, DEEPEST = 4096, 256
+MOST_VOLUMES = 100
+QUOTED = 200  # characters of a path in a message
 AGAIN = "make an image of it that has another one: printf 'FROM IMAGE\\n{}\\n' | docker build -t NEW -"
 
 
@@ -59,9 +63,16 @@ class _Repair:
 
     def has_room(self, path: str) -> bool:
         """Return whether `path` is a folder or can become one: every existing part of it is a folder."""
+        if len(path.encode(errors="surrogatepass")) >= LONGEST or path.count("/") >= DEEPEST:
+            return False
         parts = path.split("/")
-        above = [self.node("/".join(parts[:count])) for count in range(1, len(parts) + 1)]
-        return all(node is None or node.kind == DIR for node in above)
+        for count in range(1, len(parts) + 1):
+            node = self.node("/".join(parts[:count]))
+            if node is None:
+                return True
+            if node.kind != DIR:
+                return False
+        return True
 
     def add_folder(self, path: str, what: str) -> None:
         """Ensure that a folder exists."""
@@ -77,6 +88,11 @@ class _Repair:
             if folder in above or any(node is other for other in nodes):
                 return folder
         return ""
+
+
+def quoted(text: str) -> str:
+    """Return a text of a configuration as messages show it."""
+    return ascii(text if len(text) <= QUOTED else f"{text[:QUOTED]}…")
 
 
 def repair(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
@@ -137,7 +153,9 @@ def sort_environment(work: _Repair) -> dict[str, str]:
         elif "\0" in value:
             work.messages.append(f"{where}: left out, because its value holds NUL")
         elif name == "HOME" and not provide_home(work, value):
-            work.messages.append(f"{where}: left out, because {value!a} cannot be entered; the job's own HOME counts")
+            work.messages.append(
+                f"{where}: left out, because {quoted(value)} cannot be entered; the job's own HOME counts"
+            )
         elif "\n" in value:
             by_shell = "of its line break"
         elif found := first_substitution(value):
@@ -167,36 +185,40 @@ def working_directory(work: _Repair) -> str:
     workdir = given if given.startswith("/") else f"/{given}"
     path = posixpath.normpath(workdir).strip("/")
     if "\0" in workdir or not work.has_room(path) or (work.inside(path, MOUNTED) and path != "dev/shm"):
-        why = f"{given!a} is not a directory of the image and cannot become one"
+        why = f"{quoted(given)} is not a directory of the image and cannot become one"
         work.findings.append(Finding(why, "WORKDIR", AGAIN.format("WORKDIR /")))
         return workdir
     if workdir != given:
-        work.messages.append(f"WORKDIR: {given!a} is taken as {workdir!a}")
+        work.messages.append(f"WORKDIR: {quoted(given)} is taken as {quoted(workdir)}")
     if has_shell_syntax(workdir):
-        work.messages.append(f"WORKDIR: {workdir!a} is quoted in /etc/rc, where a shell would interpret it")
+        work.messages.append(f"WORKDIR: {quoted(workdir)} is quoted in /etc/rc, where a shell would interpret it")
     work.add_folder(path, "working directory")
     return workdir
 
 
 def fstab_lines(work: _Repair) -> Iterator[str]:
     """Yield the lines of /etc/fstab: a volume is writable in Docker, and enroot mounts it over itself."""
-    for given in work.config.volumes:
+    if len(work.config.volumes) > MOST_VOLUMES:
+        work.messages.append(f"VOLUME: only the first {MOST_VOLUMES} of {len(work.config.volumes)} are mounted")
+    for given in work.config.volumes[:MOST_VOLUMES]:
         path = posixpath.normpath(f"/{given}").strip("/")  # `..` of the root is the root
         bad = any(ord(sign) < 32 for sign in given) or "\\" in given or first_substitution(given)
         if bad or not path or not work.has_room(path):
-            work.messages.append(f"VOLUME {given!a}: left out, because it cannot be mounted")
+            work.messages.append(f"VOLUME {quoted(given)}: left out, because it cannot be mounted")
             continue
         if host := path if path in MOUNTED else work.inside(path, MOUNTED):
-            work.messages.append(f"VOLUME {given!a}: left out, because the host's /{host} is mounted there")
+            work.messages.append(f"VOLUME {quoted(given)}: left out, because the host's /{host} is mounted there")
             continue
         if empty := work.inside(path, EMPTY):  # for a line of it, enroot would create a folder that no user can enter
             work.created_at_start.append(f"/{path}")
-            work.messages.append(f"VOLUME {given!a}: made by /etc/rc, because enroot mounts an empty /{empty} over it")
+            work.messages.append(
+                f"VOLUME {quoted(given)}: made by /etc/rc, because enroot mounts an empty /{empty} over it"
+            )
             continue
         work.add_folder(path, "volume")
         target = f"/{path}".replace(" ", "\\040")
         if target != given:
-            work.messages.append(f"VOLUME {given!a}: written as {target} in /etc/fstab")
+            work.messages.append(f"VOLUME {quoted(given)}: written as {target} in /etc/fstab")
         yield f"${{ENROOT_ROOTFS}}{target} {target} none x-create=dir,bind,rw,nosuid,nodev\n"
 
 

@@ -35,6 +35,7 @@ MAX_LINKS = 500_000  # of a page; the largest projects have some ten thousand fi
 PARSE_SECONDS = 60  # of a processor for a page
 SUFFIXES = (".whl", ".tar.gz", ".zip", ".tar.bz2")
 MAX_NAME, MAX_TAGS = 255, 1000
+MAX_REQUIRES = 500  # characters of the Pythons that a file is for: `packaging` needs seconds for a megabyte
 DIGEST = re.compile(r"[0-9a-f]{64}")
 SHA256 = re.compile(rf"sha256=({DIGEST.pattern})")
 
@@ -207,7 +208,7 @@ def parse_json(content: bytes, page: str) -> Iterator[IndexFile]:
             name,
             urljoin(page, url),
             sha256 if isinstance(sha256, str) and DIGEST.fullmatch(sha256) else "",
-            requires if isinstance(requires, str) else "",
+            requires if isinstance(requires, str) and len(requires) <= MAX_REQUIRES else "",
             bool(file.get("yanked")),
             size if type(size) is int and 0 <= size <= LIMITS.file else 0,
         )
@@ -227,6 +228,7 @@ def parse_html(text: str, page: str) -> Iterator[IndexFile]:
         if is_usable_name(name):
             found = SHA256.search(fragment)
             requires = attributes.get("data-requires-python") or ""
+            requires = requires if len(requires) <= MAX_REQUIRES else ""
             yield IndexFile(name, url, found[1] if found else "", requires, "data-yanked" in attributes)
 
 

@@ -14,6 +14,7 @@ from envbuild.oci.config import ImageConfig
 from envbuild.spec.enroot_rules import PATH_FILE
 from envbuild.squashfs.write.merge import merge_packs
 from tests.support.packs import file, folder, packs, symlink, tree
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -183,6 +184,8 @@ def test_working_directories(tmp_path):
         ImageConfig(workdir="/bin/sh/below"),
         ImageConfig(workdir="/proc/x"),
         ImageConfig(workdir="/a\0b"),
+        ImageConfig(workdir="/" + "a/" * 200_000),
+        ImageConfig(workdir="/" + "a" * 4096),
         ImageConfig(cmd=("a\0b",)),
         ImageConfig(entrypoint=("a\0b",)),
     ],
@@ -191,6 +194,17 @@ def test_images_that_could_not_start(tmp_path, config):
     with pytest.raises(InputError) as caught:
         repair(config, tree(tmp_path), 0)
     assert len(caught.value.findings) == 1 and "docker build" in caught.value.hint
+
+
+def test_long_paths_and_many_volumes_take_little(tmp_path):
+    """A path of 80 kB, some hundred bytes compressed, took 1.6 GB: each part was read from the root."""
+    long = "/" + "a/" * 200_000
+    config = ImageConfig(env={"HOME": long}, volumes=(long, *(f"/v{number}" for number in range(100_000))))
+    with ends_within(60):
+        added = repair(config, tree(tmp_path), 0)
+    assert folders(added) == sorted(f"v{number}" for number in range(99))
+    assert "VOLUME: only the first 100 of 100001 are mounted" in added.messages
+    assert max(map(len, added.messages)) < 400
 
 
 def test_every_finding_at_once(tmp_path):

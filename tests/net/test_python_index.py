@@ -293,3 +293,12 @@ def test_a_page_of_another_user_names_files_below_it_and_of_that_user(tmp_path: 
     for path in (folder / "index.html", packages / "demo-1.1-py3-none-any.whl"):
         os.chown(path, 4711, -1)
     assert len(index(f"file://{tmp_path}/simple").files("demo")) == 2
+
+
+def test_the_pythons_of_a_file_have_a_limit() -> None:
+    """`packaging` needed minutes and gigabytes for a page of some kB, compressed."""
+    long = ">=3," * 200
+    (file,) = answered(json.dumps({"files": [{**FILE, "requires-python": long}]}).encode())
+    assert file.requires_python == ""
+    (file,) = parse_html(f'<a href="a-1.tar.gz" data-requires-python="{long}">x</a>', "https://i.example/")
+    assert file.requires_python == ""

@@ -29,6 +29,7 @@ from envbuild.spec.recipe import GitProject
 
 CFG, LINE = 64 << 10, 1000  # characters of setup.cfg, and of a line of it
 DOTS, ALL_DOTS = 1000, 50_000  # of a line, and of a file
+PARTS, KEY_PARTS = 50, 200  # of the name of a table, which each key below it costs; of a key, which may be in a text
 LIMIT = 1 << 20  # bytes of a file with metadata
 SETUPTOOLS = ("setuptools", "wheel")  # of a project without [build-system] (PEP 518)
 
@@ -139,6 +140,9 @@ def check_lines(name: str, text: str) -> None:
     if name == "setup.cfg" and (len(text) > CFG or max(map(len, lines)) > LINE):
         raise ValueError(f"{name} is longer than {CFG >> 10} KiB, or has a line of more than {LINE} characters")
     dots = [line.count(".") for line in lines]
+    names = [line.partition("=")[0] for line in lines if line.count(".") > PARTS]
+    if any(name.count(".") > (PARTS if name.lstrip().startswith("[") else KEY_PARTS) for name in names):
+        raise ValueError(f"{name} has a name of too many parts")
     if max(dots, default=0) > DOTS or sum(dots) > ALL_DOTS:
         raise ValueError(f"{name} has too many dots")
 
