@@ -88,4 +88,5 @@ def matrix_of(folders: tuple[Path, ...]) -> FactTable:
 
 def is_current(lock: LockHead, spec: ImageSpec, target: Target) -> bool:
     """Return whether a lock matches its spec. Raises ConflictError if the recipes are incompatible."""
-    return bool(lock.inputs) and lock.inputs == lock_request(resolve(fill_versions(spec, lock.chosen), target)).digest()
+    request = lock_request(resolve(fill_versions(spec, lock.chosen), target)) if lock.inputs else None
+    return request is not None and request.is_answered_by(lock.inputs)

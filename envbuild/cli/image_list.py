@@ -74,7 +74,7 @@ def lock_state(resolution: Resolution, workspace: Workspace) -> str:
     if not path.is_file():
         return "none"
     try:
-        return "current" if read_lock(path).inputs == lock_request(resolution).digest() else "outdated"
+        return "current" if lock_request(resolution).is_answered_by(read_lock(path).inputs) else "outdated"
     except LockError:
         return "damaged"
 

@@ -18,6 +18,7 @@ from envbuild.spec.resolve import Resolution, explicit_options
 # Every image has an interpreter for its venv and the certificates that downloads of a job need. No pip: envbuild
 # installs with uv.
 BASE_PACKAGES = ("ca-certificates", "python3")
+NO_INPUTS = frozenset({"env"})  # keys of `LockRequest.spec` that decide no input
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class LockRequest:
     repositories: tuple[AptRepository, ...] = ()  # beside the distribution's own archives, for every unit but the base
     indexes: tuple[PythonIndex, ...] = ()
     promised: tuple[tuple[str, str], ...] = ()  # (recipe, path that the base image must hold)
-    # what else, when changed, must make the lock outdated (versions, waivers)
+    # what else, when changed, must make the lock outdated (versions, waivers), and the image's environment
     spec: Mapping[str, object] = field(default_factory=dict)
     # layer → its place in the spec, for messages only; under `envbuild.core.distributions.PLACE` that of the base
     where: Mapping[str, str] = field(default_factory=dict)
@@ -94,18 +95,26 @@ class LockRequest:
         return {wheel.file: self.where.get(wheel.layer, "") for unit in self.units.values() for wheel in unit.wheels}
 
     def digest(self) -> str:
-        """Return ``sha256:<hex>`` of everything above.
+        """Return ``sha256:<hex>`` of everything above that decides an input.
 
         Empty values do not count. So a kind of input that a later envbuild adds does not change the digest of images
-        without it, and their locks remain current. Reasons do not count either.
+        without it, and their locks remain current. Reasons do not count either, nor does the environment of the image:
+        no input depends on it.
         """
+        return self._digest({key: value for key, value in self.spec.items() if key not in NO_INPUTS})
+
+    def is_answered_by(self, inputs: str) -> bool:
+        """Return whether a lock with these `inputs` is current. An older envbuild counted the image's environment."""
+        return inputs == self.digest() or inputs == self._digest(self.spec)
+
+    def _digest(self, spec: Mapping[str, object]) -> str:
         units = {
             name: replace(
                 unit, git=tuple(replace(git, submodules=git.fetched_submodules, left_out="") for git in unit.git)
             )
             for name, unit in self.units.items()
         }
-        values = asdict(replace(self, where={}, askers={}, prefixes=(), folder="", units=units))
+        values = asdict(replace(self, where={}, askers={}, prefixes=(), folder="", units=units, spec=spec))
         text = json.dumps(_filled(values), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import subprocess
 import sys
 from itertools import pairwise
@@ -61,26 +63,46 @@ def test_good(small: Project) -> None:
     ]
 
 
-def test_the_digest_depends_on_everything_that_changes_the_image(small: Project, tmp_path: Path) -> None:
-    """The order in the file does not count, nor does its description; options, variables, target and waivers do."""
+def test_the_digest_depends_on_everything_that_changes_an_input(small: Project, tmp_path: Path) -> None:
+    """The order in the file does not count, nor do its description and its variables; options, target and waivers
+    do."""
     same = {
         lock_request(resolved(tmp_path, small, layers, more=more)).digest()
         for layers, more in [
             ('{toolkit: "1", widget: {}}', ""),
             ('{widget: {}, toolkit: {version: "1"}}', "description: other words\n"),
+            ('{toolkit: "1", widget: {}}', 'env: {A: "1"}\n'),
         ]
     }
     assert len(same) == 1
     different = [
         resolved(tmp_path, small, '{toolkit: "2", widget: {}}'),
         resolved(tmp_path, small, '{toolkit: "1", widget: {mode: small}}'),
-        resolved(tmp_path, small, '{toolkit: "1", widget: {}}', more='env: {A: "1"}\n'),
         resolved(tmp_path, small, '{toolkit: "1", widget: {}}', target="box"),
         resolved(
             tmp_path, small, '{toolkit: "1", widget: {}}', more="waivers: [{fact: widget.toolkit-minor, reason: b}]\n"
         ),
     ]
-    assert len(same | {lock_request(item).digest() for item in different}) == 6
+    assert len(same | {lock_request(item).digest() for item in different}) == 5
+
+
+def test_a_lock_of_an_older_envbuild_is_current_until_a_variable_changes(small: Project, tmp_path: Path) -> None:
+    """Its digest has the variables in it."""
+    layers = '{toolkit: "1", widget: {}}'
+    request = lock_request(resolved(tmp_path, small, layers, more='env: {A: "1"}\n'))
+    other = lock_request(resolved(tmp_path, small, layers, more='env: {A: "2"}\n'))
+    assert request.digest() == other.digest() and request.is_answered_by(other.digest())
+    values = dataclasses.asdict(dataclasses.replace(request, where={}, askers={}, prefixes=(), folder=""))
+    text = json.dumps(filled(values), sort_keys=True, separators=(",", ":"))
+    older = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    assert request.is_answered_by(older) and not other.is_answered_by(older)
+
+
+def filled(value: object) -> object:
+    """Return a value without what is empty in it, as all digests have it."""
+    if isinstance(value, dict):
+        return {key: inner for key, item in value.items() if (inner := filled(item)) not in ({}, [], "", None)}
+    return [filled(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def test_a_gpu_recipe_needs_a_gpu(small: Project, tmp_path: Path) -> None:
