@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from envbuild import __version__
 from envbuild.core.errors import LockError
 from envbuild.lock.base_image.lock_base import LockedBase
-from envbuild.lock.debian.resolve import DebianLock
+from envbuild.lock.debian.debian_request import DebianLock
 from envbuild.lock.inputs import Input, image_blobs
 from envbuild.lock.model import DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from envbuild.lock.python.resolve import PythonLock

@@ -1,86 +1,91 @@
-"""The differences between two locks, and the packages of a lock that can be upgraded."""
+"""The differences between two locks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
-from packaging.utils import canonicalize_name
-
-from envbuild.core.errors import Finding, SpecError
 from envbuild.lock.model import DebianFile, Lock, PythonFile, SourceFile
 
-EVERYTHING = "*"  # in `upgrade`
-BASE = "base"  # in `upgrade`: the image of a registry that the base is
+
+class Change(StrEnum):
+    """The kind of a difference."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
 
 
-def check_upgrades(lock: Lock, upgrade: Iterable[str], components: object = None, projects: Iterable[str] = ()) -> None:
-    """Raise SpecError with every name in `upgrade` that the image does not have.
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A package, a source or the base image that two locks have differently.
 
-    components: component → its package, which the hint for the name of a layer contains
-    projects: names of Python packages that are compiled from repositories
+    kind: base, debian, python or source
+    before, after: versions; of a source its origin, of the base the begin of its digest. They are equal where only
+        the content of the files is another one.
     """
-    debian_names = {file.name for file in lock.debian.values()}
-    known = debian_names | {file.name for file in lock.python_files.values()} | set(lock.sources)
-    known |= set(projects)
-    known |= {BASE} if lock.base_image else set()
-    packages = (
-        {str(name): str(package) for name, package in dict(components).items()}
-        if isinstance(components, Mapping)
-        else {}
-    )
-    findings = [
-        Finding(f"the image has no package '{name}' to upgrade", hint=upgrade_hint(name, known, packages))
-        for name in sorted(upgrade)
-        if name != EVERYTHING and name not in known and str(canonicalize_name(name)) not in known
-    ]
-    if findings:
-        raise SpecError.of(findings)
+
+    kind: str
+    name: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+    @property
+    def change(self) -> Change:
+        """Return the kind of the difference."""
+        return Change.CHANGED if self.before and self.after else Change.ADDED if self.after else Change.REMOVED
+
+    def line(self) -> str:
+        """Return the difference as one line: ``numpy 2.5.1 → 2.5.5``, ``+ click 8.5.1``, ``- six 1.17``."""
+        label = f"{self.kind} {self.name}" if self.kind in ("source", "base") else self.name
+        was, now = ", ".join(self.before), ", ".join(self.after)
+        if self.kind == "base":
+            return f"{label}: {was or 'none'} → {now or 'none'}"
+        if self.change is not Change.CHANGED:
+            return f"+ {label} {now}" if now else f"- {label} {was}"
+        return f"{label} {now}: other content" if was == now else f"{label} {was} → {now}"
+
+    def row(self) -> dict[str, Any]:
+        """Return the difference as plain data for JSON."""
+        return {
+            "change": str(self.change),
+            "kind": self.kind,
+            "name": self.name,
+            "before": list(self.before),
+            "after": list(self.after),
+        }
 
 
-def upgrade_hint(name: str, known: Iterable[str], packages: Mapping[str, str]) -> str:
-    """Return a hint with names of `known` that `name` may mean: the package of that component, the closest ones, or the
-    components' packages."""
-    import difflib
-
-    names = sorted(known)
-    if packages.get(name) in names:
-        return f"the package of {name} is {packages[name]}: --upgrade {packages[name]}"
-    close = difflib.get_close_matches(name.lower()[:100], names, n=3)
-    close += [other for other in names if len(name) > 2 and name.lower() in other and other not in close]
-    if close:
-        first, *more = (f"'{other}'" for other in close[:5])
-        return f"did you mean {', '.join([first, *more[:-1]])}{f' or {more[-1]}' if more else ''}?"
-    examples = sorted(set(packages.values()) & set(names)) or names
-    return f"its packages are {', '.join(examples[:8])}{' and others' if len(names) > len(examples[:8]) else ''}"
+def find_differences(old: Lock | None, new: Lock) -> list[Difference]:
+    """Return what two locks have differently: the base image first. Without an older lock, everything is added."""
+    found = []
+    was, now = (lock.base_image.digest[:12] if lock and lock.base_image else "" for lock in (old, new))
+    if was != now:
+        found.append(Difference("base", new.base, (was,) if was else (), (now,) if now else ()))
+    for kind, before, after in (
+        ("debian", _versions(old.debian.values() if old else ()), _versions(new.debian.values())),
+        ("python", _versions(old.python_files.values() if old else ()), _versions(new.python_files.values())),
+        ("source", _sources(old.sources.values() if old else ()), _sources(new.sources.values())),
+    ):
+        for name in sorted(before.keys() | after.keys()):
+            one, other = before.get(name, {}), after.get(name, {})
+            if one != other:
+                found.append(Difference(kind, name, tuple(sorted(one)), tuple(sorted(other))))
+    return found
 
 
 def describe_changes(old: Lock, new: Lock) -> list[str]:
-    """Return one line for each package or source that differs, after a line for the base image.
+    """Return one line for each difference of two locks."""
+    return [difference.line() for difference in find_differences(old, new)]
 
-    ``numpy 2.5.1 → 2.5.5``, ``+ click 8.5.1``, ``- six 1.17``
-    """
-    was_base, base = (lock.base_image.digest[:12] if lock.base_image else "" for lock in (old, new))
-    lines = []
-    if was_base != base:
-        lines.append(f"base {new.base}: {was_base or 'none'} → {base or 'none'}")
-    for label, before, after in (
-        ("", _versions(old.debian.values()), _versions(new.debian.values())),
-        ("", _versions(old.python_files.values()), _versions(new.python_files.values())),
-        ("source ", _sources(old.sources.values()), _sources(new.sources.values())),
-    ):
-        for name in sorted(before.keys() | after.keys()):
-            was, now = before.get(name, {}), after.get(name, {})
-            if was == now:
-                continue
-            if not was:
-                lines.append(f"+ {label}{name} {', '.join(sorted(now))}")
-            elif not now:
-                lines.append(f"- {label}{name} {', '.join(sorted(was))}")
-            elif was.keys() == now.keys():
-                lines.append(f"{label}{name} {', '.join(sorted(now))}: other content")
-            else:
-                lines.append(f"{label}{name} {', '.join(sorted(was))} → {', '.join(sorted(now))}")
-    return lines
+
+def summarize(differences: Iterable[Difference]) -> str:
+    """Return how many entries are added, removed and changed, as text; empty if there are none."""
+    found = list(differences)
+    counts = {change: sum(item.change is change for item in found) for change in Change}
+    return ", ".join(f"{count} {change}" for change, count in counts.items() if count)
 
 
 def _versions(files: Iterable[DebianFile | PythonFile]) -> dict[str, dict[str, list[str]]]:

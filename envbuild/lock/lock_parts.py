@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,36 +11,27 @@ from packaging.utils import canonicalize_name
 
 from envbuild.core.console import Reporter
 from envbuild.core.distributions import PLACE, Distribution, find_distribution, is_image
-from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecError
+from envbuild.core.errors import ConflictError, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.core.text import counted, human_list
 from envbuild.lock import pending_archives, unit_names
-from envbuild.lock.assembly import PythonFiles
 from envbuild.lock.base_image.lock_base import LockedBase, lock_base
 from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
 from envbuild.lock.debian import resolve as debian
 from envbuild.lock.debian.apt_setup import AptSetup
+from envbuild.lock.debian.debian_request import DebianLock, DebianRequest
 from envbuild.lock.debian.repositories import RepositoryFinder
-from envbuild.lock.diff import BASE, EVERYTHING
 from envbuild.lock.git.commit_hint import CommitHint
 from envbuild.lock.inputs import Input
 from envbuild.lock.model import DebianFile, Lock, SourceFile
 from envbuild.lock.preserved_debian import all_files, are_obtainable, preserve_debian, unlisted_files
-from envbuild.lock.python import choose_files
 from envbuild.lock.python import resolve as python
-from envbuild.lock.python.known_releases import KnownReleases
-from envbuild.lock.python.local_projects import lock_wheels, with_metadata
-from envbuild.lock.python.pins import Pin
-from envbuild.lock.python.uv import Uv
-from envbuild.lock.python.uv_resolver import Resolver
-from envbuild.lock.python.vendor_index import reachable_indexes
 from envbuild.lock.request import LockRequest
 from envbuild.lock.sources import lock_sources
+from envbuild.lock.upgrades import BASE, EVERYTHING
 from envbuild.net.download import Transfer
-from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
-from envbuild.net.uv_program import uv_version
 
 NAMED = 5  # packages in a message
 
@@ -52,6 +42,7 @@ class LockParts:
 
     previous: the lock whose versions are preferred, except those in `upgrade`
     newest: Python package → the newest version that the facts know
+    only: nothing but the Python packages in `upgrade` may change
     resolved: the inputs that parts with errors found
     """
 
@@ -66,6 +57,7 @@ class LockParts:
     commit_hints: Mapping[str, CommitHint] = field(default_factory=dict)
     own: OwnImages = refuse_own_image
     newest: Mapping[str, str] = field(default_factory=dict)
+    only: bool = False
     resolved: list[Input] = field(default_factory=list)
     transport: Transport = field(init=False)
     transfer: Transfer = field(init=False)
@@ -129,10 +121,10 @@ class LockParts:
         )
         AptSetup(finder).apt(self.request.repositories)
 
-    def lock_debian(self, base: LockedBase | None) -> debian.DebianLock:
+    def lock_debian(self, base: LockedBase | None) -> DebianLock:
         """Lock the Debian packages. The apt sources of a base image are not used."""
         names, excluded = self.debian_names(), self.upgrade | self.upgraded
-        request = debian.DebianRequest(
+        request = DebianRequest(
             self.distribution,
             self.request.arch,
             names,
@@ -151,6 +143,8 @@ class LockParts:
         preserved = None
         if self.previous and not self.refresh and not excluded & {file.name for file in self.previous.debian.values()}:
             preserved = preserve_debian(self.previous, request, base.image if base else None)
+        if preserved and self.only:
+            return preserved
         if preserved and all(self.store.has_blob(file.sha256) for file in all_files(preserved)):
             self.reporter.info("the Debian packages remain as they were locked: all are in the store")
             return preserved
@@ -173,61 +167,6 @@ class LockParts:
     def has_projects(self) -> bool:
         """Return whether Python packages of the image are projects in repositories, or wheels of the project."""
         return any(unit.projects or unit.wheels for unit in self.request.units.values())
-
-    def lock_python(
-        self, number: str, base: LockedBase | None, sources: Mapping[str, SourceFile] | None = None
-    ) -> PythonFiles:
-        """Lock the Python packages for Python `number`, and the uv that installs them.
-
-        sources: the locked sources, if `has_projects`
-        """
-        request, previous, glibc = self.request, self.previous, self.distribution.glibc
-        tags = choose_files.wheel_tags(request.python, request.arch, glibc)
-        units, wheels = request.units, {}
-        if self.has_projects:
-            where = {**request.source_places(), **request.wheel_places()}
-            wheels = lock_wheels(units, Path(request.folder), tags, self.store, where)
-            units = with_metadata(units, sources or {}, self.store, number, self.reporter, where=where)
-        vendors, without_mirror = reachable_indexes(request.indexes, self.site, self.transport)
-        with self.store.workdir() as workdir:
-            self.reporter.start("python", "resolving Python packages")
-            try:
-                platform = choose_files.uv_platform(request.arch, glibc)
-                choice = choose_files.FileChooser(
-                    number,
-                    tags,
-                    PackageIndex(self.transport, self.site.python()),
-                    self.transfer,
-                    vendors,
-                )
-                work = python.PythonResolution(
-                    Resolver(Uv(self.site, number, platform, workdir, self.store.own_folder("uv"), vendors)),
-                    choice,
-                    earlier_versions(previous, self.upgraded),
-                    present=base.image.python if base else {},
-                    lacking={
-                        str(canonicalize_name(name)): f"of {index.origin}"
-                        for index in request.indexes
-                        for name in index.packages
-                        if index.origin in without_mirror
-                    },
-                    report=self.reporter.info,
-                    find_conflicts=self.find_conflicts,
-                    before=[InputError.of(findings) for findings in without_mirror.values()],
-                    wheels=wheels,
-                    known=KnownReleases(self.newest, self.reporter.info),
-                )
-                reuse = previous is not None and "uv" in previous.tools and "uv" not in self.upgraded
-                tool = Pin("uv", previous.tools["uv"] if previous and reuse else uv_version(), frozenset())
-                try:
-                    return work.lock(units), choice.wheel(tool)
-                except EnvbuildError:
-                    with suppress(EnvbuildError):
-                        self.resolved.append(choice.wheel(tool))
-                    self.resolved += work.found()
-                    raise
-            finally:
-                self.reporter.finish("python")
 
     def lock_all_sources(self) -> dict[str, SourceFile]:
         """Lock the archives and commits."""
@@ -260,13 +199,3 @@ def full_python(python_version: str, units: Iterable[Iterable[DebianFile]]) -> s
             if file.name == f"python{python_version}" and (match := re.match(r"\d+\.\d+\.\d+", file.version)):
                 return match[0]
     return python_version
-
-
-def earlier_versions(lock: Lock | None, upgraded: frozenset[str]) -> dict[str, dict[str, str]]:
-    """Return unit → {package: version} of a lock, without `upgraded`; sdists have the key ``UNIT sdists``."""
-    found: dict[str, dict[str, str]] = {}
-    for name, unit in lock.units.items() if lock else ():
-        for key, files in ((name, unit.python), (f"{name} sdists", unit.sdists)):
-            entries = [lock.python_files[file] for file in files] if lock else []
-            found[key] = {entry.name: entry.version for entry in entries if entry.name not in upgraded}
-    return found

@@ -20,15 +20,16 @@ from envbuild.lock.assembly import PythonFiles, assemble, found_inputs
 from envbuild.lock.base_image.lock_base import LockedBase
 from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
 from envbuild.lock.component_versions import check_versions, component_versions
-from envbuild.lock.debian import resolve as debian
-from envbuild.lock.diff import EVERYTHING, check_upgrades
+from envbuild.lock.debian.debian_request import DebianLock
 from envbuild.lock.git.commit_hint import CommitHint
 from envbuild.lock.lock_parts import LockParts, full_python
 from envbuild.lock.missing_inputs import combine_errors, fixable_in_site_config
 from envbuild.lock.model import Lock, SourceFile
 from envbuild.lock.python import resolve as python
 from envbuild.lock.python.vendor_index import vendor_indexes
+from envbuild.lock.python_part import lock_python
 from envbuild.lock.request import LockRequest
+from envbuild.lock.upgrades import EVERYTHING, check_upgrades
 from envbuild.net.site import Site
 
 Part = TypeVar("Part")
@@ -48,6 +49,7 @@ def make_lock(
     commit_hints: Mapping[str, CommitHint] | None = None,
     own: OwnImages = refuse_own_image,
     newest: Mapping[str, str] | None = None,
+    only: bool = False,
 ) -> Lock:
     """Return the lock of everything that `request` requires.
 
@@ -59,6 +61,7 @@ def make_lock(
     commit_hints: source file → where the user changes its commit (`envbuild.lock.commit_origin`)
     own: returns the OCI layout of an image of the project that is the base of this one
     newest: Python package → the newest version that the facts know, which is preferred to newer ones
+    only: nothing but the Python packages in `upgrade` may change
 
     Raises InputError with all inputs that are not available, after everything else was fetched into the store (all of
     it if the site configuration can fix the rest: a mistake in the spec is reported before large files are fetched);
@@ -67,7 +70,7 @@ def make_lock(
     waiver_rows = tuple(dict(waiver) for waiver in waivers)
     components = request.spec.get("components")
     projects = {project.name for unit in request.units.values() for project in unit.projects}
-    if previous and previous.inputs == request.digest():
+    if previous and request.is_answered_by(previous.inputs):
         check_upgrades(previous, upgrade, components, projects)  # at once, where the packages are known already
         changeable = is_local_image(request.base)  # the file may have changed since
         if not (upgrade or refresh or changeable) and previous.waivers == waiver_rows:
@@ -76,7 +79,7 @@ def make_lock(
     previous = None if EVERYTHING in upgrade else previous
     hints = commit_hints or {}
     parts = LockParts(
-        request, site, store, reporter, previous, upgrade, refresh, find_conflicts, hints, own, newest or {}
+        request, site, store, reporter, previous, upgrade, refresh, find_conflicts, hints, own, newest or {}, only
     )
     lock = replace(LockMaker(parts).run(), waivers=waiver_rows)
     pending_archives.remove_pending(store, lock.sources)
@@ -108,7 +111,7 @@ class LockMaker:
 
     def lock_packages(
         self, base: LockedBase | None, sources: Mapping[str, SourceFile] | None
-    ) -> tuple[debian.DebianLock | None, PythonFiles | None]:
+    ) -> tuple[DebianLock | None, PythonFiles | None]:
         """Lock the Debian and the Python packages.
 
         Without the requested `base` nothing can be resolved on top of it; other missing inputs are reported too.
@@ -125,7 +128,7 @@ class LockMaker:
         if parts.has_projects and sources is None:
             parts.reporter.info(f"the Python packages of {request.image} wait for the sources of its projects")
             return packages, None
-        return packages, self.attempt(lambda: parts.lock_python(number, base, sources))
+        return packages, self.attempt(lambda: lock_python(parts, number, base, sources))
 
     def attempt(self, part: Callable[[], Part]) -> Part | None:
         """Return the result of `part`; record its error for the end."""

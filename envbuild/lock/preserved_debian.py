@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from envbuild.core.store.store import Store
 from envbuild.lock.deb822 import installed_names
-from envbuild.lock.debian.resolve import DebianLock, DebianRequest
+from envbuild.lock.debian.debian_request import DebianLock, DebianRequest
 from envbuild.lock.model import BaseImage, DebianFile, Lock, UnitLock
 from envbuild.lock.snapshots import archive_dates, package_arch, snapshot_places
 from envbuild.lock.unit_names import BASE, TOOLS

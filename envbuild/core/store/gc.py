@@ -172,8 +172,8 @@ def unneeded_content(store: Store, holds: RequiredEntries, before: float) -> Ite
 
 
 def old_files_and_caches(store: Store, before: float) -> Iterator[Path]:
-    """Yield the logs, partial downloads and caches that were not changed since `before`."""
-    for place in ("logs", "partial"):
+    """Yield the logs, partial downloads, results of locking and caches that were not changed since `before`."""
+    for place in ("logs", "partial", "resolved"):
         yield from (path for path in list_folder(store.own / place) if change_time(path) <= before)
     caches = [path for place in ("apt", *ENGINE_CACHES, "git", "ccache") for path in list_folder(store.own / place)]
     for path in (*caches, store.own / "uv"):

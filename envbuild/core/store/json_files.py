@@ -34,7 +34,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON object with a checksum of its other keys."""
-    write_json(path, {**value, SEAL: _checksum(value)})
+    write_json(path, {**value, SEAL: checksum(value)})
 
 
 def read_sealed(path: Path) -> Any:
@@ -45,11 +45,12 @@ def read_sealed(path: Path) -> Any:
     value = read_json(path)
     if isinstance(value, dict) and SEAL in value:
         seal = value.pop(SEAL)
-        return value if seal == _checksum(value) else None
+        return value if seal == checksum(value) else None
     return value
 
 
-def _checksum(value: Mapping[str, Any]) -> str:
+def checksum(value: Mapping[str, Any]) -> str:
+    """Return the checksum of a JSON object."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

@@ -9,7 +9,7 @@ from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.store.store import Store
 
 KINDS = (
-    *("blobs", "layers", "packs", "artifacts", "logs", "control", "partial", "apt", "uv", "git", "ccache"),
+    *("blobs", "layers", "packs", "artifacts", "logs", "control", "partial", "apt", "uv", "git", "ccache", "resolved"),
     *(*ENGINE_CACHES, "tmp"),
 )
 

@@ -7,83 +7,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from envbuild.core.console import Reporter
-from envbuild.core.distributions import Distribution
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.yaml_reader import short
 from envbuild.lock.deb822 import installed_names
 from envbuild.lock.debian.apt import Apt
 from envbuild.lock.debian.apt_setup import AptSetup
-from envbuild.lock.debian.dummy_packages import DummyPackage, required_dummies
+from envbuild.lock.debian.debian_request import DebianLock, DebianRequest
+from envbuild.lock.debian.dummy_packages import required_dummies
 from envbuild.lock.debian.install import DebianResolution
 from envbuild.lock.debian.package_lists import Package, PackageLists, essential_packages
 from envbuild.lock.debian.repositories import RepositoryFinder
+from envbuild.lock.debian.stored_lock import read_stored, store_lock
 from envbuild.lock.debian.unknown_names import find_requesters, misspelt_findings, no_package_findings, unknown_names
 from envbuild.lock.inputs import Input
 from envbuild.lock.missing_inputs import InvalidInputError, combine_errors
 from envbuild.lock.model import DebianFile
+from envbuild.lock.stored_results import StoredResults
 from envbuild.lock.unit_names import BASE
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
-from envbuild.spec.recipe import AptRepository
 
 SIZE = re.compile(r"[0-9]{1,15}")  # bytes of a package
-
-
-@dataclass(frozen=True, slots=True)
-class DebianRequest:
-    """The packages that an image requires of apt.
-
-    `units`: name → package names, ``base`` among them.
-    `repositories`: of vendors, open to every unit but the base. apt chooses the highest version of all sources, so
-    that a vendor's newer one takes precedence over the distribution's (intended for DOCA's rdma-core).
-    `installed`: dpkg's status file of the image that is the base. The base then has no packages of its own, and the
-    packages that are installed there are not resolved.
-    `prefer`: package → version, used where the archives still have it.
-    `replaces`: unit → packages (``libucx0=1.20.1``) that are not installed, because the image has a replacement; apt
-    chooses the real one where that is too old for a package that depends on it.
-    `where`: unit or layer → place in the spec, and `askers`: package of the unit ``debian`` → layer, for findings.
-    """
-
-    distribution: Distribution
-    arch: str
-    units: Mapping[str, Sequence[str]]
-    repositories: Sequence[AptRepository] = ()
-    installed: str | None = None
-    prefer: Mapping[str, str] = field(default_factory=dict)
-    refresh: bool = False
-    replaces: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    where: Mapping[str, str] = field(default_factory=dict)
-    askers: Mapping[str, str] = field(default_factory=dict)
-
-    def wanted(self, present: frozenset[str]) -> dict[str, list[str]]:
-        """Return unit → the names that are not `present` (installed in the base image)."""
-        return {unit: [name for name in names if name not in present] for unit, names in self.units.items()}
-
-    def dummies(self, present: frozenset[str]) -> dict[str, list[DummyPackage]]:
-        """Return unit → its dummy packages, without those whose real package is `present`."""
-        return {
-            unit: [DummyPackage.of(text) for text in texts if text.partition("=")[0] not in present]
-            for unit, texts in self.replaces.items()
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class DebianLock:
-    """The choice of apt: unit → files, sorted by file name; the files of the base that are unpacked first; the
-    archive's date; unit → the requested names that the base image does not have, sorted; unit → its dummy packages
-    (``libucx0=1.20.1+envbuild``); archive → date of its Release file.
-    """
-
-    units: Mapping[str, tuple[DebianFile, ...]]
-    essential: tuple[str, ...]
-    released: int
-    requested: Mapping[str, tuple[str, ...]]
-    replaced: Mapping[str, tuple[str, ...]]
-    releases: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve(
@@ -95,7 +42,8 @@ def resolve(
     transport: Transport | None = None,
     resolved: list[Input] | None = None,
 ) -> DebianLock:
-    """Resolve the base from nothing, and every other unit on top of it.
+    """Resolve the base from nothing, and every other unit on top of it; a request that the store has the result of, in
+    the present state of the archives, is not resolved again.
 
     Raises InputError (archives that cannot be read, InvalidInputError) and ConflictError (packages that cannot be
     installed together), after all units that do not depend on a missing input are resolved: `resolved` gets their
@@ -106,6 +54,9 @@ def resolve(
     apt, findings = AptSetup(finder).open(request.repositories)
     if apt is None:
         raise InputError.of(findings)
+    results = StoredResults(store)
+    if not findings and (stored := read_stored(request, apt, results)):
+        return stored
     lists = apt.lists()
     packages = PackageLists(lists)
     present = installed_names(request.installed or "")
@@ -122,7 +73,7 @@ def resolve(
         if resolved is not None:
             resolved += dict.fromkeys(file for found in chosen.values() for file in locked_files(found))
         raise combine_errors([*([InputError.of(findings)] if findings else []), *work.errors])
-    return DebianLock(
+    lock = DebianLock(
         {unit: locked_files(chosen.get(unit, ())) for unit in request.units},
         ()
         if request.installed is not None
@@ -135,6 +86,8 @@ def resolve(
         },
         apt.release_dates(lists),
     )
+    store_lock(request, apt, lock, results)
+    return lock
 
 
 def check_names(

@@ -45,6 +45,10 @@ class FileChooser:
         vendor = next((vendor for vendor in self.vendors if name in vendor.packages), None)
         return (vendor.origin, vendor.index) if vendor else ("", self.index)
 
+    def origin_of(self, name: str) -> str:
+        """Return the origin of the package `name`: its vendor's index; empty for the package index."""
+        return self.index_of(name)[0]
+
     def wheel(self, pin: Pin) -> PythonFile:
         """Return the wheel that installers prefer on the target.
 

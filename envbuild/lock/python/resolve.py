@@ -24,6 +24,7 @@ from envbuild.core.errors import ConflictError, EnvbuildError, Finding, InputErr
 from envbuild.lock.missing_inputs import combine_errors
 from envbuild.lock.model import PythonFile, UnitLock
 from envbuild.lock.python.choose_files import FileChooser
+from envbuild.lock.python.kept_units import KeptUnits, query_of
 from envbuild.lock.python.known_releases import KnownReleases
 from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.provided import Provided, compiled_packages, parse_exact
@@ -61,6 +62,8 @@ class PythonResolution:
     `before`: errors that are known already, raised with the others.
     `wheels`: unit → those of the project, which are installed as they are.
     `known`: the releases that the facts know, which are preferred to newer ones.
+    `kept`: the packages of the earlier lock that need not be resolved again.
+    `hold`: no package of `previous` may have another version.
 
     After an error, `found` returns the files that were chosen nevertheless.
     """
@@ -76,6 +79,8 @@ class PythonResolution:
     before: Sequence[EnvbuildError] = ()
     wheels: Mapping[str, Sequence[PythonFile]] = field(default_factory=dict)
     known: KnownReleases = field(default_factory=KnownReleases)
+    kept: KeptUnits = field(default_factory=KeptUnits)
+    hold: bool = False
     sdists: dict[str, list[PythonFile]] = field(default_factory=dict)
     errors: list[EnvbuildError] = field(default_factory=list)
 
@@ -134,8 +139,13 @@ class PythonResolution:
     ) -> dict[str, Pin] | None:
         """Return the packages that are shipped; None where that is unknown. Raises the findings of `find_conflicts`."""
         devel = [text for request in units.values() for text in request.devel]
-        prefer = self.preferred_versions(runtime, devel, omit) if devel else self.previous.get(VENV)
-        pins = self.attempt(VENV, runtime, prefer=prefer, omit=omit)
+        previous = self.previous.get(VENV, {})
+        query = query_of(runtime, omit, devel)
+        pins = self.kept.pins(VENV, query, previous, {})
+        if pins is None:
+            prefer = self.preferred_versions(runtime, devel, omit) if devel else previous
+            pins = self.attempt(VENV, runtime, prefer=prefer, omit=omit)
+            self.kept.record(VENV, query, pins or {})
         # before `choose`: an index without digests has files fetched to choose them
         if findings := tuple(self.find_conflicts({name: pin.users for name, pin in (pins or {}).items()})):
             raise combine_errors([*self.errors, ConflictError.of(findings)])
@@ -187,14 +197,19 @@ class PythonResolution:
         """Resolve a build, or a part of the venv, in the shipped versions; `omit`: those that are present."""
         whole = unit in VENV_PARTS
         bound = {name: version for name, version in shipped.items() if whole or name not in BUILD_TOOLS}
-        return self.attempt(
+        previous, query = self.previous.get(unit, {}), query_of(requirements, omit)
+        if (kept := self.kept.pins(unit, query, previous, bound)) is not None:
+            return kept
+        found = self.attempt(
             unit,
             requirements,
             constraints=[f"{name}=={version}" for name, version in bound.items()],
-            prefer={**shipped, **self.previous.get(unit, {})},
+            prefer={**shipped, **previous},
             omit=omit,
             blind=blind,
         )
+        self.kept.record(unit, query, found or {})
+        return found
 
     def attempt(
         self,
@@ -256,10 +271,12 @@ class PythonResolution:
         """Return the result of the resolver, in versions that the facts know where they fit; a conflict with a package
         of the base image gets a hint of its own."""
 
+        before = self.previous.get(unit, {}) if self.hold else {}
+        pinned = [f"{name}=={version}" for name, version in before.items() if name not in omit]
+        fixed = list(dict.fromkeys([*constraints, *pinned]))
+
         def run(bounds: Iterable[str] = ()) -> dict[str, Pin]:
-            return self.resolver.resolve(
-                unit, requirements, constraints=[*constraints, *bounds], prefer=prefer, omit=omit
-            )
+            return self.resolver.resolve(unit, requirements, constraints=[*fixed, *bounds], prefer=prefer, omit=omit)
 
         try:
             return self.known.prefer_known(run(), run)
@@ -279,6 +296,8 @@ class PythonResolution:
         missing = [pin for key, pin in pins.items() if key not in self.chosen]
 
         def choose_wheel(pin: Pin) -> PythonFile | EnvbuildError:
+            if kept := self.kept.file(pin, self.choice.origin_of(pin.name)):
+                return kept
             try:
                 return self.choice.wheel(pin)
             except (InputError, SpecError) as error:
