@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,14 @@ if TYPE_CHECKING:  # a run without work needs none of them
     from envbuild.spec.resolve import Resolution
 
 
+class LockRule(StrEnum):
+    """The rule for the lock of an image before it is built."""
+
+    MAKE = "make"  # made if there is none; an outdated one is an error
+    RENEW = "renew"  # made if there is none, and again if it is outdated
+    REQUIRE = "require"  # never made
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Options of `make`.
@@ -42,12 +51,14 @@ class Options:
     build: workers, jobs and the shell on failure.
     verify: whether to audit and run the finished image.
     caches: of units, opened (`envbuild.build.cache.open_cache`); None: those of the site.
+    lock: the rule for a lock that is missing or outdated.
     """
 
     engine: str = ""
     build: BuildOptions = field(default_factory=BuildOptions)
     verify: bool = True
     caches: Sequence[OpenCache] | None = None
+    lock: LockRule = LockRule.MAKE
 
 
 def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
@@ -101,20 +112,21 @@ class ReadyImage:
     inputs: UnitSupply
 
 
-def prepare(spec: ImageSpec, workspace: Workspace, options: Options, *, renew: bool = False) -> ReadyImage:
-    """Resolve, lock and plan an image. `renew`: lock again if the lock is outdated. Raises what these steps raise."""
+def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyImage:
+    """Resolve, lock and plan an image. Raises what these steps raise."""
     from envbuild.build.cache.unit_supply import UnitSupply
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
     from envbuild.export.built_layout import open_base_layout
     from envbuild.lock.request import lock_request
+    from envbuild.lock.required_lock import require_lock
     from envbuild.lock.update import ensure_lock, renew_lock
 
     site, store, reporter = workspace.site, workspace.store, workspace.reporter
     resolution = resolve_in(spec, workspace.project)
     check_machine(resolution.target)
-    lock_image = renew_lock if renew else ensure_lock
-    lock = lock_image(resolution, workspace, partial(open_base_layout, workspace))
+    rules = {LockRule.MAKE: ensure_lock, LockRule.RENEW: renew_lock, LockRule.REQUIRE: require_lock}
+    lock = rules[options.lock](resolution, workspace, partial(open_base_layout, workspace))
     engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
     plan = make_plan(resolution, lock)
     caches = cache_names(options, workspace)
@@ -133,7 +145,8 @@ def cache_names(options: Options, workspace: Workspace) -> frozenset[str]:
 def make_layers(name: str, workspace: Workspace, options: Options) -> tuple[Plan, list[str]]:
     """Make the layers of an image, without a file of them: lock it if that is outdated, and build the units that
     changed. Return its plan, and the layers (diff ids), bottom first. Raises as `make`."""
-    ready = prepare(load_image_spec(name, workspace.project), workspace, options, renew=True)
+    options = replace(options, lock=LockRule.RENEW)
+    ready = prepare(load_image_spec(name, workspace.project), workspace, options)
     ready.inputs.obtain()
     built = ready.engine.build(ready.plan, workspace.store, workspace.reporter, ready.build)
     return ready.plan, [layer.diff_id for layer in built.layers]

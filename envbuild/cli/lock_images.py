@@ -6,21 +6,36 @@ Returns data and texts and prints nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.text import counted
-from envbuild.export.built_layout import open_base_layout
-from envbuild.lock.resolve import resolve_image
-from envbuild.lock.update import update_lock
+from envbuild.lock.lock_record import LockRecord, read_lock_record, write_lock_record
+from envbuild.lock.resolve import resolve_as_locked
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.workspace import Workspace
+
+if TYPE_CHECKING:  # a run without a change needs none of them
+    from envbuild.lock.update import LockUpdate
+    from envbuild.spec.image_spec import ImageSpec
+    from envbuild.spec.resolve import Resolution
+
+
+@dataclass(frozen=True, slots=True)
+class LockOptions:
+    """Options of `lock`. `only`: of the packages in `upgrade`, which are Python's, each changes alone."""
+
+    upgrade: frozenset[str] = frozenset()
+    only: bool = False
+    refresh: bool = False
+    fresh: bool = False
+    dry_run: bool = False
 
 
 def lock_images(
-    names: Sequence[str], workspace: Workspace, upgrade: frozenset[str], *, refresh: bool, fresh: bool
+    names: Sequence[str], workspace: Workspace, options: LockOptions
 ) -> Iterator[tuple[dict[str, Any], str]]:
     """Lock images, one after the other. Yield (data, text) of each when its lock is written.
 
@@ -32,29 +47,104 @@ def lock_images(
     for name in names:
         workspace = workspace.with_reporter(recorder)  # each image has the warnings of its own
         try:
-            resolution = resolve_image(name, workspace, forget=["*"] if fresh else upgrade)
-            lock = update_lock(
-                resolution,
-                workspace,
-                upgrade=upgrade,
-                refresh=refresh,
-                fresh=fresh,
-                own=partial(open_base_layout, workspace),
-            )
+            spec = load_image_spec(name, workspace.project)
+            row, text = unchanged_image(spec, workspace, options) or lock_image(spec, workspace, options)
         except EnvbuildError as error:
             recorder.take_warnings()
             failed.append(named(error, name) if len(names) > 1 else error)
             continue
-        debian, python, sources = len(lock.debian), len(lock.python_files), len(lock.sources)
-        path = str(workspace.project.lock_path(resolution.spec.path))
-        row = {"image": name, "path": path, "debian": debian, "python": python, "sources": sources}
-        counts = f"{counted(debian, 'Debian package')}, {counted(python, 'Python file')}, {counted(sources, 'source')}"
-        yield (
-            row | {"warnings": recorder.take_warnings()},
-            f"{name}: {counts} in {path}\n  next:     envbuild make {name}",
-        )
+        yield row | {"warnings": recorder.take_warnings()}, text
     if failed:
         raise type(failed[0]).of(dict.fromkeys(finding for error in failed for finding in error.findings))
+
+
+def unchanged_image(spec: ImageSpec, workspace: Workspace, options: LockOptions) -> tuple[dict[str, Any], str] | None:
+    """Return the answer for an image whose lock an earlier run found current, and nothing changed since; else None."""
+    if options != LockOptions():
+        return None
+    record = read_lock_record(resolve_as_locked(spec, workspace.project), workspace)
+    if record is None:
+        return None
+    for warning in record.warnings:
+        workspace.reporter.warn(warning)
+    workspace.reporter.info(f"{spec.name}: the lock is unchanged")
+    return answer(spec, workspace, record)
+
+
+def lock_image(spec: ImageSpec, workspace: Workspace, options: LockOptions) -> tuple[dict[str, Any], str]:
+    """Lock one image. Raises what its steps raise."""
+    from functools import partial
+
+    from envbuild.export.built_layout import open_base_layout
+    from envbuild.lock.resolve import resolve_in
+    from envbuild.lock.single_upgrade import require_python_packages
+    from envbuild.lock.update import update_lock
+
+    recorder = RecordingReporter(workspace.reporter)
+    inner = workspace.with_reporter(recorder)
+    if options.only:
+        require_python_packages(spec, inner, options.upgrade)
+    resolution = resolve_in(spec, workspace.project, ["*"] if options.fresh else options.upgrade)
+    done = update_lock(
+        resolution,
+        inner,
+        upgrade=options.upgrade,
+        only=options.only,
+        refresh=options.refresh,
+        fresh=options.fresh,
+        dry_run=options.dry_run,
+        own=partial(open_base_layout, workspace),
+    )
+    record = LockRecord.of(done.lock, tuple(recorder.warnings))
+    if done.lasting and not options.dry_run:
+        write_lock_record(resolve_as_locked(spec, workspace.project), record, workspace)
+    row, text = answer(spec, workspace, record, done)
+    return (row, text) if not options.dry_run else dry_run_answer(resolution, workspace, done, row)
+
+
+def answer(
+    spec: ImageSpec, workspace: Workspace, record: LockRecord, done: LockUpdate | None = None
+) -> tuple[dict[str, Any], str]:
+    """Return the answer for an image, as data and as text. `done`: None if nothing was done."""
+    path = str(workspace.project.lock_path(spec.path))
+    row = {
+        **{"image": spec.name, "path": path, "debian": record.debian, "python": record.python},
+        **{"sources": record.sources, "written": bool(done and done.written), "dry_run": False},
+        "changes": changes(done),
+    }
+    counts = (counted(record.debian, "Debian package"), counted(record.python, "Python file"))
+    text = f"{spec.name}: {', '.join(counts)}, {counted(record.sources, 'source')} in {path}"
+    return row, f"{text}\n  next:     envbuild make {spec.name}"
+
+
+def changes(done: LockUpdate | None) -> list[dict[str, Any]]:
+    """Return what a lock has differently from the one before, as plain data."""
+    if done is None or not done.changed:
+        return []
+    from envbuild.lock.diff import find_differences
+
+    return [difference.row() for difference in find_differences(done.previous, done.lock)]
+
+
+def dry_run_answer(
+    resolution: Resolution, workspace: Workspace, done: LockUpdate, row: dict[str, Any]
+) -> tuple[dict[str, Any], str]:
+    """Return the answer for an image that was not locked, and the archives that moved on since it was."""
+    from envbuild.lock.diff import find_differences, summarize
+    from envbuild.lock.dry_run import moved_archives, present_dates
+    from envbuild.lock.request import lock_request
+
+    before = done.previous.releases if done.previous else {}
+    moved = moved_archives(before, present_dates(lock_request(resolution), workspace)) if before else {}
+    lines = [f"  {name} moved on since the lock was made: {was} → {now}" for name, (was, now) in moved.items()]
+    if moved:
+        lines.append(f"  newer packages of it: envbuild lock {row['image']} --refresh")
+    what = "unchanged"
+    if done.changed:
+        what = summarize(find_differences(done.previous, done.lock)) or "the same packages, for another request"
+    text = f"{row['image']}: dry run, {row['path']} is not written: {what}"
+    row |= {"dry_run": True, "changed": done.changed, "moved": {name: list(dates) for name, dates in moved.items()}}
+    return row, "\n".join([text, *lines, f"  next:     envbuild lock {row['image']}"])
 
 
 def named(error: EnvbuildError, name: str) -> EnvbuildError:

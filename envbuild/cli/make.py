@@ -43,6 +43,10 @@ def make_command(
         bool, typer.Option("--send/--no-send", help="Send new units to the caches with `write: true`.")
     ] = True,
     verify: Annotated[bool, typer.Option(help="Audit and run the finished image.")] = True,
+    lock: Annotated[bool, typer.Option("--lock", help="Lock again first if the inputs of an image changed.")] = False,
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Make no lock: exit with code 4 if one is missing or would change.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Make images: load, resolve, lock if there is no lock, fetch, plan, build, export a squashfs, verify.
@@ -53,19 +57,26 @@ def make_command(
 
     from envbuild.build.engines.base import BuildOptions
     from envbuild.lock.resolve import resolve_image
-    from envbuild.make import Options, make_twice
+    from envbuild.make import LockRule, Options, make_twice
     from envbuild.make import make as make_image
     from envbuild.publish.make_and_share import make_and_share, site_caches
     from envbuild.spec.workspace import open_workspace
 
     if as_json and shell_on_fail:
         raise SpecError("--shell-on-fail opens a shell on stdout, which --json reserves", hint="leave out one of them")
-    options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify)
+    if lock and locked:
+        raise SpecError("--lock makes locks, and --locked makes none", hint="leave out one of them")
+    rule = LockRule.RENEW if lock else LockRule.REQUIRE if locked else LockRule.MAKE
+    options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify, lock=rule)
     kind = make_twice if check else make_image
     with open_workspace() as workspace:
         options = replace(options, caches=site_caches(workspace) if cache else ())
         for name in names if len(names) > 1 else ():  # a mistake in the last is reported before the first takes minutes
             resolve_image(name, workspace)
+        if locked:
+            from envbuild.lock.required_lock import check_locks
+
+            check_locks(names, workspace)
         made = (make_and_share(kind, name, workspace, options, send=send) for name in names)
         show_each(((asdict(one), summary(one)) for one in made), as_json)
 

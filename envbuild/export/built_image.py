@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import envbuild
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.records import forget_damaged, read_record, record_path, write_record
-from envbuild.spec.recipe_calls import recipe_file
 
 if TYPE_CHECKING:  # reading a file needs none of them
     from envbuild.build.plan.units import Plan
@@ -90,25 +88,10 @@ def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | No
         lock = workspace.project.lock_path(resolution.spec.path).read_bytes()
     except FileNotFoundError:
         return None
-    return record_path(workspace.store, [lock, *record_key_parts(resolution, workspace)])
-
-
-def record_key_parts(resolution: Resolution, workspace: Workspace) -> Iterator[str | bytes]:
-    """Yield what decides an image beside the lock file and envbuild's own code: the spec's request, the facts, the
-    code of the recipes and the files beside them."""
     from envbuild.build.plan.units import MODEL
-    from envbuild.lock.request import lock_request
-    from envbuild.matrix import fact_files, read_fact_file
+    from envbuild.lock.lock_record import decisive_parts
 
-    yield from (envbuild.__version__, str(MODEL), lock_request(resolution).digest(), repr(resolution.target))
-    yield from (resolution.spec.text, resolution.spec.description)
-    for folder in workspace.project.facts():  # newer facts may refuse what older ones allowed
-        yield from (read_fact_file(path) for path in fact_files(folder))
-    files = [recipe_file(recipe) for recipe in resolution.recipes]
-    yield from (path.read_bytes() for path in files)
-    for folder in dict.fromkeys(path.parent for path in files):  # patches and programs that recipes read
-        beside = [*folder.glob("*.patch"), *folder.glob("*.diff"), *folder.glob("data/**/*")]
-        yield from (file_digest(path) for path in sorted(beside) if path.is_file() and "__pycache__" not in path.parts)
+    return record_path(workspace.store, [lock, str(MODEL), *decisive_parts(resolution, workspace)])
 
 
 def read_image_record(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from envbuild.core.errors import LockError
@@ -21,7 +21,7 @@ def ensure_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = r
     own: returns the OCI layout of an image of the project that is the base of this one"""
     if not workspace.project.lock_path(resolution.spec.path).is_file():
         workspace.reporter.info(f"{resolution.spec.name} has no lock; locking its inputs")
-        return update_lock(resolution, workspace, own=own)
+        return update_lock(resolution, workspace, own=own).lock
     from envbuild.lock.matrix_check import check_lock
 
     lock = current_lock(resolution, workspace)
@@ -34,9 +34,9 @@ def renew_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = re
     path = workspace.project.lock_path(resolution.spec.path)
     if path.is_file():
         lock = stored_lock(resolution, workspace)
-        if lock is None or lock.inputs != lock_request(resolution).digest():
+        if lock is None or not lock_request(resolution).is_answered_by(lock.inputs):
             workspace.reporter.info(f"{path.name} is outdated; locking the inputs of {resolution.spec.name}")
-            return update_lock(resolution, workspace, own=own)
+            return update_lock(resolution, workspace, own=own).lock
     return ensure_lock(resolution, workspace, own)
 
 
@@ -46,7 +46,7 @@ def current_lock(resolution: Resolution, workspace: Workspace) -> Lock:
     if not path.is_file():
         raise LockError(f"{name} has no lock", hint=f"envbuild lock {name}")
     lock = read_lock_of(name, path)
-    if lock.inputs != lock_request(resolution).digest():
+    if not lock_request(resolution).is_answered_by(lock.inputs):
         raise LockError(
             f"{path.name} is outdated, because the inputs of {name} changed since it was made",
             hint=f"envbuild lock {name}",
@@ -62,32 +62,56 @@ def draft_lock(resolution: Resolution) -> Lock:
     return draft_from_request(lock_request(resolution))
 
 
+@dataclass(frozen=True, slots=True)
+class LockUpdate:
+    """The lock of an image after a command. `previous`: the one before; `written`: whether its file was written;
+    `lasting`: whether all warnings are about the lock itself, and not about this run."""
+
+    lock: Lock
+    previous: Lock | None
+    written: bool
+    lasting: bool = True
+
+    @property
+    def changed(self) -> bool:
+        """Return whether the lock is another one than before."""
+        return self.lock is not self.previous
+
+
 def update_lock(
     resolution: Resolution,
     workspace: Workspace,
     *,
     upgrade: frozenset[str] = frozenset(),
+    only: bool = False,
     refresh: bool = False,
     fresh: bool = False,
+    dry_run: bool = False,
     own: OwnImages = refuse_own_image,
-) -> Lock:
+) -> LockUpdate:
     """Lock an image and write the file.
 
     Versions of an older lock are preferred while they are consistent, unless `fresh`; a damaged lock is ignored with a
     warning.
+
+    only: nothing but the Python packages in `upgrade` may change, in a lock that is current
+    dry_run: report what would change, and do not write the file
     """
     from envbuild.lock.commit_origin import commit_hints
-    from envbuild.lock.diff import describe_changes
+    from envbuild.lock.diff import find_differences, summarize
+    from envbuild.lock.dry_run import compare_with_dry_run, record_dry_run, run_key
     from envbuild.lock.lockfile import write_lock
     from envbuild.lock.make_lock import make_lock
     from envbuild.lock.matrix_check import known_packages, record_matrix_versions
     from envbuild.lock.rollback import rollback_warnings
+    from envbuild.lock.upgrades import check_only_moved
 
-    reporter, name = workspace.reporter, resolution.spec.name
+    reporter, name, request = workspace.reporter, resolution.spec.name, lock_request(resolution)
     new_path = workspace.project.new_lock_path(resolution.spec.path)
     previous = None if fresh else previous_lock(resolution, workspace)
+    older = previous or stored_lock(resolution, workspace)
     lock = make_lock(
-        lock_request(resolution),
+        request,
         workspace.site,
         workspace.store,
         reporter,
@@ -99,20 +123,31 @@ def update_lock(
         commit_hints=commit_hints(resolution),
         own=own,
         newest=known_packages(resolution, workspace),
+        only=only,
     )
     lock = record_matrix_versions(resolution, lock, workspace)
-    for line in describe_changes(previous, lock) if previous else ():
-        reporter.info(line)
-    if older := previous or stored_lock(resolution, workspace):
-        for line in rollback_warnings(older, lock):
-            reporter.warn(line)
+    differences = find_differences(previous, lock)
+    if only:
+        check_only_moved(name, differences, upgrade)
+    for difference in differences if previous else ():
+        reporter.info(difference.line())
+    rollbacks = rollback_warnings(older, lock) if older else []
+    run = run_key(new_path, request, older, upgrade)
+    if not dry_run and (line := compare_with_dry_run(run, lock, workspace)):
+        rollbacks.append(line)
+    for line in rollbacks:
+        reporter.warn(line)
     if previous and previous == replace(lock, releases=previous.releases):
         reporter.info(f"{name}: the lock is unchanged")
-        return previous
+        return LockUpdate(previous, previous, written=False, lasting=not rollbacks)
+    if dry_run:
+        record_dry_run(run, lock, workspace)
+        reporter.info(f"dry run: {new_path} is not written ({summarize(differences) or 'no package changes'})")
+        return LockUpdate(lock, older, written=False)
     new_path.parent.mkdir(parents=True, exist_ok=True)
     write_lock(lock, new_path)
     reporter.info(f"wrote {new_path}")
-    return lock
+    return LockUpdate(lock, older, written=True, lasting=not rollbacks)
 
 
 def stored_lock(resolution: Resolution, workspace: Workspace) -> Lock | None:

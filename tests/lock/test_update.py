@@ -12,6 +12,7 @@ import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import LockError
+from envbuild.core.store.store import Store
 from envbuild.lock import update
 from envbuild.lock.lockfile import Lock, read_lock, write_lock
 from envbuild.lock.matrix_check import known_packages
@@ -37,7 +38,8 @@ class Place:
         project = SimpleNamespace(lock_path=lambda path: self.path, new_lock_path=lambda path: self.path)
         spec = SimpleNamespace(path=folder / "app.yaml", name="app", where={})
         self.resolution: Any = SimpleNamespace(spec=spec, env=None, waivers=())
-        self.workspace: Any = SimpleNamespace(project=project, reporter=self.reporter, site=None, store=None)
+        store = Store.open(folder / "store")
+        self.workspace: Any = SimpleNamespace(project=project, reporter=self.reporter, site=None, store=store)
 
     def make(self, *_: Any, **options: Any) -> Lock:
         self.requests.append(options)
@@ -50,7 +52,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     found = Place(tmp_path)
-    request = SimpleNamespace(digest=lambda: LOCK.inputs)
+    request = SimpleNamespace(is_answered_by=lambda inputs: inputs == LOCK.inputs, digest=lambda: LOCK.inputs)
     monkeypatch.setattr(update, "lock_request", lambda resolution: request)
     monkeypatch.setattr("envbuild.lock.make_lock.make_lock", found.make)
     monkeypatch.setattr("envbuild.lock.commit_origin.commit_hints", lambda resolution: {})
