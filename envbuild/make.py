@@ -95,6 +95,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         cached=tuple(unit for unit in built.reused if unit in inputs.cached),
         caches=inputs.used_caches(),
         seconds=round(time.monotonic() - began, 1),
+        forecast=inputs.forecast.row() if inputs.forecast else {},
     )
     write_image_record(made, plan, resolution, workspace)
     return made

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,7 @@ class ImageRecord:
     up_to_date: bool = False
     cached: tuple[str, ...] = ()
     caches: tuple[str, ...] = ()
+    forecast: Mapping[str, Any] = field(default_factory=dict)  # of this run alone: the record does not have it
 
 
 def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | None:
@@ -121,7 +122,7 @@ def read_image_record(
         return None
     if (verified and not made.evidence) or engine not in ("", "auto", made.engine):
         return None
-    return replace(made, up_to_date=True, seconds=0.0)
+    return replace(made, up_to_date=True, seconds=0.0, forecast={})
 
 
 def find_unchanged_file(made: ImageRecord, layers: Sequence[LayerRecord], reporter: Reporter) -> SquashfsFile | None:
@@ -144,7 +145,7 @@ def find_unchanged_file(made: ImageRecord, layers: Sequence[LayerRecord], report
 
 def write_image_record(made: ImageRecord, plan: Plan, resolution: Resolution, workspace: Workspace) -> None:
     """Write the record of an image, with the unit keys and input digests that it preserves in the store."""
-    _write(asdict(made), plan, resolution, workspace)
+    _write(asdict(replace(made, forecast={})), plan, resolution, workspace)
 
 
 def record_evidence(image: BuiltImage, evidence: Path, workspace: Workspace) -> None:

@@ -1,10 +1,10 @@
-"""Memory and time that a build will need, known before it begins."""
+"""Memory that a build will need, known before it begins."""
 
 from __future__ import annotations
 
 import pytest
 
-from envbuild.build.engines.resources import check_memory, expected_minutes, forecast
+from envbuild.build.engines.resources import check_memory
 from envbuild.build.plan.units import Unit
 from envbuild.build.steps import Step
 from envbuild.core.errors import EngineError
@@ -13,8 +13,8 @@ pytestmark = pytest.mark.unit
 GB = 1_000_000_000
 
 
-def unit(name: str, memory_gb: float = 0.5, cpu_minutes: float = 0.0) -> Unit:
-    return Unit(name, name, (Step("true"),), memory_gb=memory_gb, cpu_minutes=cpu_minutes)
+def unit(name: str, memory_gb: float) -> Unit:
+    return Unit(name, name, (Step("true"),), memory_gb=memory_gb)
 
 
 def test_a_compile_job_that_needs_more_memory_is_refused_before_any_build() -> None:
@@ -27,15 +27,3 @@ def test_a_compile_job_that_needs_more_memory_is_refused_before_any_build() -> N
 
 def test_enough_memory_has_no_finding() -> None:
     check_memory([unit("apex", 2.8)], 2.8 * GB)
-
-
-def test_memory_bounds_the_jobs_of_a_forecast() -> None:
-    assert expected_minutes(unit("apex", 2.8, 24.0), cores=8, memory=100 * GB) == 3.0
-    assert expected_minutes(unit("apex", 2.8, 24.0), cores=8, memory=6 * GB) == 12.0
-    assert expected_minutes(unit("apex", 2.8), cores=8, memory=6 * GB) == 0.0
-
-
-def test_only_long_units_are_named() -> None:
-    text = forecast([unit("ucx", 0.4, 3.3), unit("apex", 2.8, 24.0), unit("base")], cores=2, memory=100 * GB)
-    assert text.startswith("about 14 min of compiling (apex 12);")
-    assert forecast([unit("base"), unit("ucx", 0.4, 3.3)], cores=2, memory=100 * GB) == ""

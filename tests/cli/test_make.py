@@ -50,6 +50,8 @@ class Steps:
             "envbuild.lock.update.current_lock": step("", lock),
             "envbuild.build.engines.select.choose_engine": self.choose,
             "envbuild.lock.fetch.fetch": step("fetch again", None),
+            "envbuild.build.cache.unit_supply.inputs_to_fetch": step("", []),
+            "envbuild.build.cache.unit_supply.UnitSupply.check": step("check", None),
             "envbuild.build.cache.unit_supply.fetch": step("fetch", None),
             "envbuild.lock.request.lock_request": step("", request),
             "envbuild.lock.model.lock_digest": step("", "sha256:2"),
@@ -90,7 +92,7 @@ def steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> Steps:
 def test_the_steps_in_their_order(steps: Steps) -> None:
     made = make("app", steps.workspace, Options())
     assert steps.calls == [
-        "load", "resolve", "lock", "plan", "fetch", "build", "export", "verify", "link", "record",
+        "load", "resolve", "lock", "plan", "check", "fetch", "build", "export", "verify", "link", "record",
     ]  # fmt: skip
     assert (made.image, made.artifact, made.sha256, made.lock) == ("app", "/app.sqsh", "ab", "sha256:2")
     assert (made.engine, made.layers, made.messages) == ("embedded", ("sha256:1",), ("note",))

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbuild.build.engines import resources
 from envbuild.build.engines.base import BuildOptions, Engine
-from envbuild.build.plan.units import Plan
-from envbuild.lock.fetch import fetch
+from envbuild.build.forecast import Forecast, make_forecast
+from envbuild.build.plan.units import Plan, Unit
+from envbuild.build.preflight import check_before_fetch
+from envbuild.lock.fetch import fetch, inputs_to_fetch
+from envbuild.lock.inputs import Input
 from envbuild.lock.model import Lock
 from envbuild.lock.request import LockRequest
 from envbuild.spec.workspace import Workspace
@@ -21,7 +25,7 @@ if TYPE_CHECKING:  # with a network client
 @dataclass(slots=True)
 class UnitSupply:
     """The supply of one plan. `caches`: opened; None: those of the site. `cached`: names of the units that came from a
-    cache."""
+    cache. `forecast`: of the build, if there is something to build."""
 
     engine: Engine
     plan: Plan
@@ -31,6 +35,7 @@ class UnitSupply:
     options: BuildOptions
     caches: Sequence[OpenCache] | None
     cached: set[str] = field(default_factory=set)
+    forecast: Forecast | None = None
 
     def obtain(self) -> None:
         """Fetch the units that the store lacks and a cache has, then the inputs of those to build.
@@ -49,8 +54,19 @@ class UnitSupply:
         digests = None
         if len(units) < len(self.plan.units):
             digests = {blob.sha256 for unit in units for item in unit.inputs for blob in item.blobs}
+        if units:
+            self.check(units, inputs_to_fetch(self.lock, at.store, digests=digests))
         where, folder = self.request.source_places(), Path(self.request.folder)
         fetch(self.lock, at.store, at.site, at.reporter, digests=digests, where=where, folder=folder)
+
+    def check(self, units: Sequence[Unit], wanted: Sequence[Input]) -> None:
+        """Report the forecast of the build of `units`, and check that it can begin. wanted: inputs that the store
+        lacks. Raises InputError, EngineError."""
+        workers = self.options.workers or min(resources.cores(), 8)
+        sizes = {entry.sha256: entry.size for entry in wanted}
+        self.forecast = make_forecast(self.plan, units, sizes, self.workspace.store, workers)
+        self.workspace.reporter.info(self.forecast.line())
+        check_before_fetch(self.forecast, units, wanted, self.lock, self.request, self.workspace)
 
     def used_caches(self) -> tuple[str, ...]:
         """Return the caches of which a unit of the image, or one that such a unit was built on, was taken."""

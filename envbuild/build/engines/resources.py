@@ -71,9 +71,6 @@ def compile_jobs(limit: int, free: float, memory_gb: float) -> int:
     return max(1, min(limit, int(free / (max(memory_gb, 0.1) * GB))))
 
 
-FORECAST_FROM = 2.0  # minutes; what is shorter needs no forecast
-
-
 def check_memory(units: Iterable[Unit], memory: float) -> None:
     """Raise EngineError for every unit of which one compile job alone needs more than `memory` bytes."""
     findings = [
@@ -87,19 +84,3 @@ def check_memory(units: Iterable[Unit], memory: float) -> None:
     ]
     if findings:
         raise EngineError.of(findings)
-
-
-def expected_minutes(unit: Unit, cores: int, memory: float) -> float:
-    """Return the minutes that a unit will take on so many `cores` and bytes of `memory`, if this machine is like the
-    one on which its CPU time was measured; 0 where it was not measured."""
-    return unit.cpu_minutes / compile_jobs(cores, memory, unit.memory_gb)
-
-
-def forecast(units: Iterable[Unit], cores: int, memory: float) -> str:
-    """Return the forecast for the user, or "" when the build is short."""
-    found = {unit.name: expected_minutes(unit, cores, memory) for unit in units}
-    long = {name: value for name, value in found.items() if value >= FORECAST_FROM}
-    if not long:
-        return ""
-    each = ", ".join(f"{name} {value:.0f}" for name, value in sorted(long.items(), key=lambda item: -item[1]))
-    return f"about {sum(found.values()):.0f} min of compiling ({each}); a stopped run resumes at the next unit"

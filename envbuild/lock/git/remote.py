@@ -53,10 +53,24 @@ class RemoteRepository:
     def place(self) -> str:
         return redact(self.addresses[-1])
 
+    @property
+    def name(self) -> str:
+        """Return the name of the cache of this origin."""
+        return hashlib.sha256(self.origin.encode()).hexdigest()[:32]
+
+    @property
+    def caches(self) -> tuple[Path, Path]:
+        """Return the folders of the store that may have its commits: a shallow repository, and one with all."""
+        return self.store.own / "git" / self.name, self.store.own / "git" / f"{self.name}-whole"
+
+    def is_cached(self, commit: str) -> bool:
+        """Return whether the store has a commit, so that no network is needed."""
+        return any(_has_commit(folder, commit) for folder in self.caches)
+
     def obtain(self, commit: str, tag: str) -> Path:
         """Do as `LocalRepository.obtain`, over the network. Raises EngineError too, if the store is full."""
-        name = hashlib.sha256(self.origin.encode()).hexdigest()[:32]
-        shallow, whole = (self.store.own / "git" / folder for folder in (name, f"{name}-whole"))
+        name = self.name
+        shallow, whole = self.caches
         for folder in (shallow, whole):
             if _has_commit(folder, commit):
                 return folder

@@ -81,8 +81,6 @@ class Schedule:
         resources.check_memory(todo, self.memory)
         if self.caching:
             trim_caches(todo, self.store)
-        if text := resources.forecast(todo, self.options.jobs or self.cores, self.memory):
-            self.reporter.info(text)
         try:
             while (todo and not self.error) or self.running:
                 self._start(todo)
