@@ -143,14 +143,12 @@ def cache_names(options: Options, workspace: Workspace) -> frozenset[str]:
     return frozenset(item.name for item in options.caches)
 
 
-def make_layers(name: str, workspace: Workspace, options: Options) -> tuple[Plan, list[str]]:
-    """Make the layers of an image, without a file of them: lock it if that is outdated, and build the units that
-    changed. Return its plan, and the layers (diff ids), bottom first. Raises as `make`."""
-    options = replace(options, lock=LockRule.RENEW)
+def make_layers(name: str, workspace: Workspace, options: Options) -> tuple[Plan, BuildResult]:
+    """Make the layers of an image, without a file of them: build the units that changed. Return its plan and the
+    result of the build. Raises as `make`."""
     ready = prepare(load_image_spec(name, workspace.project), workspace, options)
     ready.inputs.obtain()
-    built = ready.engine.build(ready.plan, workspace.store, workspace.reporter, ready.build)
-    return ready.plan, [layer.diff_id for layer in built.layers]
+    return ready.plan, ready.engine.build(ready.plan, workspace.store, workspace.reporter, ready.build)
 
 
 def build_and_write(

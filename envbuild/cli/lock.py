@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from envbuild.cli.options import Json, Names, show_each
+from envbuild.cli.options import Json, Names, Timings, show_each, timing_reporter
 from envbuild.core.errors import SpecError
 
 
@@ -29,6 +29,7 @@ def lock_command(
         bool, typer.Option("--fresh", help="Ignore the old lock: take the newest version of everything.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and write no lock.")] = False,
+    timings: Timings = False,
     as_json: Json = False,
 ) -> None:
     """Lock every input of an image by digest into images/NAME.lock.
@@ -48,5 +49,6 @@ def lock_command(
     options = LockOptions(
         frozenset(upgrade or upgrade_package), bool(upgrade_package), refresh=refresh, fresh=fresh, dry_run=dry_run
     )
-    with open_workspace() as workspace:
-        show_each(lock_images(names, workspace, options), as_json)
+    times = timing_reporter(timings)
+    with open_workspace(times) as workspace:
+        show_each(lock_images(names, workspace, options), as_json, times)

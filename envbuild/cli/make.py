@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from envbuild.cli.options import Json, Names, one_of, show_each
+from envbuild.cli.options import Json, Names, Timings, one_of, show_each, timing_reporter
 from envbuild.core.engines import ENGINES
 from envbuild.core.errors import SpecError
 
 if TYPE_CHECKING:  # --help needs none of them
     from envbuild.export.built_image import ImageRecord
+    from envbuild.make import Options
+    from envbuild.spec.workspace import Workspace
 
 EngineName = Annotated[
     str,
@@ -47,6 +49,15 @@ def make_command(
     locked: Annotated[
         bool, typer.Option("--locked", help="Make no lock: exit with code 4 if one is missing or would change.")
     ] = False,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="squashfs: a file of the image; layers: build all units and leave the file to a later run.",
+            autocompletion=one_of("squashfs", "layers"),
+        ),
+    ] = "squashfs",
+    timings: Timings = False,
     as_json: Json = False,
 ) -> None:
     """Make images: load, resolve, lock if there is no lock, fetch, plan, build, export a squashfs, verify.
@@ -66,10 +77,15 @@ def make_command(
         raise SpecError("--shell-on-fail opens a shell on stdout, which --json reserves", hint="leave out one of them")
     if lock and locked:
         raise SpecError("--lock makes locks, and --locked makes none", hint="leave out one of them")
+    if to not in ("squashfs", "layers"):
+        raise SpecError(f"--to {to}: make has no such output", hint="--to squashfs or --to layers")
+    if to == "layers" and check:
+        raise SpecError("--check compares with a finished image", hint="leave out --to layers")
     rule = LockRule.RENEW if lock else LockRule.REQUIRE if locked else LockRule.MAKE
     options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify, lock=rule)
     kind = make_twice if check else make_image
-    with open_workspace() as workspace:
+    times = timing_reporter(timings)
+    with open_workspace(times) as workspace:
         options = replace(options, caches=site_caches(workspace) if cache else ())
         for name in names if len(names) > 1 else ():  # a mistake in the last is reported before the first takes minutes
             resolve_image(name, workspace)
@@ -77,8 +93,25 @@ def make_command(
             from envbuild.lock.required_lock import check_locks
 
             check_locks(names, workspace)
+        if to == "layers":
+            show_each((layers_made(name, workspace, options) for name in names), as_json, times)
+            return
         made = (make_and_share(kind, name, workspace, options, send=send) for name in names)
-        show_each(((asdict(one), summary(one)) for one in made), as_json)
+        show_each(((asdict(one), summary(one)) for one in made), as_json, times)
+
+
+def layers_made(name: str, workspace: Workspace, options: Options) -> tuple[dict[str, Any], str]:
+    """Make the layers of an image; return what was done as data and as text."""
+    from envbuild.core.text import counted
+    from envbuild.make import make_layers
+
+    plan, built = make_layers(name, workspace, options)
+    layers = [layer.diff_id for layer in built.layers]
+    data = {"image": plan.image, "engine": built.engine, "layers": layers, "built": built.built, "reused": built.reused}
+    return data, (
+        f"{plan.image}: {counted(len(built.built), 'unit')} built, {len(built.reused)} from the store\n"
+        f"  try it:   envbuild run {plan.image} -- bash\n  file:     envbuild make {plan.image}"
+    )
 
 
 def summary(made: ImageRecord) -> str:

@@ -13,6 +13,7 @@ from envbuild.cli.json_answer import encode, keep_on_error, note_request, print_
 from envbuild.core.text import printable_lines
 
 if TYPE_CHECKING:
+    from envbuild.core.timings import TimingReporter
     from envbuild.spec.project import Project
 
 
@@ -105,13 +106,26 @@ Json = Annotated[
 ]
 
 
-def show(value: Mapping[str, Any], as_json: bool, text: str) -> None:
-    """Print a result as JSON or as text. A reader that closes the pipe early (head, grep -q) is not an error."""
+Timings = Annotated[bool, typer.Option("--timings", help="Print how long each task took; --json has it, too.")]
+
+
+def timing_reporter(requested: bool) -> TimingReporter | None:
+    """Return a reporter that records times if `--timings` requests it; None: the usual one."""
+    from envbuild.core.console import default_reporter
+    from envbuild.core.timings import TimingReporter
+
+    return TimingReporter(default_reporter()) if requested else None
+
+
+def show(value: Mapping[str, Any], as_json: bool, text: str, times: TimingReporter | None = None) -> None:
+    """Print a result as JSON or as text. A reader that closes the pipe early (head, grep -q) is not an error.
+
+    times: of the tasks, which are part of the result."""
     try:
         if as_json:
-            print_answer(encode(value))
+            print_answer(encode({**value, "timings": times.rows()} if times else value))
         else:
-            typer.echo(printable_lines(text))
+            typer.echo(printable_lines("\n".join(filter(None, (text, times.table() if times else "")))))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing complains at the end, either
 
@@ -122,8 +136,8 @@ def show_data(text: str) -> None:
     sys.stdout.flush()
 
 
-def show_each(results: Iterable[tuple[Any, str]], as_json: bool) -> None:
-    """Print the results (data, text) of several images: texts at once, JSON as one object at the end.
+def show_each(results: Iterable[tuple[Any, str]], as_json: bool, times: TimingReporter | None = None) -> None:
+    """Print the results (data, text) of several images: texts at once, JSON and `times` as one object at the end.
 
     An error or a signal that ends them is printed with the results that came before it.
     """
@@ -133,5 +147,5 @@ def show_each(results: Iterable[tuple[Any, str]], as_json: bool) -> None:
         rows.append(row)
         if not as_json:
             typer.echo(printable_lines(text))
-    if as_json:
-        show({"images": rows}, True, "")
+    if as_json or times:
+        show({"images": rows}, as_json, "", times)

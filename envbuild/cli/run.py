@@ -26,10 +26,10 @@ def run_command(
         typer.Option("--live", help="Lock and build what changed, and run in the layers; write no squashfs file."),
     ] = False,
 ) -> None:
-    """Run a command in a finished image on this machine, in the same sandbox that built it. NAME may be a squashfs
-    file.
+    """Run a command in an image on this machine, in the same sandbox that built it. NAME may be a squashfs file.
 
-    Changes are discarded, except in folders mounted with --bind. To try an edit of the spec without writing an image:
+    Changes are discarded, except in folders mounted with --bind. Without a current file of the image, its layers are
+    built and the command runs in them. To try an edit of the spec, which --live also locks:
 
     \b
       envbuild run NAME --live -- python -c "import torch"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from envbuild.core.errors import SpecError
 from envbuild.core.paths import expand_home
 from envbuild.core.shell import shell_word
-from envbuild.export.built_image import load_built_image
+from envbuild.export.built_image import load_built_image, read_image_record
+from envbuild.lock.resolve import resolve_image
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
@@ -52,25 +53,34 @@ def run_image(
         argv = ["/bin/sh", "-c", START, "sh", *command]
         store, reporter = workspace.store, workspace.reporter
         return run_in_root(file, argv, env=None, store=store, network=network, binds=mounts, reporter=reporter)
-    plan, layers = make_live(name, workspace) if live else built_layers(name, workspace)
+    plan, layers = make_live(name, workspace, renew=True) if live else current_layers(name, workspace)
     ensure_trees(workspace.store, layers)
     trees = [workspace.store.layer_tree(layer) for layer in layers]
     argv = list(command) or list(plan.config.cmd)
     return run_in_root(trees, argv, env=dict(plan.config.env), store=workspace.store, network=network, binds=mounts)
 
 
-def built_layers(name: str, workspace: Workspace) -> tuple[Plan, list[str]]:
-    """Return the plan and the layers (diff ids) of a built image."""
-    image = load_built_image(name, workspace)
-    return image.plan, [layer.diff_id for layer in image.layers]
+def current_layers(name: str, workspace: Workspace) -> tuple[Plan, list[str]]:
+    """Return the plan and the layers (diff ids) of an image; build them if no file of it is current."""
+    resolution = resolve_image(name, workspace)
+    if read_image_record(resolution, workspace) is None:
+        image = resolution.spec.name
+        workspace.reporter.info(f"no current file of {image}: running in its layers (envbuild make {image} writes it)")
+        return make_live(name, workspace, renew=False)
+    built = load_built_image(name, workspace)
+    return built.plan, [layer.diff_id for layer in built.layers]
 
 
-def make_live(name: str, workspace: Workspace) -> tuple[Plan, list[str]]:
-    """Build what changed of an image, with the caches of the site; return its plan and its layers (diff ids)."""
-    from envbuild.make import Options, make_layers
+def make_live(name: str, workspace: Workspace, *, renew: bool) -> tuple[Plan, list[str]]:
+    """Build what changed of an image, with the caches of the site; return its plan and its layers (diff ids).
+
+    renew: lock it again if its lock is outdated, which else is an error."""
+    from envbuild.make import LockRule, Options, make_layers
     from envbuild.publish.make_and_share import site_caches
 
-    return make_layers(name, workspace, Options(caches=site_caches(workspace)))
+    rule = LockRule.RENEW if renew else LockRule.MAKE
+    plan, built = make_layers(name, workspace, Options(caches=site_caches(workspace), lock=rule))
+    return plan, [layer.diff_id for layer in built.layers]
 
 
 def parse_bind(bind: str) -> tuple[str, str, bool]:

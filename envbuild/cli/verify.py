@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from envbuild.cli.options import Json, Name, complete_recipe, one_of, show
+from envbuild.cli.options import Json, Name, Timings, complete_recipe, one_of, show, timing_reporter
+
+SLOWEST = 10  # checks that --timings lists
 
 Tiers = Annotated[
     list[str] | None,
@@ -24,7 +26,9 @@ Recipes = Annotated[
 ]
 
 
-def verify_command(name: Name, tier: Tiers = None, only: Recipes = None, as_json: Json = False) -> None:
+def verify_command(
+    name: Name, tier: Tiers = None, only: Recipes = None, timings: Timings = False, as_json: Json = False
+) -> None:
     """Audit a built image and run its checks; NAME may be a squashfs file.
 
     All bytes of the file are read first. A part of the checks (--tier, --only) leaves the evidence as it is.
@@ -33,6 +37,8 @@ def verify_command(name: Name, tier: Tiers = None, only: Recipes = None, as_json
     from envbuild.verify.selection import Selection
     from envbuild.verify.verify import verify_image
 
-    with open_workspace() as workspace:
+    times = timing_reporter(timings)
+    with open_workspace(times) as workspace:
         result = verify_image(name, workspace, Selection(tuple(tier or ()), tuple(only or ())))
-    show(result.data, as_json, result.text)
+    slowest = sorted(result.data["seconds"].items(), key=lambda item: -item[1])[:SLOWEST] if timings else []
+    show(result.data, as_json, "\n".join([result.text, *(f"{took:8.1f} s  {name}" for name, took in slowest)]), times)
