@@ -38,7 +38,7 @@ from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs
 from envbuild.lock.lockfile import dump_lock, read_lock
 from envbuild.lock.model import DebianFile, Lock, PythonFile
 from envbuild.lock.python.local_projects import is_local
-from envbuild.net.origin_kinds import ARCHIVES, MIRROR_FOLDERS
+from envbuild.net.origin_kinds import ARCHIVES, MIRROR_FOLDERS, SIGNED_KINDS
 from envbuild.net.registry.reference import mirror_reference, parse_reference
 from envbuild.net.site_file import read_site
 
@@ -54,6 +54,7 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 TAG = "org.opencontainers.image.ref.name"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CHUNK = 1 << 20
+KINDS: dict[type, tuple[str, ...]] = {DebianFile: SIGNED_KINDS, PythonFile: ("python", "pip")}  # of their origins
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,11 @@ def mirror_path(entry: Input) -> str:
     else:
         path = f"{MIRROR_FOLDERS.get(kind, 'sources')}/{entry.file}"
     parts = PurePosixPath(path).parts
+    wanted = KINDS.get(type(entry))
+    if wanted and kind not in wanted:
+        raise LockError(
+            f"the lock names {kind}: as the origin of {parts[-1]}", "make it again: envbuild lock NAME --fresh"
+        )
     if ".." in parts or parts[0] not in MIRROR_FOLDERS.values():
         raise LockError(
             f"the lock names a path outside of its archive: {path}", "make it again: envbuild lock NAME --fresh"

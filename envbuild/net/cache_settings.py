@@ -11,6 +11,7 @@ from envbuild.core.yaml_nodes import Node
 from envbuild.core.yaml_reader import Reader
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.unit_caches import UnitCache
+from envbuild.net.urls import redact_reference
 
 KEYS = ("at", "write", "unsigned", "keys")
 LAYOUT = "oci:"
@@ -30,19 +31,20 @@ def read_caches(reader: Reader, node: Node, folder: Callable[[str], str]) -> tup
                 reader.wrong(item.where, "a cache without 'at'", "name it: at: REGISTRY/REPOSITORY, or a folder")
             continue
         text = reader.text(entries["at"], "at") or ""
+        printed = redact_reference(text)
         flags = {key: reader.value(entries[key], bool, key) is True for key in KEYS[1:3] if key in entries}
         if "keys" in entries:
-            what = f"'{text}': this envbuild does not check signatures of units yet"
+            what = f"'{printed}': this envbuild does not check signatures of units yet"
             reader.wrong(entries["keys"].where, what, f"leave out the keys; {UNSIGNED}")
         elif not flags.get("unsigned"):
-            reader.wrong(item.where, f"'{text}': units of a cache have no signatures yet", UNSIGNED)
+            reader.wrong(item.where, f"'{printed}': units of a cache have no signatures yet", UNSIGNED)
         try:
             cache = _parse_place(text, folder, flags.get("write", False))
         except SpecError as error:
             reader.wrong(entries["at"].where, error.message, error.hint)
             continue
         if cache.at in found:
-            reader.wrong(item.where, f"'{text}' is listed twice", "leave out one of them")
+            reader.wrong(item.where, f"'{printed}' is listed twice", "leave out one of them")
         found[cache.at] = cache
     return tuple(found.values())
 
@@ -53,10 +55,11 @@ def _parse_place(text: str, folder: Callable[[str], str], write: bool) -> UnitCa
         path = folder(text.removeprefix(LAYOUT))
         return UnitCache(path, folder=Path(path), write=write)
     hint = "write REGISTRY/REPOSITORY, as in ghcr.io/team/envbuild-cache, or a folder: /shared/cache, ./cache"
+    printed = redact_reference(text)[:200]
     try:
         found = parse_reference(text)
     except SpecError:
-        raise SpecError(f"'{text[:200]}' is neither a repository of a registry nor a folder", hint) from None
+        raise SpecError(f"'{printed}' is neither a repository of a registry nor a folder", hint) from None
     if found.name != text:
-        raise SpecError(f"'{text[:200]}' has a tag: the keys of units are the tags of a cache", hint)
+        raise SpecError(f"'{printed}' has a tag: the keys of units are the tags of a cache", hint)
     return UnitCache(found.name, write=write)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
+
+PORTS = {"https": 443, "http": 80}
 
 
 @dataclass(slots=True)
@@ -33,14 +36,21 @@ class UncheckedHosts:
 class NetworkSettings:
     """Settings of all downloads.
 
-    `proxy` is used for every download (empty: that of the environment), `insecure` are hosts whose certificate is
-    not checked, `certificates` is the CA bundle (a file or folder) of the others (empty: the program's own).
-    `unchecked`: those of `insecure` that got a request."""
+    `proxy` is used for every download (empty: that of the environment), `insecure` are hosts (``HOST`` or ``HOST
+    PORT``) whose certificate is not checked, `certificates` is the CA bundle (a file or folder) of the others (empty:
+    the program's own). `unchecked`: those of `insecure` that got a request."""
 
     proxy: str = ""
     insecure: frozenset[str] = frozenset()
     certificates: str = ""
     unchecked: UncheckedHosts = field(default_factory=UncheckedHosts, compare=False)
+
+    def is_insecure(self, url: str) -> bool:
+        """Return whether the certificate of the host of an address is not checked. Raises ValueError for a malformed
+        port."""
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
+        return not self.insecure.isdisjoint((host, host_and_port(host, port)))
 
     def proxies(self, url: str) -> dict[str, Any] | None:
         """Return the proxies of one request, for `requests`; None: those of the environment.
@@ -52,6 +62,21 @@ class NetworkSettings:
         if is_loopback(urlsplit(url).hostname or "") or (self.proxy and should_bypass_proxies(url, no_proxy=None)):
             return {"http": None, "https": None}
         return {"http": self.proxy, "https": self.proxy} if self.proxy else None
+
+
+def host_names(texts: Iterable[str]) -> frozenset[str]:
+    """Return hosts as `NetworkSettings.insecure` has them, of texts as ``trusted-host`` of pip has them."""
+    names = set()
+    for text in texts:
+        parts = urlsplit(f"//{text}")
+        with contextlib.suppress(ValueError):  # a port that is not a number
+            names.add(host_and_port(parts.hostname or "", parts.port))
+    return frozenset(names - {""})
+
+
+def host_and_port(host: str, port: int | None) -> str:
+    """Return one text for a host and its port; None: for any port."""
+    return host if port is None else f"{host} {port}"
 
 
 def is_loopback(host: str) -> bool:

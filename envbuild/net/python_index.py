@@ -31,10 +31,10 @@ ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+ht
 ATTRIBUTES = ("href", "data-requires-python", "data-yanked")
 PIECE = 64 << 10  # characters of a page that are read at a time
 MAX_TAG = 512 << 10  # characters of a tag, a comment or a script in a page
-MAX_LINKS = 500_000  # of a page; the largest projects have some ten thousand files
+MAX_LINKS = 200_000  # of a page; the largest projects have some ten thousand files
 PARSE_SECONDS = 60  # of a processor for a page
 SUFFIXES = (".whl", ".tar.gz", ".zip", ".tar.bz2")
-MAX_NAME, MAX_TAGS = 255, 1000
+MAX_NAME, MAX_TAGS = 255, 100
 MAX_REQUIRES = 500  # characters of the Pythons that a file is for: `packaging` needs seconds for a megabyte
 DIGEST = re.compile(r"[0-9a-f]{64}")
 SHA256 = re.compile(rf"sha256=({DIGEST.pattern})")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from envbuild.core.errors import InputError
 from envbuild.core.paths import expand_home
-from envbuild.net.network_settings import NetworkSettings, UncheckedHosts
+from envbuild.net.network_settings import NetworkSettings, UncheckedHosts, host_names
 from envbuild.net.origin_kinds import ARCHIVES, ORIGINS, longest_prefix
 from envbuild.net.supply import Supply, find_supply
 from envbuild.net.urls import join
@@ -128,8 +128,7 @@ class Site:
     def network(self) -> NetworkSettings:
         """Return the settings of a transport. No program is started for them."""
         names = (*self.insecure_hosts, *self._pip().insecure)
-        insecure = frozenset(name.split(":")[0] for name in names)
-        return NetworkSettings(self.proxy, insecure, self.certificates(), self.unchecked)
+        return NetworkSettings(self.proxy, host_names(names), self.certificates(), self.unchecked)
 
 
 def mirror_line(origin: str, place: str = "ADDRESS-OR-FOLDER") -> str:

@@ -67,7 +67,7 @@ class Transport:
     def verify(self, url: str) -> bool | str:
         """Return the CA bundle with which `requests` checks the certificate of `url`; False: not at all."""
         parts = urlsplit(url)
-        if parts.hostname not in self.settings.insecure:
+        if not self.settings.is_insecure(url):
             return self.settings.certificates or True
         if parts.scheme == "https" and parts.hostname:
             self.settings.unchecked.add(parts.hostname)

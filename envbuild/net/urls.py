@@ -35,6 +35,13 @@ def redact(place: str) -> str:
     return f"{scheme}://{host.rpartition('@')[2]}{path}"
 
 
+def redact_reference(text: str) -> str:
+    """Return the name of an image that a user wrote, as messages show it: without what may be a login before it."""
+    name, mark, digest = text.partition("@sha256:")
+    scheme, slashes, rest = name.rpartition("://")
+    return f"{scheme}{slashes}{rest.rpartition('@')[2]}{mark}{digest}"
+
+
 def redact_text(text: str) -> str:
     """Return a text of a program or server without the logins and queries of the addresses in it."""
     return QUERY.sub(r"\1", LOGIN.sub("//", text))

@@ -11,6 +11,7 @@ from envbuild.core.distributions import PATHS
 from envbuild.core.errors import SpecError
 from envbuild.core.paths import expand_home
 from envbuild.net.registry.reference import Reference, parse_reference
+from envbuild.net.urls import redact_reference
 
 LAYOUT = "oci:"
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")  # distribution spec, "Pulling manifests"
@@ -80,7 +81,7 @@ def check_tag(tag: str) -> str:
     """Return a tag. Raises SpecError if registries refuse it, or use it for something else."""
     if not TAG.fullmatch(tag) or RESERVED.fullmatch(tag):
         raise SpecError(
-            f"'{tag[:200]}' cannot be the tag of an image",
+            f"'{redact_reference(tag)[:200]}' cannot be the tag of an image",
             hint="write at most 128 of A-Z a-z 0-9 _ . - and begin with a letter, a digit or _",
         )
     return tag

@@ -10,6 +10,7 @@ from envbuild.core.distributions import DISTRIBUTIONS, find_distribution, is_ima
 from envbuild.core.errors import SpecError
 from envbuild.core.yaml_nodes import Node
 from envbuild.core.yaml_reader import Reader, short
+from envbuild.net.urls import redact_reference
 
 IMAGE = r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
 NEWEST_BASE, EXAMPLE = "debian:13", "base: nvcr.io/nvidia/pytorch:25.10-py3"
@@ -56,21 +57,23 @@ def read_base(
 
 
 def _check_image(reader: Reader, node: Node, base: str, text: Mapping[str, str]) -> None:
+    printed = short(redact_reference(base))
     if not (is_local_image(base) or re.fullmatch(IMAGE, base)):
-        reader.wrong(node.where, f"base '{short(base)}' is not the reference of an image", f"write {EXAMPLE}")
+        reader.wrong(node.where, f"base '{printed}' is not the reference of an image", f"write {EXAMPLE}")
     for key, example in (("python", '"3.12"'), ("distribution", "ubuntu:24.04")):
         if not text[key]:
-            because = f"the contents of {short(base)} are read only when it is locked"
+            because = f"the contents of {printed} are read only when it is locked"
             reader.wrong(node.where, f"'{key}' is missing: {because}", f"write {key}: {example}")
 
 
 def _distribution_base(reader: Reader, top: Nodes, node: Node, base: str, text: Mapping[str, str]) -> SpecBase:
     """Return a base that is a distribution."""
+    printed = short(redact_reference(base))
     try:
         found = find_distribution(base) if base else None
     except SpecError:
         known = f"use one of {', '.join(DISTRIBUTIONS)}, an image of the project, or another, for example {EXAMPLE}"
-        reader.wrong(node.where, f"base '{short(base)}' is not supported", known)
+        reader.wrong(node.where, f"base '{printed}' is not supported", known)
         found = None
     named = (("python", "python3", "Python"), ("distribution", "the distribution", "distribution"))
     for key, what, word in named if found else ():

@@ -62,13 +62,26 @@ def test_leftovers_of_a_killed_run_are_removed(store: Store, tmp_path: Path) -> 
     [
         DebianFile("x.deb", "x", "1", "debian:trixie/main", "../../x.deb", 1, "0" * 64),
         DebianFile("x.deb", "x", "1", "apt:../..", "x.deb", 1, "0" * 64),
-        DebianFile("x.deb", "x", "1", "images:trixie", "x.deb", 1, "0" * 64),
         PythonFile("x.whl", "x", "1", 1, "0" * 64, "pip:../../etc"),
         SourceFile("x.tar", "debian:../../x.tar", "0" * 64),
     ],
 )
 def test_a_lock_cannot_write_elsewhere(entry: Input) -> None:
     with pytest.raises(LockError, match="names a path outside"):
+        mirror_path(entry)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        DebianFile("x.deb", "x", "1", "images:trixie", "x.deb", 1, "0" * 64),
+        DebianFile("index.json", "x", "1", "oci:host:1/nvidia", "pytorch/index.json", 1, "0" * 64),
+        PythonFile("index.json", "x", "1", 1, "0" * 64, "oci:host/nvidia/pytorch"),
+    ],
+)
+def test_a_file_of_a_kind_has_an_origin_of_that_kind(entry: Input) -> None:
+    """A package with another one could replace the index of a base image."""
+    with pytest.raises(LockError, match="as the origin of"):
         mirror_path(entry)
 
 

@@ -60,6 +60,8 @@ class FileChooser:
         files = [file for file in index.files(pin.name) if is_file_of(file.name, pin.name)]
         for place, file in enumerate(files):
             try:
+                if Version(split_name(file.name)[1]) != Version(pin.version):
+                    continue  # before all combinations of its tags are made
                 _, version, build, tags = parse_wheel_filename(file.name)
             except ValueError:  # also a number that Python does not read
                 continue

@@ -68,10 +68,11 @@ def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
 def unprotected_transfers(repository: Repository) -> Iterator[str]:
     """Yield a warning for each registry that the site reads over http. A transport reports those whose certificate is
     not checked."""
-    insecure = repository.transport.settings.insecure
+    settings = repository.transport.settings
     for place in repository.places:
-        parts = urlsplit(place.url) if isinstance(place, RegistryAddress) else None
-        if parts and parts.scheme == "http" and parts.hostname in insecure:
+        url = place.url if isinstance(place, RegistryAddress) else ""
+        parts = urlsplit(url)
+        if parts.scheme == "http" and settings.is_insecure(url):
             why = "is not encrypted (insecure_hosts of site.yaml, or trusted-host of pip)"
             yield f"the transfer from {parts.hostname} {why}"
 
