@@ -230,8 +230,10 @@ class Torch(Recipe):
             "print(torch.ones(3).sum().item())"
         )
         gloo = (
-            "import torch, torch.distributed as d; d.init_process_group('gloo'); t = torch.ones(4); d.all_reduce(t); "
-            "print('sum', int(t.sum())); d.destroy_process_group()"
+            "import os, torch, torch.distributed as d; "
+            "d.init_process_group('gloo'); t = torch.ones(4); d.all_reduce(t); "
+            # in one write: of two unbuffered prints at the same time the lines were mixed
+            "os.write(1, b'sum %d\\n' % int(t.sum())); d.destroy_process_group()"
         )
         nccl = self.has_cuda and (self.provider != "source" or env.has("nccl"))
         checks = [

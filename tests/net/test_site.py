@@ -45,7 +45,9 @@ def test_the_settings_of_a_transport_start_no_program(monkeypatch: pytest.Monkey
     monkeypatch.setenv("PIP_TRUSTED_HOST", "pypi.example:8443")
     found = Site(Path("/"), use_host=use_host, insecure_hosts=("images.example",)).network()
     own = frozenset({"images.example"})
-    assert (found.insecure, found.certificates) == ((own | {"pypi.example 8443"}, "/etc/own.pem") if use_host else (own, ""))
+    assert (found.insecure, found.certificates) == (
+        (own | {"pypi.example 8443"}, "/etc/own.pem") if use_host else (own, "")
+    )
 
 
 def test_default_places_are_used_unless_the_site_turns_them_off(tmp_path: Path) -> None:
