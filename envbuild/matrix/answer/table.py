@@ -26,7 +26,7 @@ PAGE = """\
 Made from the facts by `make tables` (`envbuild matrix show --markdown`); a test compares. A cell is what all facts
 together leave of a component beside the first column, on amd64: `/` precedes what facts also require but does not bind
 (a driver that is native to a CUDA, where an older one runs it by minor-version compatibility). An empty cell means
-that no fact narrows it. Where a fact comes from: `envbuild check torch=2.8.0 --json`."""
+that no fact narrows it, `none` that they exclude it. Where a fact comes from: `envbuild check torch=2.8.0 --json`."""
 TABLES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     (
         "torch, wheels of the package index",
@@ -40,6 +40,7 @@ TABLES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 )
 WIDE = 60  # characters of a cell on a terminal
 FEW = 8  # a column that fewer than one row in this many fills is left out
+NONE = "none"  # the cell of a component that the facts exclude
 MANY = 4  # values with a flavour (3.13t) that a cell names
 
 
@@ -128,11 +129,11 @@ def allowed_values(case: Query, named: Collection[str]) -> dict[str, str]:
         component, mask = matrix.components[number], hard.get(number, matrix.full[number])
         if (component.hidden and component.kind == "name") or component.name in named:
             continue
-        texts = [format_ranges(matrix, number, mask)] if mask | ABSENT != matrix.full[number] else []
+        texts = [format_ranges(matrix, number, mask) or NONE] if mask | ABSENT != matrix.full[number] else []
         more = soft.get(number, mask) & mask
         if more | ABSENT != mask | ABSENT and component.name == "driver":
             texts.append(f"/ {format_ranges(matrix, number, more)}")
-        if texts and texts[0]:
+        if texts:
             found[component.name] = " ".join(texts)
     return found
 
