@@ -114,7 +114,8 @@ def value_phrase(matrix: FactTable, name: str, wanted: str, known: Mapping[str, 
     """Return a component with its value or constraint: ``torch==2.8.0``, ``python 3.9 or 3.10``,
     ``driver>=525.60.13``."""
     component = matrix.component(name)
-    wanted = known.get(name, wanted)
+    if known.get(name, "*") != "*":  # "*" names no version, the constraint of a row does
+        wanted = known[name]
     if component is None or wanted == "*":
         return name
     if wanted == "-":
