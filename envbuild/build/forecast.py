@@ -15,18 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from envbuild.build.earlier_builds import earlier_units, expected_seconds
 from envbuild.build.plan.units import Plan, Product, Unit
 from envbuild.core.store.build_records import UnitRecord
-from envbuild.core.store.json_files import read_json, read_sealed
-from envbuild.core.store.records import parse_record
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted, duration
 
-# Measured on cpu-ucx: bytes of a layer for each byte of its packages (1196 MB of 290 MB); bytes of a pack and of the
-# squashfs file for each byte of a layer (184 MB of 513 MB).
-UNPACKED = 4.1
-PACKED = 0.36
-LONGEST, LARGEST = 1e7, 1 << 50  # seconds and bytes of a unit, beyond any build
+# Bytes of a layer, and of its pack, for each byte of its packages, by kind of input. Measured on cpu-ucx (Debian
+# packages: layers 1138 MB of 274 MB, packs 167 MB of 108 MB) and on cpu-ucc (wheels: 5.5 GB and 3.0 GB of 3.0 GB).
+UNPACKED = {"debian": 4.1, "files": 1.8}
+PACKED = {"debian": 1.5, "files": 1.0}
 LONG = 2.0  # minutes; less compiling is not worth a line
 
 
@@ -87,26 +85,18 @@ def make_forecast(plan: Plan, units: Sequence[Unit], wanted: Mapping[str, int], 
     """
     earlier = earlier_units(store, plan.image)
     download = sum(max(size - received(store, sha256), 0) for sha256, size in wanted.items())
-    layers, least = {}, 0
-    for unit in units:
-        record = earlier.get(unit.name)
-        known = record.layer.size if record and record.layer else 0
-        packages = sum(blob.size for item in unit.inputs if item.kind in ("files", "debian") for blob in item.blobs)
-        is_layer = unit.product is Product.LAYER
-        layers[unit.name] = known or (int(packages * UNPACKED) if is_layer else 0)
-        least += known or (packages if is_layer else 0)
-    packs = {unit.name: int(layers[unit.name] * PACKED) for unit in units if unit.in_image}
-    grown = download + sum(layers.values()) + sum(packs.values())
-    sizes = (layers.get(unit.name, 0) or stored_size(unit, earlier) for unit in plan.units if unit.in_image)
-    image = int(PACKED * sum(sizes))
-    largest = max(layers.values(), default=0)
+    layers = {unit.name: layer_size(unit, earlier) for unit in units}
+    least = sum(known_size(unit, earlier) or sum(package_bytes(unit).values()) for unit in units if makes_layer(unit))
+    packs = {unit.name: pack_size(unit, earlier) for unit in plan.units if unit.in_image}
+    grown = download + sum(layers.values()) + sum(packs.get(name, 0) for name in layers)
+    image = sum(packs.values())  # the squashfs file has about the bytes of its packs
     status = os.statvfs(store.root)
     return Forecast(
         units=tuple(unit.name for unit in units),
         files=len(wanted),
         download=download,
         store=grown + image,
-        peak=grown + max(image, largest),
+        peak=grown + max(image, *layers.values(), 0),
         least=download + least,
         free=status.f_bavail * status.f_frsize,
         seconds=expected_seconds(plan, units, earlier, workers),
@@ -114,10 +104,38 @@ def make_forecast(plan: Plan, units: Sequence[Unit], wanted: Mapping[str, int], 
     )
 
 
-def stored_size(unit: Unit, earlier: Mapping[str, UnitRecord]) -> int:
+def makes_layer(unit: Unit) -> bool:
+    """Return whether a unit makes a layer, and not wheels for others."""
+    return unit.product is Product.LAYER
+
+
+def package_bytes(unit: Unit) -> dict[str, int]:
+    """Return kind of input → bytes of the packages of a unit."""
+    found = dict.fromkeys(UNPACKED, 0)
+    for item in unit.inputs:
+        if item.kind in found:
+            found[item.kind] += sum(blob.size for blob in item.blobs)
+    return found
+
+
+def known_size(unit: Unit, earlier: Mapping[str, UnitRecord]) -> int:
     """Return the size of the layer that a unit had in an earlier build; 0 without one."""
     record = earlier.get(unit.name)
     return record.layer.size if record and record.layer else 0
+
+
+def layer_size(unit: Unit, earlier: Mapping[str, UnitRecord]) -> int:
+    """Return the size of the layer of a unit, about; 0 if it makes none, or nothing is known."""
+    estimate = sum(UNPACKED[kind] * size for kind, size in package_bytes(unit).items())
+    return (known_size(unit, earlier) or int(estimate)) if makes_layer(unit) else 0
+
+
+def pack_size(unit: Unit, earlier: Mapping[str, UnitRecord]) -> int:
+    """Return the size of the pack of a unit, about."""
+    packages = package_bytes(unit)
+    if any(packages.values()):
+        return int(sum(PACKED[kind] * size for kind, size in packages.items()))
+    return int(layer_size(unit, earlier) * PACKED["debian"] / UNPACKED["debian"])
 
 
 def received(store: Store, sha256: str) -> int:
@@ -126,42 +144,3 @@ def received(store: Store, sha256: str) -> int:
         return store.part(sha256).stat().st_size
     except OSError:
         return 0
-
-
-def earlier_units(store: Store, image: str) -> dict[str, UnitRecord]:
-    """Return unit → the record of its newest build, of the builds of the image `image` in this store."""
-    found: dict[str, UnitRecord] = {}
-    paths = sorted((store.root / "images").glob("*.json"), key=lambda path: path.lstat().st_mtime_ns, reverse=True)
-    for path in paths:
-        value = parse_record(read_json(path))
-        if value is None or value["made"].get("image") != image:
-            continue
-        for key in value["holds"]["units"]:
-            record = UnitRecord.parse(read_sealed(store.root / "units" / f"{key}.json"))
-            if record and record.key == key and is_plausible(record):
-                found.setdefault(record.unit, record)
-    return found
-
-
-def is_plausible(record: UnitRecord) -> bool:
-    """Return whether the numbers of a record can be those of a build: another member of a group may have written it."""
-    return 0 <= record.seconds < LONGEST and (record.layer is None or 0 <= record.layer.size < LARGEST)
-
-
-def expected_seconds(
-    plan: Plan, units: Sequence[Unit], earlier: Mapping[str, UnitRecord], workers: int
-) -> float | None:
-    """Return the seconds of a build by the records of its units; None if one of them was not built here before.
-
-    No build is faster than its longest chain of units, or than all of them divided among the `workers`.
-    """
-    times: dict[str, float] = {}
-    for unit in units:
-        record = earlier.get(unit.name)
-        if record is None or record.source:  # a cache built it
-            return None
-        times[unit.name] = record.seconds
-    ends: dict[str, float] = {}
-    for unit in units:  # each comes after those that it needs
-        ends[unit.name] = times[unit.name] + max((ends.get(name, 0.0) for name in plan.needs(unit)), default=0.0)
-    return round(max([*ends.values(), sum(times.values()) / max(workers, 1)], default=0.0), 1)

@@ -18,14 +18,14 @@ pytestmark = pytest.mark.unit
 MB = 1_000_000
 
 
-def unit(name: str, *sizes: int, **rest: object) -> Unit:
+def unit(name: str, *sizes: int, kind: str = "debian", **rest: object) -> Unit:
     blobs = tuple(Blob(f"{name}-{size}", f"{name}{size}", size) for size in sizes)
-    return Unit(name, name, (Step("true"),), inputs=(Input("debs", "debian", blobs),), **rest)  # type: ignore[arg-type]
+    return Unit(name, name, (Step("true"),), inputs=(Input("given", kind, blobs),), **rest)  # type: ignore[arg-type]
 
 
 BASE = unit("base", 40 * MB)
-VENV = unit("venv", 20 * MB, lowers=("base",))
-WHEEL = unit("wheel", 5 * MB, lowers=("base",), product=Product.WHEEL, in_image=False, cpu_minutes=24.0)
+VENV = unit("venv", 20 * MB, kind="files", lowers=("base",))
+WHEEL = unit("wheel", 5 * MB, kind="files", lowers=("base",), product=Product.WHEEL, in_image=False, cpu_minutes=24.0)
 PLAN = Plan("app", (BASE, WHEEL, VENV), ImageConfig(), 0)
 
 
@@ -48,14 +48,11 @@ def test_without_records_sizes_come_from_the_packages_and_no_duration_is_stated(
     (store.own / "partial").mkdir(exist_ok=True)
     store.part("venv1").write_bytes(bytes(1000))
     found = make_forecast(PLAN, PLAN.units, {"base1": 3 * MB, "venv1": MB, "unknown": 0}, store, 2)
-    layers = {"base": 40 * MB * UNPACKED, "venv": 20 * MB * UNPACKED}
     assert (found.files, found.download) == (3, 4 * MB - 1000)
-    image = int(sum(layers.values()) * PACKED)
-    assert (
-        found.store
-        == found.download + sum(layers.values()) + sum(int(size * PACKED) for size in layers.values()) + image
-    )
-    assert found.peak >= found.store - image + max(layers.values())
+    layers = int(40 * MB * UNPACKED["debian"]) + int(20 * MB * UNPACKED["files"])
+    packs = int(40 * MB * PACKED["debian"]) + int(20 * MB * PACKED["files"])
+    assert found.store == found.download + layers + 2 * packs  # a pack, and its part of the squashfs file
+    assert found.peak == found.store - packs + int(40 * MB * UNPACKED["debian"])
     assert found.least == found.download + 60 * MB
     assert found.seconds is None and found.cpu_minutes == {"wheel": 24.0}
     assert "24 min of CPU time to compile (wheel 24)" in found.line() and "earlier builds" not in found.line()
@@ -65,8 +62,8 @@ def test_records_of_the_same_image_state_sizes_and_the_duration(store: Store) ->
     record(store, "app", built("base", 200 * MB, 60), built("wheel", 0, 600), built("venv", 90 * MB, 30), number=1)
     record(store, "other", built("base", 7, 7, key="of-other"), number=2)
     found = make_forecast(PLAN, PLAN.units, {}, store, 2)
-    packed = int(200 * MB * PACKED) + int(90 * MB * PACKED)
-    assert (found.least, found.store) == (290 * MB, 290 * MB + packed + int(290 * MB * PACKED))
+    packs = int(40 * MB * PACKED["debian"]) + int(20 * MB * PACKED["files"])
+    assert (found.least, found.store) == (290 * MB, 290 * MB + 2 * packs)
     assert found.seconds == 660  # the wheel after the base; the venv beside it
     assert "about 11 min, as in earlier builds" in found.line() and "download" not in found.line()
     assert make_forecast(PLAN, [VENV], {}, store, 2).seconds == 30
