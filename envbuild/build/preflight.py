@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from envbuild.build.engines import resources
 from envbuild.build.forecast import Forecast
 from envbuild.build.plan.units import Unit
-from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError, Finding, InputError
+from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 from envbuild.lock.cached_inputs import report_already_cached
@@ -32,8 +32,10 @@ def check_before_fetch(
     wanted: the inputs that the store lacks
     """
     errors: list[EnvbuildError] = []
-    if findings := missing_places(wanted, lock, request, workspace):
-        errors.append(InputError.of(findings))
+    try:
+        check_inputs(wanted, lock, request, workspace)
+    except InputError as error:
+        errors.append(error)
     try:
         resources.check_memory(units, 0.9 * resources.memory())
     except EngineError as error:
@@ -62,17 +64,13 @@ def disk_error(forecast: Forecast, store: Store) -> EngineError:
     )
 
 
-def missing_places(wanted: Sequence[Input], lock: Lock, request: LockRequest, workspace: Workspace) -> list[Finding]:
-    """Return a finding for each origin that has no place here, or whose places do not answer or require a login."""
-    from envbuild.lock.fetch import split_by_supplier  # with a network client
-    from envbuild.lock.place_checks import PlaceChecks
+def check_inputs(wanted: Sequence[Input], lock: Lock, request: LockRequest, workspace: Workspace) -> None:
+    """Check that the inputs that are not wheels of the project have places that answer. Raises InputError."""
+    from envbuild.lock.place_checks import check_places  # with a network client
     from envbuild.lock.python.local_projects import is_local
 
     remote = [entry for entry in wanted if not (isinstance(entry, PythonFile) and is_local(entry))]
-    if not remote:
-        return []
-    where = request.source_places()
-    known, findings = split_by_supplier(remote, workspace.site, where)
     manifest = lock.base_image.digest if lock.base_image else ""
-    checks = PlaceChecks(lock.image, workspace.site, workspace.store, workspace.reporter, where, manifest)
-    return [*findings, *checks.findings(known)]
+    if remote:
+        store, site, reporter = workspace.store, workspace.site, workspace.reporter
+        check_places(lock.image, remote, store, site, reporter, request.source_places(), manifest)

@@ -2,7 +2,7 @@
 
 Its parts are the base (if it is a third-party image), Debian packages, Python packages and sources. A failure of one
 part does not stop the others, so that one error names everything that is missing. If that can be fixed in the site
-configuration, everything else is in the store by then.
+configuration, everything else is in the store by then, unless it is large: nothing large is downloaded before an error.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from envbuild.core.console import Reporter
 from envbuild.core.distributions import is_image, is_local_image
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecError
 from envbuild.core.store.store import Store
+from envbuild.core.text import amount, counted
 from envbuild.lock import pending_archives
 from envbuild.lock.assembly import PythonFiles, assemble, found_inputs
 from envbuild.lock.base_image.lock_base import LockedBase
@@ -32,6 +33,7 @@ from envbuild.lock.request import LockRequest
 from envbuild.lock.upgrades import EVERYTHING, check_upgrades
 from envbuild.net.site import Site
 
+LARGE = 100_000_000  # bytes that are not downloaded for a lock that failed
 Part = TypeVar("Part")
 
 
@@ -63,8 +65,8 @@ def make_lock(
     newest: Python package → the newest version that the facts know, which is preferred to newer ones
     only: nothing but the Python packages in `upgrade` may change
 
-    Raises InputError with all inputs that are not available, after everything else was fetched into the store (all of
-    it if the site configuration can fix the rest: a mistake in the spec is reported before large files are fetched);
+    Raises InputError with all inputs that are not available, after everything else was fetched into the store if that
+    is not large (`LARGE`), and if the site configuration can fix the rest: a mistake in the spec is reported at once;
     SpecError, ConflictError, EngineError (the store).
     """
     waiver_rows = tuple(dict(waiver) for waiver in waivers)
@@ -139,12 +141,14 @@ class LockMaker:
             return None
 
     def fetch_resolved(self) -> None:
-        """Download what is resolved, so that only missing inputs remain to be fetched; a failed download is one too.
+        """Download what is resolved, so that only missing inputs remain to be fetched; a failed download is one too. If
+        that is much, only check the places that have it.
 
         A mistake in the spec is reported without that.
         """
         from envbuild.lock.cached_inputs import report_already_cached
         from envbuild.lock.fetch import fetch_inputs
+        from envbuild.lock.place_checks import check_places
 
         parts, image = self.parts, self.parts.request.image
         store, site, reporter, found = parts.store, parts.site, parts.reporter, parts.resolved
@@ -153,9 +157,15 @@ class LockMaker:
         )
         if not fixable_in_site_config(self.errors):
             return
-        wanted = {entry.sha256: entry for entry in found if not store.has_blob(entry.sha256)}
+        wanted = list({entry.sha256: entry for entry in found if not store.has_blob(entry.sha256)}.values())
+        size = sum(entry.size for entry in wanted)
         try:
-            fetch_inputs(image, list(wanted.values()), store, site, reporter)
+            if size > LARGE:
+                others = counted(len(wanted), "other input")
+                reporter.info(f"{image}: {others}, {amount(size)}: not downloaded before these are available")
+                check_places(image, wanted, store, site, reporter, parts.request.source_places())
+            else:
+                fetch_inputs(image, wanted, store, site, reporter)
         except EnvbuildError as error:
             self.errors.append(error)
         report_already_cached(image, found, store, site, reporter, self.errors)

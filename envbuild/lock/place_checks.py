@@ -14,6 +14,7 @@ from envbuild.core.console import Reporter
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import counted
+from envbuild.lock.fetch import split_by_supplier
 from envbuild.lock.git.remote import RemoteRepository
 from envbuild.lock.git.repositories import MissingRepository, find_repositories, tarball_places
 from envbuild.lock.input_fetcher import InputFetcher
@@ -77,7 +78,7 @@ class PlaceChecks:
             if isinstance(entry, SourceFile) and entry.git:
                 misses = self.check_repositories(entry, transport)
             else:
-                misses = check_places(fetcher.candidates(entry), transport)
+                misses = closed_places(fetcher.candidates(entry), transport)
         except InputError as error:
             return [fetcher.add_input(entry, finding) for finding in error.findings]
         return [fetcher.describe_failure(entry, misses)] if misses else []
@@ -94,11 +95,11 @@ class PlaceChecks:
             return []
         if any(transport.size(place) for place in tarballs):
             return []
-        closed = check_places([place.addresses[0] for place in remote], transport)
+        closed = closed_places([place.addresses[0] for place in remote], transport)
         return [*misses, *closed] if closed or not remote else []
 
 
-def check_places(places: Sequence[str], transport: Transport) -> list[Miss]:
+def closed_places(places: Sequence[str], transport: Transport) -> list[Miss]:
     """Return the misses of `places` if all are closed; else nothing."""
     misses: list[Miss] = []
     for place in places:
@@ -114,3 +115,24 @@ def check_places(places: Sequence[str], transport: Transport) -> list[Miss]:
                 return []
             misses.append(error.miss(redact(place)))
     return misses
+
+
+def check_places(
+    image: str,
+    wanted: Sequence[Input],
+    store: Store,
+    site: Site,
+    reporter: Reporter,
+    where: Mapping[str, str],
+    manifest: str = "",
+) -> None:
+    """Check that each input of `wanted` has a place here that answers. Raises InputError with a finding for each origin
+    that has none.
+
+    where: file name of a source → the place in the spec that requires it
+    manifest: digest of the manifest of the base image
+    """
+    known, findings = split_by_supplier(wanted, site, where)
+    findings += PlaceChecks(image, site, store, reporter, where, manifest).findings(known)
+    if findings:
+        raise InputError.of(findings)

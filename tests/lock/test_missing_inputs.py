@@ -109,6 +109,16 @@ def test_everything_but_a_source_is_fetched(desk: Desk, repo: Repo) -> None:
 
 
 @pytest.mark.slow_unit
+def test_nothing_large_is_fetched_before_the_error(desk: Desk, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another input without a place is found all the same."""
+    monkeypatch.setattr("envbuild.lock.make_lock.LARGE", 1000)
+    error = desk.lacks(desk.without("github:", "vendor:"))
+    assert heads(error) == [f"the source github:demo/widget@{repo.head}", "the source vendor:acme/driver.run"]
+    assert not any(desk.has(*OWN, "gcc 1.0", *(desk.wheel(name) for name in ("demo", "numpy", "cmake", "uv"))))
+    assert any("10 other inputs, " in line and "not downloaded before" in line for line in desk.reporter.lines)
+
+
+@pytest.mark.slow_unit
 def test_nothing_is_fetched_twice(desk: Desk, repo: Repo) -> None:
     desk.lacks(desk.without("github:"))
     assert all(desk.has("driver", *OWN))
