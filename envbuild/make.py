@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.build.engines.base import BuildOptions
-from envbuild.core.errors import DamagedLayerError
+from envbuild.core.errors import ConflictError, DamagedLayerError
 from envbuild.core.text import counted
 from envbuild.export.artifact_link import link_by_name
 from envbuild.export.built_image import ImageRecord, read_image_record, write_image_record
@@ -65,8 +65,8 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     """Make the image `name`. Raises what its steps raise; see `envbuild.core.errors` for the exit codes."""
     began = time.monotonic()
     spec = load_image_spec(name, workspace.project)
-    before = resolve_as_locked(spec, workspace.project)
-    done = read_image_record(before, workspace, engine=options.engine, verified=options.verify)
+    before = resolve_before(spec, workspace)
+    done = before and read_image_record(before, workspace, engine=options.engine, verified=options.verify)
     if done and cache_names(options, workspace).issuperset(done.caches):
         link_by_name(Path(done.artifact), done.image)
         return done
@@ -77,7 +77,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
 
     ready = prepare(spec, workspace, options)
     resolution, lock, plan, inputs = ready.resolution, ready.lock, ready.plan, ready.inputs
-    earlier = read_image_record(before, workspace)
+    earlier = read_image_record(before, workspace) if before else None
     built, artifact = build_and_write(ready.engine, plan, lock, workspace, ready.build, inputs.obtain, earlier)
     evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
     link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
@@ -99,6 +99,14 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     )
     write_image_record(made, plan, resolution, workspace)
     return made
+
+
+def resolve_before(spec: ImageSpec, workspace: Workspace) -> Resolution | None:
+    """Return an image with the versions of its lock; None if they do not fit the spec any more: others may."""
+    try:
+        return resolve_as_locked(spec, workspace.project)
+    except ConflictError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

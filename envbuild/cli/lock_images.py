@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from envbuild.core.console import RecordingReporter
-from envbuild.core.errors import EnvbuildError
+from envbuild.core.errors import ConflictError, EnvbuildError
 from envbuild.core.text import counted
 from envbuild.lock.lock_record import LockRecord, read_lock_record, write_lock_record
 from envbuild.lock.resolve import resolve_as_locked
@@ -62,7 +62,10 @@ def unchanged_image(spec: ImageSpec, workspace: Workspace, options: LockOptions)
     """Return the answer for an image whose lock an earlier run found current, and nothing changed since; else None."""
     if options != LockOptions():
         return None
-    record = read_lock_record(resolve_as_locked(spec, workspace.project), workspace)
+    try:
+        record = read_lock_record(resolve_as_locked(spec, workspace.project), workspace)
+    except ConflictError:  # the versions of the lock do not fit the spec any more: others may
+        return None
     if record is None:
         return None
     for warning in record.warnings:

@@ -9,7 +9,7 @@ from envbuild.core.errors import Finding, LockError
 from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
 from envbuild.lock.matrix_check import check_lock
 from envbuild.lock.model import Lock
-from envbuild.lock.resolve import resolve_as_locked
+from envbuild.lock.resolve import resolve_in
 from envbuild.lock.update import current_lock, update_lock
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.resolve import Resolution
@@ -33,7 +33,7 @@ def check_locks(names: Iterable[str], workspace: Workspace) -> None:
     for name in names:
         try:
             spec = load_image_spec(name, workspace.project)
-            current_lock(resolve_as_locked(spec, workspace.project), workspace)
+            current_lock(resolve_in(spec, workspace.project), workspace)
         except LockError as error:
             findings += error.findings
     if findings:

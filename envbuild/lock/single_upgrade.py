@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from envbuild.core.errors import Finding, SpecError
 from envbuild.lock.model import Lock
 from envbuild.lock.request import LockRequest, lock_request
-from envbuild.lock.resolve import resolve_as_locked
+from envbuild.lock.resolve import resolve_in
 from envbuild.lock.update import current_lock
 from envbuild.lock.upgrades import upgrade_hint
 from envbuild.spec.image_spec import ImageSpec
@@ -18,7 +18,7 @@ from envbuild.spec.workspace import Workspace
 
 def require_python_packages(spec: ImageSpec, workspace: Workspace, wanted: Iterable[str]) -> None:
     """Check that an image has a current lock, and `wanted` are Python packages in it. Raises LockError, SpecError."""
-    resolution = resolve_as_locked(spec, workspace.project)
+    resolution = resolve_in(spec, workspace.project)
     lock = current_lock(resolution, workspace)
     check_python_upgrades(spec.name, lock, wanted, lock_request(resolution))
 

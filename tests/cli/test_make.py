@@ -10,9 +10,9 @@ import pytest
 from envbuild import make as sentence
 from envbuild.build.engines.base import BuildOptions
 from envbuild.core.console import SilentReporter
-from envbuild.core.errors import DamagedLayerError, Finding
+from envbuild.core.errors import ConflictError, DamagedLayerError, Finding
 from envbuild.core.store.store import Store
-from envbuild.make import Options, make, make_twice
+from envbuild.make import LockRule, Options, make, make_twice
 
 pytestmark = pytest.mark.unit
 
@@ -104,6 +104,29 @@ def test_an_image_that_is_up_to_date_needs_no_step(steps: Steps) -> None:
     assert make("app", steps.workspace, Options(engine="embedded", verify=False)) is steps.record
     assert steps.calls == ["load", "link"] and steps.engines == []
     assert steps.options == {"engine": "embedded", "verified": False}
+
+
+def test_versions_of_a_lock_that_do_not_fit_the_spec_any_more_are_for_the_lock_to_renew(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise ConflictError("torch 2.15 is incompatible with the new target")
+
+    monkeypatch.setattr("envbuild.make.resolve_as_locked", refuse)
+    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", layers=(), caches=())
+    assert make("app", steps.workspace, Options()) is not steps.record
+    assert steps.calls[:3] == ["load", "resolve", "lock"]
+
+
+@pytest.mark.parametrize("rule", LockRule)
+def test_the_rule_decides_which_step_returns_the_lock(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, rule: LockRule
+) -> None:
+    lock = SimpleNamespace(image="app")
+    monkeypatch.setattr("envbuild.lock.update.renew_lock", steps.step("renew", lock))
+    monkeypatch.setattr("envbuild.lock.required_lock.require_lock", steps.step("require", lock))
+    make("app", steps.workspace, Options(lock=rule))
+    assert steps.calls[2] == {"make": "lock", "renew": "renew", "require": "require"}[rule]
 
 
 def test_an_image_with_units_of_a_cache_that_is_not_used_is_made_again(steps: Steps) -> None:
