@@ -83,14 +83,12 @@ def lock_image(spec: ImageSpec, workspace: Workspace, options: LockOptions) -> t
     from envbuild.lock.single_upgrade import require_python_packages
     from envbuild.lock.update import update_lock
 
-    recorder = RecordingReporter(workspace.reporter)
-    inner = workspace.with_reporter(recorder)
     if options.only:
-        require_python_packages(spec, inner, options.upgrade)
+        require_python_packages(spec, workspace, options.upgrade)
     resolution = resolve_in(spec, workspace.project, ["*"] if options.fresh else options.upgrade)
     done = update_lock(
         resolution,
-        inner,
+        workspace,
         upgrade=options.upgrade,
         only=options.only,
         refresh=options.refresh,
@@ -98,8 +96,8 @@ def lock_image(spec: ImageSpec, workspace: Workspace, options: LockOptions) -> t
         dry_run=options.dry_run,
         own=partial(open_base_layout, workspace),
     )
-    record = LockRecord.of(done.lock, tuple(recorder.warnings))
-    if done.lasting and not options.dry_run:
+    record = LockRecord.of(done.lock, done.warnings)
+    if not options.dry_run:
         write_lock_record(resolve_as_locked(spec, workspace.project), record, workspace)
     row, text = answer(spec, workspace, record, done)
     return (row, text) if not options.dry_run else dry_run_answer(resolution, workspace, done, row)

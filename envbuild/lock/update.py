@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
+from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import LockError
 from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
 from envbuild.lock.lockfile import read_lock, read_lock_of
@@ -65,12 +66,12 @@ def draft_lock(resolution: Resolution) -> Lock:
 @dataclass(frozen=True, slots=True)
 class LockUpdate:
     """The lock of an image after a command. `previous`: the one before; `written`: whether its file was written;
-    `lasting`: whether all warnings are about the lock itself, and not about this run."""
+    `warnings`: those about the lock itself, and not about this run."""
 
     lock: Lock
     previous: Lock | None
     written: bool
-    lasting: bool = True
+    warnings: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -125,7 +126,8 @@ def update_lock(
         newest=known_packages(resolution, workspace),
         only=only,
     )
-    lock = record_matrix_versions(resolution, lock, workspace)
+    recorder = RecordingReporter(reporter)
+    lock = record_matrix_versions(resolution, lock, replace(workspace, reporter=recorder))
     differences = find_differences(previous, lock)
     if only:
         check_only_moved(name, differences, upgrade)
@@ -139,7 +141,7 @@ def update_lock(
         reporter.warn(line)
     if previous and previous == replace(lock, releases=previous.releases):
         reporter.info(f"{name}: the lock is unchanged")
-        return LockUpdate(previous, previous, written=False, lasting=not rollbacks)
+        return LockUpdate(previous, previous, written=False, warnings=tuple(recorder.warnings))
     if dry_run:
         record_dry_run(run, lock, workspace)
         reporter.info(f"dry run: {new_path} is not written ({summarize(differences) or 'no package changes'})")
@@ -147,7 +149,7 @@ def update_lock(
     new_path.parent.mkdir(parents=True, exist_ok=True)
     write_lock(lock, new_path)
     reporter.info(f"wrote {new_path}")
-    return LockUpdate(lock, older, written=True, lasting=not rollbacks)
+    return LockUpdate(lock, older, written=True, warnings=tuple(recorder.warnings))
 
 
 def stored_lock(resolution: Resolution, workspace: Workspace) -> Lock | None:

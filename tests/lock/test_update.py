@@ -18,8 +18,10 @@ from envbuild.lock.lockfile import Lock, read_lock, write_lock
 from envbuild.lock.matrix_check import known_packages
 from envbuild.lock.resolve import resolve_in
 from envbuild.matrix.facts.waiver import Waiver
+from envbuild.net.site import Site
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
+from envbuild.spec.workspace import Workspace
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +41,8 @@ class Place:
         spec = SimpleNamespace(path=folder / "app.yaml", name="app", where={})
         self.resolution: Any = SimpleNamespace(spec=spec, env=None, waivers=())
         store = Store.open(folder / "store")
-        self.workspace: Any = SimpleNamespace(project=project, reporter=self.reporter, site=None, store=store)
+        site = Site(folder / "store", use_host=False)
+        self.workspace: Any = Workspace(project, site, store, self.reporter)  # type: ignore[arg-type]
 
     def make(self, *_: Any, **options: Any) -> Lock:
         self.requests.append(options)
