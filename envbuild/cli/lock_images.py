@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import ConflictError, EnvbuildError
+from envbuild.core.shell import shell_word
 from envbuild.core.text import counted
 from envbuild.lock.lock_record import LockRecord, read_lock_record, write_lock_record
 from envbuild.lock.resolve import resolve_as_locked
@@ -32,6 +33,14 @@ class LockOptions:
     refresh: bool = False
     fresh: bool = False
     dry_run: bool = False
+
+    def command(self, name: str) -> str:
+        """Return the command that writes the lock of which a dry run printed the changes."""
+        option = "--upgrade-package" if self.only else "--upgrade"
+        words = [f"{option} {shell_word(package)}" for package in sorted(self.upgrade)]
+        words += ["--refresh"] if self.refresh else []
+        words += ["--fresh"] if self.fresh else []
+        return " ".join(["envbuild lock", name, *words])
 
 
 def lock_images(
@@ -100,7 +109,7 @@ def lock_image(spec: ImageSpec, workspace: Workspace, options: LockOptions) -> t
     if not options.dry_run:
         write_lock_record(resolve_as_locked(spec, workspace.project), record, workspace)
     row, text = answer(spec, workspace, record, done)
-    return (row, text) if not options.dry_run else dry_run_answer(resolution, workspace, done, row)
+    return (row, text) if not options.dry_run else dry_run_answer(resolution, workspace, done, row, options)
 
 
 def answer(
@@ -128,7 +137,7 @@ def changes(done: LockUpdate | None) -> list[dict[str, Any]]:
 
 
 def dry_run_answer(
-    resolution: Resolution, workspace: Workspace, done: LockUpdate, row: dict[str, Any]
+    resolution: Resolution, workspace: Workspace, done: LockUpdate, row: dict[str, Any], options: LockOptions
 ) -> tuple[dict[str, Any], str]:
     """Return the answer for an image that was not locked, and the archives that moved on since it was."""
     from envbuild.lock.diff import find_differences, summarize
@@ -145,7 +154,7 @@ def dry_run_answer(
         what = summarize(find_differences(done.previous, done.lock)) or "the same packages, for another request"
     text = f"{row['image']}: dry run, {row['path']} is not written: {what}"
     row |= {"dry_run": True, "changed": done.changed, "moved": {name: list(dates) for name, dates in moved.items()}}
-    return row, "\n".join([text, *lines, f"  next:     envbuild lock {row['image']}"])
+    return row, "\n".join([text, *lines, f"  next:     {options.command(row['image'])}"])
 
 
 def named(error: EnvbuildError, name: str) -> EnvbuildError:

@@ -89,7 +89,7 @@ def make_command(
         options = replace(options, caches=site_caches(workspace) if cache else ())
         for name in names if len(names) > 1 else ():  # a mistake in the last is reported before the first takes minutes
             resolve_image(name, workspace)
-        if locked:
+        if locked and len(names) > 1:
             from envbuild.lock.required_lock import check_locks
 
             check_locks(names, workspace)

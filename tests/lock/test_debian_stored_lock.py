@@ -73,6 +73,15 @@ def test_the_same_request_is_resolved_once_also_with_its_own_versions(desk: Desk
     assert desk.resolve(replace(REQUEST, where={"debian": "x.yaml:1"})) == (first, False)
 
 
+def test_a_stored_result_has_the_order_of_the_request(desk: Desk) -> None:
+    """The lock file has it, too."""
+    request = replace(REQUEST, units={"base": (), "venv": (), "debian": ("hello",), "build-x": ("hello",)})
+    first, _ = desk.resolve(request)
+    again, resolved = desk.resolve(request)
+    assert not resolved and list(again.units) == list(first.units) == list(request.units)
+    assert list(again.requested) == list(first.requested)
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"units": {"base": (), "debian": ()}}, {"prefer": {"hello": "0.9"}}, {"replaces": {"debian": ("ghost=1",)}}],

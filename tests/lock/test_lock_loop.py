@@ -81,8 +81,10 @@ def command(place: LockProject, *arguments: str) -> Done:
 
 
 def test_a_lock_without_a_change_repeats_its_answer(place: LockProject) -> None:
+    before = path_of(place).read_bytes()
     path_of(place).unlink()
-    assert "security archive" in place.lock().stderr  # of a run that resolves
+    assert "security archive" in place.lock("--dry-run").stderr  # of a run that resolves
+    path_of(place).write_bytes(before)
     first = answer(place.lock("--json"))
     done = place.lock("--json")
     assert first["warnings"] == []
@@ -127,6 +129,16 @@ def test_variables_and_the_description_leave_a_lock_current(place: LockProject) 
     assert command(place, "make", "k", "--locked").returncode != 4  # no file of the small archive can be fetched
     assert "the lock is unchanged" in command(place, "lock", "k").stderr
     assert path_of(place).read_bytes() == before
+
+
+def test_stored_results_lead_to_the_same_bytes(place: LockProject) -> None:
+    place.layers = {"python-packages": ["one"], "debian-packages": ["hello"]}
+    path_of(place).unlink()
+    assert place.lock().returncode == 0
+    first = path_of(place).read_bytes()
+    path_of(place).unlink()
+    assert place.lock().returncode == 0
+    assert path_of(place).read_bytes() == first
 
 
 # dry runs
@@ -182,6 +194,8 @@ def test_one_package_is_upgraded_and_nothing_else_moves(place: LockProject) -> N
     move_archive(place, "2.0", 3)
     done = place.lock("--upgrade-package", "one")
     assert done.returncode == 0 and "one 1.0 → 2.0" in done.stderr
+    dry = place.lock("--upgrade-package", "two", "--dry-run")
+    assert "next:     envbuild lock k --upgrade-package two" in dry.stdout
     assert pins(place) == {"one": "2.0", "two": "1.0", "hello": "1.0"}
     found = answer(place.lock("--upgrade-package", "One", "--upgrade-package", "two", "--json"))
     assert [row["name"] for row in found["changes"]] == ["two"]  # type: ignore[attr-defined]

@@ -54,7 +54,7 @@ def request_key(request: DebianRequest, state: list[list[str]] | None) -> list[A
 def read_stored(request: DebianRequest, apt: Apt, results: StoredResults) -> DebianLock | None:
     """Return the stored result of a request; None if there is none."""
     key = request_key(request, archive_state(apt, request.arch))
-    return parse_lock(results.read(KIND, key)) if key else None
+    return parse_lock(results.read(KIND, key), request) if key else None
 
 
 def store_lock(request: DebianRequest, apt: Apt, lock: DebianLock, results: StoredResults) -> None:
@@ -70,15 +70,16 @@ def store_lock(request: DebianRequest, apt: Apt, lock: DebianLock, results: Stor
             results.write(KIND, key, dataclasses.asdict(lock))
 
 
-def parse_lock(value: Any) -> DebianLock | None:
-    """Return the result in a value of JSON; None if it is not one."""
+def parse_lock(value: Any, request: DebianRequest) -> DebianLock | None:
+    """Return the result in a value of JSON; None if it is not one. Its units have the order of the request, which a
+    lock file has."""
     try:
         return DebianLock(
-            {unit: tuple(DebianFile(**file) for file in files) for unit, files in value["units"].items()},
+            {unit: tuple(DebianFile(**file) for file in value["units"][unit]) for unit in request.units},
             tuple(value["essential"]),
             int(value["released"]),
-            {unit: tuple(names) for unit, names in value["requested"].items()},
-            {unit: tuple(names) for unit, names in value["replaced"].items()},
+            {unit: tuple(value["requested"][unit]) for unit in request.units},
+            {unit: tuple(value["replaced"][unit]) for unit in request.replaces},
             dict(value["releases"]),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
