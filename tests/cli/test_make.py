@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 from envbuild import make as sentence
+from envbuild.build.cache import unit_supply
 from envbuild.build.engines.base import BuildOptions
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import ConflictError, DamagedLayerError, Finding
 from envbuild.core.store.store import Store
+from envbuild.lock import required_lock
 from envbuild.make import LockRule, Options, make, make_twice
 
 pytestmark = pytest.mark.unit
+# Imported before a step is replaced: they would take the replaced one as their own for the rest of the run.
+IMPORTED = (unit_supply, required_lock)
 
 
 class Steps:
