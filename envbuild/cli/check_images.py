@@ -23,6 +23,7 @@ from envbuild.spec.pick_versions import answer_with_picks, image_waivers, satisf
 from envbuild.spec.project import Project
 from envbuild.spec.resolve import resolve
 from envbuild.spec.target import Target, load_target
+from envbuild.spec.workspace import load_site, with_drivers
 
 
 def check_images(names: Sequence[str], why: str = "") -> tuple[list[CheckResult], list[Finding]]:
@@ -46,6 +47,7 @@ def check_image(name: str, why: str = "") -> CheckResult:
     Raises SpecError.
     """
     project = Project.of(name)
+    project = with_drivers(project, load_site(project.root))
     matrix = matrix_of(project.facts())
     spec = load_image_spec(name, project)
     target = load_target(spec.target, project)

@@ -23,6 +23,7 @@ from envbuild.core.errors import InputError
 from envbuild.core.paths import expand_home
 from envbuild.net.network_settings import NetworkSettings, UncheckedHosts, host_names
 from envbuild.net.origin_kinds import ARCHIVES, ORIGINS, longest_prefix
+from envbuild.net.slurm_site import NodeSettings, Slurm, merge_settings
 from envbuild.net.supply import Supply, find_supply
 from envbuild.net.urls import join
 
@@ -42,8 +43,8 @@ class Site:
     ``debian:``. `apt`: options for apt-get while locking (`envbuild.net.apt_options`). `trust`: folders whose projects
     are trusted, of any owner; only in the user's own file. `registry`: where `publish` puts images
     without --to. `compiler_cache`: whether units that compile use the machine's ccache.
-    `caches`: of finished units, in the order of the requests. Nothing reads the `RESERVED`
-    ones yet.
+    `caches`: of finished units, in the order of the requests. `images`: the folder with squashfs files that compute
+    nodes read. `slurm`, `nodes` and `targets` (of one target each): how jobs are started (`envbuild.net.slurm_site`).
     """
 
     store: Path
@@ -56,8 +57,9 @@ class Site:
     apt: Mapping[str, str] = field(default_factory=dict)
     registry: str = ""
     images: str = ""
-    partition: str = ""
-    mounts: tuple[str, ...] = ()
+    slurm: Slurm = field(default_factory=Slurm)
+    nodes: NodeSettings = field(default_factory=NodeSettings)
+    targets: Mapping[str, NodeSettings] = field(default_factory=dict)
     use_host: bool = True
     where: str = ""  # the file it was read from
     keyrings: Mapping[str, Path] = field(default_factory=dict)
@@ -65,6 +67,10 @@ class Site:
     compiler_cache: bool = True
     caches: tuple[UnitCache, ...] = ()
     unchecked: UncheckedHosts = field(default_factory=UncheckedHosts, compare=False, repr=False)
+
+    def nodes_of(self, target: str) -> NodeSettings:
+        """Return what the site states about the nodes of a target."""
+        return merge_settings(self.nodes, self.targets[target]) if target in self.targets else self.nodes
 
     def supply(self, origin: str, arch: str = "") -> Supply:
         """Return where `origin` is taken from, and why. `arch`: the architecture whose packages are needed."""

@@ -17,15 +17,15 @@ from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.net.apt_options import is_address, read_apt_options
 from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
 from envbuild.net.site import Site, store_folder, user_file
+from envbuild.net.slurm_site import NODE_KEYS, Slurm, read_node_settings, read_slurm, read_target_settings
 from envbuild.net.urls import may_have_login, redact_written
 
 if TYPE_CHECKING:
     from envbuild.net.unit_caches import UnitCache
 
-RESERVED = ("images", "partition", "mounts")  # for launch: accepted, and nothing reads them yet
 KEYS = (
     "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
-    "keyrings", "apt", "trust", "registry", "compiler_cache", "caches", *RESERVED,
+    "keyrings", "apt", "trust", "registry", "compiler_cache", "caches", "images", "slurm", "targets", *NODE_KEYS,
 )  # fmt: skip
 PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
 PREFIX_ADVICE = (
@@ -69,8 +69,9 @@ def read_site(path: Path) -> Site:
         apt=read_apt_options(reader, entries["apt"]) if "apt" in entries else {},
         registry=text("registry"),
         images=folder(text("images")),
-        partition=text("partition"),
-        mounts=reader.texts(entries["mounts"], "mounts") if "mounts" in entries else (),
+        slurm=read_slurm(reader, entries["slurm"]) if "slurm" in entries else Slurm(),
+        nodes=read_node_settings(reader, entries),
+        targets=read_target_settings(reader, entries["targets"]) if "targets" in entries else {},
         use_host=reader.value(entries["upstream"], bool, "upstream") is not False if "upstream" in entries else True,
         compiler_cache=reader.value(entries["compiler_cache"], bool, "compiler_cache") is not False
         if "compiler_cache" in entries

@@ -16,7 +16,7 @@ from envbuild.matrix.solve.request import Ask, is_known_value, parse_ask
 from envbuild.spec.image_spec import ImageSpec
 from envbuild.spec.recipe import RecipeEnv, Runtime
 from envbuild.spec.recipe_calls import call_recipe, recipe_file
-from envbuild.spec.target import Target
+from envbuild.spec.target import SITE_DRIVER, Target
 
 # The release of NVIDIA's image in the version of its own torch: 2.9.0a0+….nv25.10.
 NVIDIA = re.compile(r"\.nv\d\d\.\d\d\Z")
@@ -75,7 +75,12 @@ def _target_lines(spec: ImageSpec, target: Target) -> list[Line]:
     line = key_place(spec, "target")
     hardware = {"arch": target.arch, "gpu": target.gpu, "sm": target.sm, "driver": target.driver}
     hardware["fabric"] = target.fabric if target.fabric != "none" else ""
-    return [(component, text, line, f"target {target.name}") for component, text in hardware.items() if text]
+    site = SITE_DRIVER if target.driver_because == SITE_DRIVER else ""
+    return [
+        (component, text, line, site if site and component == "driver" else f"target {target.name}")
+        for component, text in hardware.items()
+        if text
+    ]
 
 
 def _recipe_lines(spec: ImageSpec, env: RecipeEnv) -> Iterator[Line]:

@@ -35,9 +35,11 @@ NAME = r"[a-z0-9][a-z0-9._-]{0,99}"
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """`root` is the project's folder, or None outside of any."""
+    """`root` is the project's folder, or None outside of any. `drivers`: target → the driver that the site states for
+    its nodes, ``*`` for all others."""
 
     root: Path | None = None
+    drivers: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def find(cls, start: Path | None = None) -> Project:
@@ -91,6 +93,11 @@ class Project:
     def find_target(self, name: str) -> Path:
         """Return the file of hardware target `name`. Raises SpecError."""
         return self._find("targets", name)
+
+    def driver_of(self, target: str) -> str:
+        """Return the driver that the site states for the nodes of a target; empty: none."""
+        drivers = dict(self.drivers)
+        return drivers.get(target) or drivers.get("*", "")
 
     def facts(self) -> tuple[Path, ...]:
         """Return folders of fact files (`envbuild.matrix`): those that ship with envbuild, then the project's own,

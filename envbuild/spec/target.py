@@ -2,21 +2,33 @@
 
 ``envbuild/targets/NAME.yaml``, or ``targets/NAME.yaml`` of a project. Every run-time variable has a reason. `env` is
 set in the image, where it overrides the job's own value under enroot. Variables that a job may change belong to
-`launch`, which no command uses yet (`RESERVED`)."""
+`launch` (`envbuild.spec.launch_profile`)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from envbuild.core.distributions import MACHINES
 from envbuild.core.errors import EngineError
-from envbuild.core.yaml_nodes import Node, Scalar, Table
+from envbuild.core.reasoned import Reasoned, lacks_key, read_reasoned
+from envbuild.core.yaml_nodes import Node
 from envbuild.core.yaml_reader import Reader
+from envbuild.net.numa import Numa, read_numa
+from envbuild.net.slurm_site import DRIVER
 from envbuild.spec.enroot_rules import env_value_fault, name_fault
+from envbuild.spec.launch_profile import (
+    Launch,
+    Nics,
+    Threshold,
+    read_count,
+    read_launch,
+    read_nics,
+    read_thresholds,
+)
 
 if TYPE_CHECKING:
     from envbuild.spec.project import Project
@@ -25,42 +37,17 @@ CPUS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a", "armv9-a")
 FABRICS = ("none", "ethernet", "infiniband", "efa")
 SM = r"[1-9][0-9]?\.[0-9]"
 WITHOUT_SM = r"(?i)trainium|inferentia"  # accelerators without a compute capability
-DRIVER = r"[0-9]{3}(\.[0-9]{1,3}){1,2}"
-
-
-class Reasoned(NamedTuple):
-    """A value and the reason for it."""
-
-    value: str
-    because: str
-
-
-class Threshold(NamedTuple):
-    """A measurement that a healthy node reaches: at least `value` of `unit`; `because` names the source of the
-    figure."""
-
-    value: float
-    unit: str
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """The start of a job on such nodes: variables that the job may change, options of srun and docker run, mounts
-    (SRC or SRC:DST)."""
-
-    env: Mapping[str, Reasoned] = field(default_factory=dict)
-    srun: tuple[str, ...] = ()
-    docker: tuple[str, ...] = ()
-    mounts: tuple[str, ...] = ()
+LAYER_OF = {"infiniband": "InfiniBand", "ethernet": "Ethernet", "efa": "EFA"}
+SITE_DRIVER = "the driver that site.yaml states for these nodes"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """One kind of node. `gpu` is the accelerator, `sm` its compute capability ("9.0"; empty without a GPU, and for
     accelerators that have none, Trainium); `gpus` are those of one node;
-    `cpu` is the oldest microarchitecture that images must run on; `driver` the oldest NVIDIA driver ("580.65.06");
-    `nics` as the fabric's tools name them. Nothing uses the `RESERVED` ones yet."""
+    `cpu` is the oldest microarchitecture that images must run on; `driver` the oldest NVIDIA driver ("580.65.06"), or
+    the one that a site states; `efa` the number of EFA devices; `imex`: whether GPUs of several nodes are one NVLink
+    domain."""
 
     name: str
     description: str = ""
@@ -72,7 +59,10 @@ class Target:
     fabric: str = "none"
     driver: str = ""
     driver_because: str = ""
-    nics: tuple[str, ...] = ()
+    nics: Nics | None = None
+    numa: Numa | None = None
+    efa: int = 0
+    imex: bool = False
     thresholds: Mapping[str, Threshold] = field(default_factory=dict)
     env: Mapping[str, Reasoned] = field(default_factory=dict)
     launch: Launch = field(default_factory=Launch)
@@ -98,8 +88,6 @@ class Target:
         return MACHINES[self.arch]
 
 
-# for a launch command and tests on nodes: read and checked, but not used yet
-RESERVED = ("nics", "thresholds", "launch")
 KEYS = ("schema", *(name for name in Target.__dataclass_fields__ if name not in ("name", "driver_because")))
 
 
@@ -107,7 +95,9 @@ def load_target(name: str, project: Project) -> Target:
     """Return the target called `name`. Raises SpecError with every mistake of its file."""
     path = project.find_target(name)
     project.check_file(path)
-    return read_target(path)
+    target = read_target(path)
+    driver = project.driver_of(name)
+    return replace(target, driver=driver, driver_because=SITE_DRIVER) if driver and target.sm else target
 
 
 def read_target(path: Path) -> Target:
@@ -134,12 +124,16 @@ def read_target(path: Path) -> Target:
         fabric=_choice(reader, nodes, "fabric", FABRICS),
         driver=driver,
         driver_because=driver_because,
-        nics=reader.texts(nodes["nics"], "nics") if "nics" in nodes else (),
-        thresholds=_thresholds(reader, nodes["thresholds"]) if "thresholds" in nodes else {},
-        env=_read_reasoned(reader, nodes["env"], "env") if "env" in nodes else {},
-        launch=_launch(reader, nodes["launch"]) if "launch" in nodes else Launch(),
+        nics=read_nics(reader, nodes["nics"]) if "nics" in nodes else None,
+        numa=read_numa(reader, nodes["numa"], gpus or 0) if "numa" in nodes else None,
+        efa=read_count(reader, nodes["efa"], "efa", 256) if "efa" in nodes else 0,
+        imex=bool(reader.value(nodes["imex"], bool, "imex")) if "imex" in nodes else False,
+        thresholds=read_thresholds(reader, nodes["thresholds"]) if "thresholds" in nodes else {},
+        env=read_reasoned(reader, nodes["env"], "env", name_fault, env_value_fault) if "env" in nodes else {},
+        launch=read_launch(reader, nodes["launch"]) if "launch" in nodes else Launch(),
         **text,
     )
+    _check_fabric(reader, nodes, target)
     reader.finish()
     return target
 
@@ -157,6 +151,22 @@ def check_machine(target: Target) -> None:
         )
 
 
+def _check_fabric(reader: Reader, nodes: Mapping[str, Node], target: Target) -> None:
+    """Report what contradicts the fabric or the NUMA nodes."""
+    if target.nics and target.nics.layer and target.nics.layer != LAYER_OF.get(target.fabric):
+        message = f"link layer {target.nics.layer} contradicts fabric '{target.fabric}'"
+        reader.wrong(nodes["nics"].where, message, f"write layer: {LAYER_OF.get(target.fabric, '…')}")
+    if target.efa and target.fabric != "efa":
+        reader.wrong(nodes["efa"].where, f"'efa' contradicts fabric '{target.fabric}'", "write fabric: efa")
+    if "MELLANOX_VISIBLE_DEVICES" in target.env and target.fabric == "efa":
+        # enroot's hook 99-mellanox.sh mounts an empty folder over /sys/class/infiniband and links mlx4 and mlx5 alone
+        message = "'MELLANOX_VISIBLE_DEVICES' hides EFA devices: enroot's InfiniBand hook shows mlx4 and mlx5 alone"
+        reader.wrong(nodes["env"].where, message, "remove it")
+    if target.numa and target.launch.cpus_per_task:
+        message = "'cpus_per_task' is computed from 'numa'"
+        reader.wrong(nodes["launch"].where, message, "remove cpus_per_task")
+
+
 def _text(reader: Reader, nodes: Mapping[str, Node], key: str) -> str:
     return (reader.text(nodes[key], key, folded=key == "description") or "") if key in nodes else ""
 
@@ -171,7 +181,7 @@ def _driver(reader: Reader, nodes: Mapping[str, Node]) -> tuple[str, str]:
         return "", ""
     inner = reader.table(nodes["driver"], ("floor", "because"), "driver", "'driver'")
     floor, because = _text(reader, inner, "floor"), _text(reader, inner, "because")
-    if _lacks_key(nodes["driver"], "floor", "because"):
+    if lacks_key(nodes["driver"], "floor", "because"):
         reader.wrong(
             nodes["driver"].where,
             "'driver' needs a floor and a reason",
@@ -180,52 +190,3 @@ def _driver(reader: Reader, nodes: Mapping[str, Node]) -> tuple[str, str]:
     elif floor and not re.fullmatch(DRIVER, floor):
         reader.wrong(inner["floor"].where, f"'floor' is not a driver version: '{floor}'", 'write floor: "580.65.06"')
     return floor, because
-
-
-def _lacks_key(node: Node, *keys: str) -> bool:
-    """Return whether one of `keys` is missing or empty there. (A value of the wrong type is reported where it is
-    read.)"""
-    found = {key: value for key, (_, value) in node.entries.items()} if isinstance(node, Table) else dict.fromkeys(keys)
-    empty = [
-        key for key, value in found.items() if isinstance(value, Scalar) and value.kind == "text" and not value.value
-    ]
-    return any(key not in found or (key in empty and key != "value") for key in keys)
-
-
-def _read_reasoned(reader: Reader, node: Node, key: str) -> dict[str, Reasoned]:
-    values: dict[str, Reasoned] = {}
-    for name, (place, entry) in reader.entries(node, key).items():
-        inner = reader.table(entry, ("value", "because"), name, f"variable '{name}'")
-        if reason := name_fault(name):
-            reader.wrong(place.where, reason)
-        value = reader.text(inner["value"], name, env_value_fault) if "value" in inner else None
-        because = _text(reader, inner, "because")
-        if _lacks_key(entry, "value", "because"):
-            reader.wrong(
-                place.where,
-                f"variable '{name}' needs a value and a reason",
-                f'write {name}: {{value: "…", because: …}}',
-            )
-        elif value is not None:
-            values[name] = Reasoned(value, because)
-    return values
-
-
-def _thresholds(reader: Reader, node: Node) -> dict[str, Threshold]:
-    values: dict[str, Threshold] = {}
-    for name, (place, entry) in reader.entries(node, "thresholds").items():
-        inner = reader.table(entry, ("at_least", "unit", "because"), name, f"threshold '{name}'")
-        number = reader.value(inner["at_least"], float, "at_least") if "at_least" in inner else None
-        unit, because = _text(reader, inner, "unit"), _text(reader, inner, "because")
-        if _lacks_key(entry, "at_least", "unit", "because"):
-            hint = f"write {name}: {{at_least: 1.0, unit: GB/s, because: …}}"
-            reader.wrong(place.where, f"threshold '{name}' needs a number, a unit and a reason", hint)
-        elif number is not None:
-            values[name] = Threshold(number, unit, because)
-    return values
-
-
-def _launch(reader: Reader, node: Node) -> Launch:
-    nodes = reader.table(node, ("env", "srun", "docker", "mounts"), "launch", "'launch'")
-    lists = {key: reader.texts(nodes[key], key) for key in ("srun", "docker", "mounts") if key in nodes}
-    return Launch(env=_read_reasoned(reader, nodes["env"], "env") if "env" in nodes else {}, **lists)

@@ -92,7 +92,7 @@ def _opened(
     reporter = reporter or console.default_reporter()
     store = Store.open(site.store, reporter.info)
     with in_use(store, reporter, alone=alone, clean=clean):
-        yield Workspace(project, site, store, reporter).with_reporter(reporter)
+        yield Workspace(with_drivers(project, site), site, store, reporter).with_reporter(reporter)
 
 
 def read_workspace(reporter: Reporter | None = None, folder: Path | None = None) -> Workspace:
@@ -100,4 +100,11 @@ def read_workspace(reporter: Reporter | None = None, folder: Path | None = None)
     Raises SpecError for a wrong site file."""
     project = Project.find(folder)
     site, reporter = load_site(project.root), reporter or console.default_reporter()
-    return Workspace(project, site, Store(site.store), reporter).with_reporter(reporter)
+    return Workspace(with_drivers(project, site), site, Store(site.store), reporter).with_reporter(reporter)
+
+
+def with_drivers(project: Project, site: Site) -> Project:
+    """Return the project with the drivers that the site states: they replace the floors of targets."""
+    drivers = {"*": site.nodes.driver, **{name: nodes.driver for name, nodes in site.targets.items()}}
+    stated = tuple((name, driver) for name, driver in drivers.items() if driver)
+    return replace(project, drivers=stated) if stated else project

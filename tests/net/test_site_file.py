@@ -8,9 +8,11 @@ import pytest
 
 from envbuild.core.engines import ENGINES
 from envbuild.core.errors import SpecError
+from envbuild.core.reasoned import Reasoned
 from envbuild.net.origin_kinds import ORIGIN_KINDS
 from envbuild.net.site import Site
 from envbuild.net.site_file import read_site
+from envbuild.net.slurm_site import NodeSettings, Slurm
 from envbuild.net.unit_caches import UnitCache
 
 pytestmark = pytest.mark.unit
@@ -45,6 +47,12 @@ registry: registry.example/images
 images: /shared/images
 partition: gpu
 mounts: ["/data:/data:ro"]
+env: {NCCL_IB_SL: "0"}
+slurm:
+  {version: "23.11.4", pyxis: "0.20.0", enroot: "3.5.0", pmix: [pmix],
+   account: me, qos: high, reservation: r1, pytorch_hook: true}
+targets:
+  h100-ib: {partition: h100, driver: "550.54.15", nics: [ibp0], interface: bond0, job: [--segment=2], step: [--l]}
 upstream: false
 keyrings: {ubuntu: ca.pem, "apt:nvidia-cuda": ca.pem}
 """,
@@ -64,8 +72,9 @@ keyrings: {ubuntu: ca.pem, "apt:nvidia-cuda": ca.pem}
         apt={"Acquire::Check-Valid-Until": "false"},
         registry="registry.example/images",
         images="/shared/images",
-        partition="gpu",
-        mounts=("/data:/data:ro",),
+        slurm=Slurm("23.11.4", "0.20.0", "3.5.0", ("pmix",), "me", "high", "r1", pytorch_hook=True),
+        nodes=NodeSettings("gpu", mounts=("/data:/data:ro",), env={"NCCL_IB_SL": Reasoned("0", "")}),
+        targets={"h100-ib": NodeSettings("h100", "550.54.15", ("ibp0",), "bond0", job=("--segment=2",), step=("--l",))},
         use_host=False,
         where=str(tmp_path / "site.yaml"),
         keyrings={"ubuntu:": tmp_path / "ca.pem", "apt:nvidia-cuda": tmp_path / "ca.pem"},
