@@ -1,0 +1,59 @@
+"""The batch script of a Slurm job: options of the job as #SBATCH lines, variables, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envbuild.core.shell import shell_word
+from envbuild.core.text import printable
+from envbuild.launch.model import Plan
+from envbuild.launch.quoting import sbatch_line
+from envbuild.launch.steps import PORT, has_port, inner_command, step_lines, variable_lines
+
+
+def batch_script(plan: Plan, command: Sequence[str], rank_names: Sequence[str] = ()) -> str:
+    """Return the script that starts `command`. `rank_names`: variables that a shell of each task exports."""
+    options = [f"--job-name={plan.name}", "--output=%x_%j.out", *(item.text for item in plan.job)]
+    head = [
+        "#!/bin/bash",
+        *map(sbatch_line, options),
+        f"# image {printable(plan.image.name)}, target {plan.target.name}",
+    ]
+    head += [f"# expected: {line}" for line in plan.expect]
+    body = ["set -eu", *image_check(plan), *variable_lines(plan), *rendezvous_lines(plan)]
+    wrapped = wrap_ranks(command, rank_names)
+    if plan.request.compile:
+        body.append(
+            step_lines(plan, inner_command(plan, wrap_ranks((*plan.target.launch.compile, *command), rank_names)))
+        )
+    body.append(step_lines(plan, inner_command(plan, wrapped)))
+    return "\n".join([*head, *body]) + "\n"
+
+
+def wrap_ranks(command: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return a command that exports `names` in each task first."""
+    return ["sh", "-c", f'export {" ".join(names)}; exec "$@"', "sh", *command] if names else list(command)
+
+
+def image_check(plan: Plan) -> list[str]:
+    """Return the lines that end the job with a message where the node cannot read the file of the image."""
+    if not plan.image.squashfs:
+        return []
+    path = shell_word(plan.image.squashfs)
+    message = shell_word(f"error: this node cannot read {plan.image.squashfs}")
+    return [f"[ -r {path} ] || {{ echo {message} >&2; exit 1; }}"]
+
+
+def rendezvous_lines(plan: Plan) -> list[str]:
+    """Return the lines that export the address at which PyTorch's ranks meet."""
+    if not plan.rendezvous:
+        return []
+    lines = ['MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)']
+    names = ["MASTER_ADDR"]
+    if not has_port(plan):
+        lines.append(f"MASTER_PORT={PORT}")
+        names.append("MASTER_PORT")
+    if plan.rendezvous == "ranks":
+        lines.append("WORLD_SIZE=$SLURM_NTASKS")
+        names.append("WORLD_SIZE")
+    return [*lines, f"export {' '.join(names)}"]

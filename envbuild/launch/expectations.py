@@ -1,0 +1,38 @@
+"""Figures that a healthy node reaches with a command, from the thresholds and the NICs of its target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from envbuild.launch.programs import program_of
+from envbuild.spec.target import Target
+
+SHARE = 0.92  # of the rate of the wire that NCCL reaches with one ring: 46 GB/s of 400 Gb/s
+LOOPBACK = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")  # between GPUs of one node, over the NICs
+PROGRAMS = {"nvbandwidth": "host_device_bandwidth", "bandwidthTest": "host_device_bandwidth"}
+PROGRAMS["ib_write_bw"] = "ib_write_bandwidth_gdr"
+
+
+def expected(target: Target, command: Sequence[str], nodes: int, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return lines with the figure that a benchmark must reach on such nodes; none for other commands."""
+    name = threshold_name(command, nodes, env)
+    if not name:
+        return ()
+    if (floor := target.thresholds.get(name)) is not None:
+        return (f"at least {floor.value:g} {floor.unit} ({name}): {floor.because}",)
+    if name == "two_node_allreduce_busbw" and target.nics:
+        nics = target.nics
+        rate = nics.count * nics.rate / 8 * SHARE
+        how = f"{nics.count} NICs of {nics.rate} Gb/s x {SHARE}"
+        return (f"at least {rate:.0f} GB/s ({name}): derived, {how}; with NCCL_ALGO=RING and 16 GB",)
+    return ()
+
+
+def threshold_name(command: Sequence[str], nodes: int, env: Mapping[str, str]) -> str:
+    """Return the name of the threshold that a benchmark is compared with; empty for other commands."""
+    program = program_of(command)
+    if program != "all_reduce_perf":
+        return PROGRAMS.get(program, "")
+    if all(env.get(name) == "1" for name in LOOPBACK):
+        return "ib_loopback_allreduce_busbw"
+    return {1: "node_allreduce_busbw", 2: "two_node_allreduce_busbw"}.get(nodes, "")

@@ -1,0 +1,40 @@
+"""DeepSpeed's launcher over pdsh, typed in the container of the first node: a host file with slots, no scheduler."""
+
+from __future__ import annotations
+
+from envbuild.core.errors import SpecError
+from envbuild.launch.model import Kind, Plan, Written
+from envbuild.launch.programs import starts_ranks
+from envbuild.launch.quoting import shell_command
+from envbuild.launch.steps import FIXED_PORT, variable_lines
+
+KIND = Kind(hosts=True)
+HOSTFILE = '"$PWD/hostfile.$$"'
+
+
+def write(plan: Plan) -> Written:
+    """Return the script: host file, variables for all nodes, the launcher."""
+    known = plan.image.layers or plan.image.versions
+    if known and not plan.image.has("deepspeed", "deeperspeed"):
+        raise SpecError(f"{plan.image.name} contains no DeepSpeed", hint="add layer deepspeed, or use --as torchrun")
+    hosts = plan.request.hosts or ("localhost",)
+    slots = [f"{host} slots={plan.workers}" for host in hosts]
+    bad = next((item for item in plan.env if "\n" in item.value), None)
+    if bad:
+        raise SpecError(f"{bad.name}: DeepSpeed's file of variables cannot hold a line end", hint="use --as sbatch")
+    port = next((item.value for item in plan.env if item.name == "MASTER_PORT"), FIXED_PORT)
+    launcher = list(plan.command)
+    if not starts_ranks(plan.command):
+        launcher = ["deepspeed", "--hostfile", "HOSTFILE", "--master_port", port, *plan.command]
+    variables = [f"{item.name}={item.value}" for item in plan.env]
+    text = [
+        "# in a container on the first node; on each node a container of the same image answers to ssh",
+        f"hostfile={HOSTFILE}",
+        f"printf '%s\\n' {shell_command(slots)} > \"$hostfile\"",
+        *variable_lines(plan),
+        # DeepSpeed passes on the variables of this file alone
+        f"printf '%s\\n' {shell_command(variables)} > \"$HOME/.deepspeed_env\"" if variables else "",
+        'export DLTS_HOSTFILE="$hostfile" PDSH_RCMD_TYPE=ssh DSHPATH="$PATH"',
+        shell_command(launcher).replace("--hostfile HOSTFILE", '--hostfile "$hostfile"', 1),
+    ]
+    return Written("\n".join(filter(None, text)) + "\n")

@@ -1,0 +1,59 @@
+"""docker run on each node; torchrun starts the ranks of PyTorch."""
+
+from __future__ import annotations
+
+from envbuild.core.errors import SpecError
+from envbuild.launch.model import Kind, Plan, Written
+from envbuild.launch.quoting import shell_command, shell_lines
+from envbuild.launch.steps import FIXED_PORT
+from envbuild.launch.torchrun_words import torchrun_words
+
+KIND = Kind(hosts=True)
+
+
+def write(plan: Plan) -> Written:
+    """Return the command of each node, with its name where there are several."""
+    if plan.request.compile:
+        raise SpecError(
+            "--compile is a step of a Slurm job", hint="use --as sbatch, or start the compile step yourself"
+        )
+    if plan.mpi and plan.nodes > 1:
+        raise SpecError("docker starts no MPI over several nodes", hint="use --as mpirun, sbatch or mpijob")
+    if plan.nodes == 1:
+        return Written(docker_lines(plan, 0) + "\n")
+    blocks = [f"# on {host}\n{docker_lines(plan, number)}" for number, host in enumerate(plan.request.hosts)]
+    return Written("\n".join(blocks) + "\n", manual="each command is typed on its own node")
+
+
+def docker_lines(plan: Plan, node: int) -> str:
+    """Return docker run for one node, with one option a line."""
+    words = ["--rm", *(gpu_option(plan, item.text) for item in plan.docker)]
+    names = {item.name for item in plan.env}
+    values = [(item.name, item.value) for item in plan.env]
+    if plan.rendezvous == "address":
+        values += [("MASTER_ADDR", plan.request.hosts[0])]
+        values += [] if "MASTER_PORT" in names else [("MASTER_PORT", FIXED_PORT)]
+    words += [f"--env={name}={value}" for name, value in values]
+    words += [f"--volume={mount if ':' in mount else f'{mount}:{mount}'}" for mount in plan.mounts]
+    reference = plan.image.docker or plan.image.name
+    start = ranks_words(plan, node)
+    options = shell_lines(words)
+    return f"docker run {options} \\\n  {shell_command([reference, *start])}"
+
+
+def ranks_words(plan: Plan, node: int) -> list[str]:
+    """Return the command, with torchrun before it where it has ranks to start."""
+    if plan.rendezvous != "ranks":
+        return list(plan.command)
+    words = torchrun_words(plan)
+    if plan.nodes > 1:
+        port = next((item.value for item in plan.env if item.name == "MASTER_PORT"), FIXED_PORT)
+        words[2:2] = [f"--node_rank={node}", f"--master_addr={plan.request.hosts[0]}", f"--master_port={port}"]
+    return [*words, *plan.command]
+
+
+def gpu_option(plan: Plan, option: str) -> str:
+    """Return an option of docker run; --gpus=all with the GPUs of the job alone, where it does not have all."""
+    if option != "--gpus=all" or plan.gpus == plan.target.gpus:
+        return option
+    return f'--gpus="device={",".join(map(str, range(plan.gpus)))}"'

@@ -1,0 +1,64 @@
+"""An MPIJob of Kubeflow (kubeflow.org/v2beta1): mpirun in a launcher, one worker for each node."""
+
+from __future__ import annotations
+
+from envbuild.core.errors import SpecError
+from envbuild.launch.kubernetes import check_plain, image_reference, job_name, mount_pair, resource_lines
+from envbuild.launch.model import Kind, Plan, Written
+from envbuild.launch.quoting import yaml_list, yaml_string
+
+KIND = Kind()
+ALLOWED = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+
+
+def write(plan: Plan) -> Written:
+    """Return the file. A variable of the launcher's container does not reach the workers: each is an -x of mpirun."""
+    check_plain(plan)
+    if not plan.mpi:
+        hint = "type --mpi if it is, or use --as trainjob"
+        raise SpecError("an MPIJob starts programs with MPI, and the command is not known as one", hint)
+    image = yaml_string(image_reference(plan))
+    exports = [word for item in plan.env for word in ("-x", f"{item.name}={item.value}")]
+    command = ["mpirun", "-np", str(plan.ranks), "--map-by", f"ppr:{plan.tasks_per_node}:node", *exports, *plan.command]
+    resources = resource_lines(plan, "            ")
+    mounts = [(number, *mount_pair(mount)) for number, mount in enumerate(plan.mounts)]
+    lines = [
+        "apiVersion: kubeflow.org/v2beta1",
+        "kind: MPIJob",
+        "metadata:",
+        f"  name: {job_name(plan)}",
+        "spec:",
+        f"  slotsPerWorker: {plan.tasks_per_node}",
+        "  mpiReplicaSpecs:",
+        "    Launcher:",
+        "      replicas: 1",
+        "      template:",
+        "        spec:",
+        "          containers:",
+        "          - name: launcher",
+        f"            image: {image}",
+        "            env:",
+        *(f'            - {{name: {name}, value: "1"}}' for name in ALLOWED),
+        f"            command: {yaml_list(command)}",
+        "    Worker:",
+        f"      replicas: {plan.nodes}",
+        "      template:",
+        "        spec:",
+        "          volumes:",
+        "          - name: shm",
+        "            emptyDir: {medium: Memory}",
+        *(
+            f"          - {{name: host-{number}, hostPath: {{path: {yaml_string(source)}}}}}"
+            for number, source, _ in mounts
+        ),
+        "          containers:",
+        "          - name: worker",
+        f"            image: {image}",
+        "            securityContext:",
+        "              capabilities: {add: [IPC_LOCK]}",
+        "            volumeMounts:",
+        "            - {name: shm, mountPath: /dev/shm}",
+        *(f"            - {{name: host-{number}, mountPath: {yaml_string(to)}}}" for number, _, to in mounts),
+        *(["            resources:", *resources] if resources else []),
+    ]
+    return Written("\n".join(lines) + "\n", ("kubectl", "create", "-f", "-"))

@@ -1,0 +1,179 @@
+"""The image of a launch: an image of the project, a squashfs file, or an image of a registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from envbuild.core.errors import LockError, SpecError
+from envbuild.core.shell import shell_word
+from envbuild.core.text import printable
+from envbuild.launch.model import LaunchImage
+from envbuild.launch.shared_path import is_shared
+from envbuild.spec.enroot_rules import is_valid_variable
+from envbuild.spec.workspace import Workspace
+from envbuild.verify.contents.metadata import ImageMetadata
+
+REGISTRY = "docker://"
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def find_image(name: str, workspace: Workspace, target: str = "") -> LaunchImage:
+    """Return the image NAME, FILE or REF of a launch. `target`: of an image whose target is not recorded.
+
+    Raises SpecError, InputError, VerifyError, ConflictError.
+    """
+    from envbuild.verify.contents.squashfs_path import find_squashfs_file, is_elsewhere
+
+    if is_elsewhere(name):
+        image = published_image(name, workspace, target)
+    elif file := find_squashfs_file(name):
+        image = squashfs_image(file, target)
+    else:
+        image = project_image(name, workspace, target)
+    return image
+
+
+def squashfs_image(file: Path, target: str) -> LaunchImage:
+    """Return the image of a squashfs file. The user named its path, who therefore knows that nodes read it."""
+    found = read_file(file)
+    return of_metadata(found, file.name.removesuffix(".sqsh"), target, squashfs=str(file), arch=architecture_of(found))
+
+
+def read_file(file: Path) -> ImageMetadata:
+    """Return the metadata of a squashfs file. Raises VerifyError if it is damaged."""
+    from envbuild.squashfs.read.tree import SquashTree
+    from envbuild.verify.contents.metadata import read_metadata
+
+    with SquashTree(file) as tree:
+        return read_metadata(tree)
+
+
+def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
+    """Return an image of a registry, by its small documents."""
+    from envbuild.publish.published_image import read_published
+
+    if not name.startswith((REGISTRY, "oci:")):
+        hint = f"envbuild export {shell_word(name)} --to squashfs -o image.sqsh; then envbuild launch image.sqsh"
+        raise SpecError(f"{name[:200]} is not an image that nodes can pull", hint)
+    found = read_published(name, workspace)
+    title = name.removeprefix(REGISTRY).partition("@")[0].rpartition("/")[2].partition(":")[0]
+    lacks = (f"{name[:200]} is not an image that nodes can pull", "publish it to a registry, or name a squashfs file")
+    reference = name if name.startswith(REGISTRY) else ""
+    arch = found.config.config.architecture
+    image = of_metadata(found.metadata(), title, target, reference=reference, arch=arch)
+    from dataclasses import replace
+
+    return replace(image, docker=reference.removeprefix(REGISTRY), lacks_path=lacks)
+
+
+def of_metadata(
+    found: ImageMetadata, name: str, target: str, *, squashfs: str = "", reference: str = "", arch: str = ""
+) -> LaunchImage:
+    """Return an image as its own records describe it. Raises SpecError if they name no target and `target` is empty."""
+    origin = found.origin
+    own = origin.get("target")
+    if not target and not (isinstance(own, str) and own):
+        raise SpecError(
+            f"{name} does not record the target that it is for",
+            hint="type --target NAME; envbuild launch --help, and the targets: ls envbuild/targets",
+        )
+    order = origin.get("order")
+    layers = tuple(str(item) for item in order) if isinstance(order, list) else ()
+    env = {key: value for key, value in found.env.items() if is_valid_variable(key)}
+    title = origin.get("image")
+    return LaunchImage(
+        name=printable(title) if isinstance(title, str) and title else name,
+        target=target or str(own),
+        arch=arch,
+        env=env,
+        versions=found.versions,
+        layers=layers,
+        squashfs=squashfs,
+        reference=reference,
+    )
+
+
+def architecture_of(found: ImageMetadata) -> str:
+    """Return the architecture that a squashfs file records; empty if it records none."""
+    image = found.export.get("image")
+    arch = image.get("architecture") if isinstance(image, Mapping) else ""
+    return str(arch or (found.lock.arch if found.lock else ""))
+
+
+def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
+    """Return an image of the project: as it was built, or as its spec and lock declare it. The matrix checks that
+    its versions run on the driver of the site's hosts.
+
+    Raises ConflictError, UnknownError, SpecError.
+    """
+    from envbuild.build.plan.image_config import image_config
+    from envbuild.export.built_image import read_image_record
+    from envbuild.lock.matrix_check import check_lock
+    from envbuild.lock.model import lock_digest
+    from envbuild.lock.resolve import resolve_as_locked, resolve_in
+    from envbuild.lock.update import current_lock, draft_lock
+    from envbuild.spec.image_spec import load_image_spec
+
+    spec = load_image_spec(name, workspace.project)
+    if target and target != spec.target:
+        hint = f"leave out --target, or write a spec that extends {spec.name} with target: {target}"
+        raise SpecError(f"--target {target}: {spec.name} is built for target '{spec.target}'", hint)
+    try:
+        resolution = resolve_as_locked(spec, workspace.project)
+        lock = current_lock(resolution, workspace)
+        check_lock(resolution, lock, workspace)
+        locked = True
+    except LockError:  # what is not built can be printed
+        resolution = resolve_in(spec, workspace.project)
+        lock, locked = draft_lock(resolution), False
+    made = read_image_record(resolution, workspace) if locked else None
+    file = Path(made.artifact) if made else None
+    env = read_file(file).env if file else image_config(resolution, lock).env
+    versions = {**{recipe.name: str(getattr(recipe, "version", "") or "") for recipe in resolution.recipes}}
+    versions = {key: value for key, value in versions.items() if value} | dict(resolution.chosen) | dict(lock.versions)
+    path, lacks, warnings = nodes_path(spec.name, file, workspace)
+    if not file:
+        warnings += (f"{spec.name} is not built, so its variables are those of its spec: envbuild make {name}",)
+    reference = registry_reference(spec.name, spec.target, lock.epoch, workspace) if locked else ""
+    return LaunchImage(
+        name=spec.name,
+        target=spec.target,
+        arch=resolution.target.arch,
+        env=env,
+        versions=versions,
+        layers=tuple(resolution.order),
+        squashfs=path,
+        lacks_path=lacks,
+        reference=f"{REGISTRY}{reference}" if reference else "",
+        docker=reference or f"{spec.name}:{lock_digest(lock)[7:19] if locked else 'latest'}",
+        built=file is not None,
+        warnings=warnings,
+    )
+
+
+def registry_reference(name: str, target: str, epoch: int, workspace: Workspace) -> str:
+    """Return the reference under which ``envbuild publish NAME`` puts an image into the site's registry; empty without
+    one."""
+    from envbuild.publish.destination import default_tag, parse_destination
+
+    if not workspace.site.registry:
+        return ""
+    place = parse_destination(f"{workspace.site.registry.rstrip('/')}/{name}", default_tag(target, name, epoch))
+    return str(place) if place.reference else ""
+
+
+def nodes_path(name: str, file: Path | None, workspace: Workspace) -> tuple[str, tuple[str, str], tuple[str, ...]]:
+    """Return the path at which compute nodes read an image, or why there is none (with a hint), and warnings."""
+    folder = workspace.site.images
+    if folder:
+        path = Path(folder) / f"{name}.sqsh"
+        there = Path(folder).is_dir() and not path.exists()
+        copy = f"envbuild export {name} --to squashfs -o {shell_word(path)}"
+        return str(path), ("", ""), (f"{path} does not exist yet: {copy}",) if there else ()
+    if file and is_shared(file):
+        return str(file.with_name(f"{name}.sqsh")), ("", ""), ()
+    message = f"no folder is known from which compute nodes read {name}"
+    copy = f"envbuild export {name} --to squashfs -o /a/shared/folder/"
+    hint = f"write images: /a/shared/folder into site.yaml; then: {copy}"
+    return "", (message, hint), ()

@@ -1,0 +1,70 @@
+"""The kind of a command: what starts its ranks, and what it uses to communicate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from envbuild.launch.model import LaunchImage
+
+NCCL_TESTS = (
+    r"(all_gather|all_reduce|alltoall|alltoallv|broadcast|gather|hypercube|reduce|reduce_scatter|scatter|sendrecv)_perf"
+)
+UCC = ("ucc_perftest", "ucc_test_mpi")
+MPI = r"osu_[a-z0-9_]+|IMB-[A-Za-z0-9]+|ucc_test_mpi|ucc_perftest"
+LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate", "deepy.py", "torch.distributed.run")
+PYTHON = r"python(3(\.[0-9]+)?)?"
+MPI_LAYERS = ("openmpi", "hpcx")
+WRAPPERS = ("env", "numactl", "taskset", "nsys", "time", "neuron_parallel_compile")
+
+
+def program_of(command: Sequence[str]) -> str:
+    """Return the name of the program that a command starts, without the words before it: ``env A=1 nsys profile``."""
+    words = list(command)
+    while len(words) > 1 and PurePosixPath(words[0]).name in WRAPPERS:
+        del words[0]
+        while len(words) > 1 and (words[0].startswith("-") or re.fullmatch(r"[A-Za-z_]\w*=.*", words[0])):
+            del words[0]
+    return PurePosixPath(words[0]).name if words else ""
+
+
+def is_nccl_test(command: Sequence[str]) -> bool:
+    """Return whether a command is a program of nccl-tests."""
+    return re.fullmatch(NCCL_TESTS, program_of(command)) is not None
+
+
+def is_ucc_program(command: Sequence[str], image: LaunchImage) -> bool:
+    """Return whether tensors or buffers of a command go through UCC: its UCX needs the devices of the fabric."""
+    return program_of(command) in UCC or (image.has("torch-ucc") and not is_nccl_test(command))
+
+
+def starts_ranks(command: Sequence[str]) -> bool:
+    """Return whether a command starts the ranks of a node itself."""
+    name = program_of(command)
+    return name in LAUNCHERS or any(PurePosixPath(word).name in LAUNCHERS for word in command[1:3])
+
+
+def has_mpi(image: LaunchImage) -> bool:
+    """Return whether an image contains MPI. One that envbuild did not build has variables of its MPI."""
+    foreign = ("OMPI_VERSION", "OPENMPI_VERSION", "OPAL_PREFIX", "HPCX_VERSION", "HPCX_MPI_DIR")
+    return image.has(*MPI_LAYERS) or any(name in image.env for name in foreign)
+
+
+def has_torch(image: LaunchImage) -> bool:
+    """Return whether an image contains PyTorch."""
+    return image.has("torch", "neuron", "torch-neuronx") or "PYTORCH_VERSION" in image.env
+
+
+def is_mpi_command(command: Sequence[str], image: LaunchImage) -> bool:
+    """Return whether a command starts MPI: a benchmark that does, or Python in an image for mpi4py without torch."""
+    if not has_mpi(image) or starts_ranks(command):
+        return False
+    name = program_of(command)
+    if is_nccl_test(command) or re.fullmatch(MPI, name):
+        return True
+    return image.has("mpi4py") and not image.has("torch") and is_python(name)
+
+
+def is_python(name: str) -> bool:
+    return re.fullmatch(PYTHON, name) is not None or name.endswith(".py")

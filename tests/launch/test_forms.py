@@ -1,0 +1,202 @@
+"""Output forms: one file each, their stored texts, and the readers of their languages."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from envbuild.core.errors import SpecError
+from envbuild.launch.forms import DEFAULT, FORMS
+from envbuild.launch.launch import check_hosts, load_form
+from envbuild.launch.model import Kind, Request
+from envbuild.net.slurm_site import NodeSettings
+from tests.support.launching import answer_of, make_plan, site, torch_image, write_launch, written
+
+pytestmark = pytest.mark.unit
+
+STORED = Path(__file__).parent / "forms"
+SHELL = ("docker", "deepspeed", "mpirun", "sbatch", "srun", "torchrun")
+AT = site(nodes=NodeSettings(partition="gpu", mounts=("/data:/data:ro",)))
+# The command that a form is for, beside others.
+COMMANDS = {"mpirun": ("all_reduce_perf", "-b", "8"), "mpijob": ("all_reduce_perf", "-b", "8")}
+HARD = {"HARD": 'it\'s "$HOME" `id` \\ #1'}
+
+
+DEEPSPEED = torch_image(layers=("nccl", "torch", "openmpi", "deepspeed", "nccl-tests"))
+
+
+def sample(form: str, **request: Any) -> str:
+    kind = load_form(form).KIND
+    hosts = {"hosts": ("n1", "n2")} if kind.hosts else {}
+    at = AT if form not in ("mpijob", "trainjob") else site()
+    options = {"nodes": 2, **hosts, **request}
+    return write_launch(COMMANDS.get(form, ("train.py", "--name", "a b")), form=form, image=DEEPSPEED, at=at, **options)
+
+
+def test_every_form_has_its_text() -> None:
+    assert sorted(path.stem for path in STORED.glob("*.txt")) == list(FORMS)
+    assert DEFAULT in FORMS
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_has_a_kind_a_writer_and_a_description(form: str) -> None:
+    module = load_form(form)
+    assert isinstance(module.KIND, Kind)
+    assert callable(module.write)
+    assert (module.__doc__ or "").splitlines()[0].endswith(".")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_text(form: str, update_golden: bool) -> None:
+    stored = STORED / f"{form}.txt"
+    text = sample(form)
+    if update_golden:
+        stored.write_text(text)
+    assert text == stored.read_text()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_text_is_part_of_the_answer(form: str) -> None:
+    plan = make_plan(COMMANDS.get(form, ("train.py",)), form=form, image=DEEPSPEED)
+    answer = answer_of(plan, form)
+    assert json.loads(json.dumps(answer))["text"] == written(plan, form)
+
+
+@pytest.mark.parametrize("form", SHELL)
+@pytest.mark.parametrize("env", [{}, HARD], ids=["plain", "hard"])
+def test_scripts_pass_the_shell_and_shellcheck(form: str, env: dict[str, str], tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    text = sample(form, env=env)
+    script.write_text(text if text.startswith("#!") else f"#!/bin/bash\n{text}")
+    subprocess.run(["bash", "-n", script], check=True)
+    checker = shutil.which("shellcheck") or shutil.which(str(Path(sys.executable).parent / "shellcheck"))
+    if not checker:
+        pytest.skip("shellcheck is not installed: pip install '.[test]'")
+    # 2016: words for the shell of a container; 2046: names of variables, several words
+    done = subprocess.run([checker, "-e", "2016,2046", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_new_form_is_one_file(tmp_path: Path) -> None:
+    """A copy of the package with one more file knows its form."""
+    package = tmp_path / "envbuild"
+    shutil.copytree(Path(__file__).parents[2] / "envbuild", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "launch/forms/flux.py").write_text(
+        '"""Flux."""\n\nfrom envbuild.launch.model import Kind, Written\n\nKIND = Kind()\n\n\n'
+        "def write(plan):\n    return Written(f'flux run -N{plan.nodes}\\n')\n"
+    )
+    program = "from tests.support.launching import write_launch; print(write_launch(form='flux', nodes=3), end='')"
+    path = f"{tmp_path}:{Path(__file__).parents[2]}"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin"},
+        cwd=tmp_path,  # the first folder that is searched
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "flux run -N3\n", done.stderr
+
+
+def test_an_edf_is_toml_with_strings() -> None:
+    value = tomllib.loads(sample("edf", env=HARD))
+    assert value["image"] == "/fs/images/net.sqsh"
+    assert value["mounts"] == ["/opt/microsoft:/opt/microsoft", "/data:/data:ro"]
+    assert (value["writable"], value["entrypoint"]) == (False, False)
+    assert value["env"]["HARD"] == HARD["HARD"].replace("$", "$$")
+    assert all(isinstance(item, str) for item in value["env"].values())
+
+
+def test_a_trainjob_is_what_kubeflow_reads() -> None:
+    value = yaml.safe_load(sample("trainjob", env=HARD))
+    assert (value["apiVersion"], value["kind"]) == ("trainer.kubeflow.org/v1alpha1", "TrainJob")
+    trainer = value["spec"]["trainer"]
+    assert (trainer["numNodes"], trainer["numProcPerNode"]) == (2, 8)
+    assert trainer["command"] == ["torchrun", "train.py", "--name", "a b"]
+    assert {"name": "HARD", "value": HARD["HARD"]} in trainer["env"]
+    assert trainer["resourcesPerNode"]["limits"] == {"nvidia.com/gpu": 8, "rdma/ib": 1}
+
+
+def test_an_mpijob_passes_each_variable_by_mpirun() -> None:
+    value = yaml.safe_load(sample("mpijob", env=HARD))
+    replicas = value["spec"]["mpiReplicaSpecs"]
+    launcher = replicas["Launcher"]["template"]["spec"]["containers"][0]
+    assert launcher["command"][:5] == ["mpirun", "-np", "16", "--map-by", "ppr:8:node"]
+    assert f"HARD={HARD['HARD']}" in launcher["command"]
+    assert launcher["command"][-3:] == ["all_reduce_perf", "-b", "8"]
+    worker = replicas["Worker"]["template"]["spec"]["containers"][0]
+    assert worker["resources"]["requests"] == {"nvidia.com/gpu": 8, "rdma/ib": 1}
+    assert (value["spec"]["slotsPerWorker"], replicas["Worker"]["replicas"]) == (8, 2)
+
+
+def test_host_files_are_in_the_dialect_of_their_reader(tmp_path: Path) -> None:
+    """The scripts are run with functions in place of mpirun and deepspeed, which print the file that they are given."""
+    printer = 'show() { while [ $# -gt 0 ]; do [ "$1" = --hostfile ] && cat "$2"; shift; done; }\n'
+    for form, expected in (("mpirun", "n1\nn2\n"), ("deepspeed", "n1 slots=8\nn2 slots=8\n")):
+        script = f'{printer}{form}() {{ show "$@"; }}\n{sample(form)}'
+        done = subprocess.run(
+            ["sh", "-c", script],
+            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == expected, done.stderr
+    assert "NCCL_NET=IB" in (tmp_path / ".deepspeed_env").read_text().splitlines()
+
+
+def test_refused_combinations() -> None:
+    cases = {
+        "docker": (("all_reduce_perf",), "docker starts no MPI over several nodes"),
+        "mpirun": (("train.py",), "mpirun starts programs with MPI"),
+        "mpijob": (("train.py",), "an MPIJob starts programs with MPI"),
+        "trainjob": (("all_reduce_perf",), "a TrainJob starts torchrun, and the command starts MPI"),
+        "torchrun": (("torchrun", "train.py"), "'torchrun' starts the ranks of its node itself"),
+        "deepspeed": (("train.py",), "contains no DeepSpeed"),
+    }
+    for form, (command, message) in cases.items():
+        with pytest.raises(SpecError, match=message) as caught:
+            write_launch(command, form=form, nodes=2, hosts=("a", "b"))
+        assert caught.value.hint
+    with pytest.raises(SpecError, match="Kubernetes pulls images from a registry"):
+        write_launch(form="trainjob", image=torch_image(reference=""))
+    with pytest.raises(SpecError, match="is not a name of Kubernetes"):
+        write_launch(form="trainjob", name="Not_Valid")
+    with pytest.raises(SpecError, match="target 'azure-ndv4' has no compile step"):
+        write_launch(compile=True)
+
+
+def test_names_of_hosts() -> None:
+    with pytest.raises(SpecError, match="--as docker with 2 nodes needs their names"):
+        check_hosts("docker", Request(("x",), nodes=2), needed=True)
+    with pytest.raises(SpecError, match="1 hosts are named, and the job has 2 nodes"):
+        check_hosts("docker", Request(("x",), nodes=2, hosts=("a",)), needed=True)
+    with pytest.raises(SpecError, match="--hosts has no meaning with --as srun"):
+        check_hosts("srun", Request(("x",), hosts=("a",)), needed=False)
+
+
+def test_an_unknown_form_names_all() -> None:
+    with pytest.raises(SpecError) as caught:
+        load_form("sbach")
+    assert (
+        str(caught.value) == f"--as sbach is not known\nhint: did you mean 'sbatch'? the forms are: {', '.join(FORMS)}"
+    )
+
+
+def test_who_is_root_decides_the_user_in_the_container() -> None:
+    assert "--no-container-remap-root" in sample("srun")
+    assert "--container-remap-root" in sample("srun", root=True).replace("--no-container-remap-root", "")
+
+
+def test_the_compile_step_is_the_same_step_with_its_words() -> None:
+    image = torch_image(target="trn1", layers=("neuron",), versions={"torch-neuronx": "2.7"}, env={})
+    text = write_launch(("./run.sh",), form="sbatch", image=image, nodes=16, compile=True)
+    first, second = text.split("\nsrun ")[1:]
+    assert first.replace("neuron_parallel_compile ", "").strip() == second.strip()

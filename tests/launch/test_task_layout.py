@@ -1,0 +1,86 @@
+"""Tasks, GPUs and CPUs of a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from envbuild.core.errors import SpecError
+from envbuild.net.numa import Numa
+from envbuild.net.slurm_site import NodeSettings
+from tests.support.launching import make_plan, option_values, site, torch_image
+
+pytestmark = pytest.mark.unit
+
+
+def options(command: str = "python train.py", target: str = "azure-ndv4", **request: object) -> dict[str, str]:
+    arch = "arm64" if target == "gb200-nvl" else "amd64"
+    return option_values(make_plan(command.split(), image=torch_image(target=target, arch=arch), **request))
+
+
+def test_one_task_for_each_gpu_and_all_cpus_shared() -> None:
+    found = options()
+    assert (found["--ntasks-per-node"], found["--gpus-per-node"], found["--cpus-per-task"]) == ("8", "8", "12")
+    assert found["--exclusive"] == ""
+    assert found["--mem"] == "0"
+
+
+def test_one_task_where_the_command_starts_the_ranks() -> None:
+    found = options("torchrun --nproc-per-node 8 train.py")
+    assert (found["--ntasks-per-node"], found["--cpus-per-task"]) == ("1", "96")
+    assert "--cpu-bind" not in found
+
+
+def test_some_gpus_of_a_node_get_their_share() -> None:
+    found = options(gpus=2)
+    assert (found["--ntasks-per-node"], found["--gpus-per-node"], found["--cpus-per-task"]) == ("2", "2", "12")
+    assert not {"--exclusive", "--cpu-bind", "--mem"} & set(found)
+
+
+@pytest.mark.parametrize(
+    ("target", "tasks", "cpus"),
+    [("h100-ib", "8", "12"), ("gb200-nvl", "4", "36"), ("p5-efa", "8", "24"), ("trn1", "1", "128"), ("cpu", "1", None)],
+)
+def test_what_targets_have(target: str, tasks: str, cpus: str | None) -> None:
+    found = options(target=target)
+    assert (found["--ntasks-per-node"], found.get("--cpus-per-task")) == (tasks, cpus)
+
+
+def test_cpus_per_task_are_options_of_job_and_step() -> None:
+    plan = make_plan()
+    assert "--cpus-per-task=12" in [item.text for item in plan.job]
+    assert "--cpus-per-task=12" in [item.text for item in plan.step]
+    assert "--kill-on-bad-exit=1" in [item.text for item in plan.step]
+
+
+def test_the_numa_nodes_of_a_site_replace_those_of_the_target() -> None:
+    nodes = NodeSettings(numa=Numa(2, 64, (0, 0, 0, 0, 1, 1, 1, 1)))
+    found = option_values(make_plan(image=torch_image(target="h100-ib"), at=site(nodes=nodes)))
+    assert found["--cpus-per-task"] == "16"
+    assert found["--cpu-bind"].startswith("mask_cpu:ffffffffffffffff,")
+    with pytest.raises(SpecError, match="numa of the site lists 2 GPUs"):
+        make_plan(at=site(nodes=NodeSettings(numa=Numa(1, 4, (0, 0)))))
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"tasks_per_node": 9}, "--tasks-per-node 9: the job has 8 GPUs on a node, and each task needs one of its own"),
+        ({"tasks_per_node": 3, "gpus": 2}, "--tasks-per-node 3: the job has 2 GPUs on a node"),
+        ({"gpus": 9}, "--gpus 9: a node of target 'azure-ndv4' has 8"),
+        ({"nodes": 0}, "-N 0 is not a number of nodes"),
+        ({"nodes": -1}, "-N -1 is not a number of nodes"),
+    ],
+)
+def test_more_than_there_is(request_: dict[str, int], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        make_plan(**request_)
+    assert caught.value.message.startswith(message)
+    assert caught.value.hint.startswith(("type ", "leave out"))
+    assert caught.value.exit_code == 2
+
+
+def test_several_tasks_on_nodes_without_gpus() -> None:
+    image = torch_image(target="cpu", layers=("openmpi",), versions={}, env={})
+    assert option_values(make_plan(("hostname",), image=image, tasks_per_node=64))["--ntasks-per-node"] == "64"
+    with pytest.raises(SpecError, match="a node of target 'cpu' has no GPU"):
+        make_plan(("hostname",), image=image, gpus=1)
