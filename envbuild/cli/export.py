@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from envbuild.cli.options import Json, OutputPath, Platform, complete_image, one_of, show
 from envbuild.core.errors import SpecError
+from envbuild.core.shell import shell_word
 from envbuild.export.formats import FORMATS, describe_compressions, describe_formats
 from envbuild.oci.sources.kinds import SOURCES, describe_sources
 
@@ -149,7 +151,13 @@ def export_command(
     )
     with open_workspace() as workspace:
         result = export_image(name, options, workspace)
-    show(result.data, as_json, result.text)
+        text = result.text
+        if to == "squashfs" and not as_json:
+            from envbuild.launch.start_line import start_lines
+
+            path, again = Path(result.data["path"]), f"envbuild export {shell_word(name)} --to squashfs"
+            text += "\n" + start_lines(path, workspace.site, again, chosen=place is not None, width=7)
+    show(result.data, as_json, text)
 
 
 export_command.__doc__ = EXPORT

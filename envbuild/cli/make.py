@@ -14,6 +14,7 @@ from envbuild.core.errors import SpecError
 if TYPE_CHECKING:  # --help needs none of them
     from envbuild.export.built_image import ImageRecord
     from envbuild.make import Options
+    from envbuild.net.site import Site
     from envbuild.spec.workspace import Workspace
 
 EngineName = Annotated[
@@ -97,7 +98,7 @@ def make_command(
             show_each((layers_made(name, workspace, options) for name in names), as_json, times)
             return
         made = (make_and_share(kind, name, workspace, options, send=send) for name in names)
-        show_each(((asdict(one), summary(one)) for one in made), as_json, times)
+        show_each(((asdict(one), summary(one, workspace.site)) for one in made), as_json, times)
 
 
 def layers_made(name: str, workspace: Workspace, options: Options) -> tuple[dict[str, Any], str]:
@@ -114,9 +115,10 @@ def layers_made(name: str, workspace: Workspace, options: Options) -> tuple[dict
     )
 
 
-def summary(made: ImageRecord) -> str:
+def summary(made: ImageRecord, site: Site) -> str:
     """Return what was made and how to start it."""
     from envbuild.core.text import counted
+    from envbuild.launch.start_line import start_lines
 
     artifact = Path(made.artifact)
     link = artifact.with_name(f"{made.image}.sqsh")
@@ -127,7 +129,8 @@ def summary(made: ImageRecord) -> str:
         taken = f" {len(made.cached)} from caches," if made.cached else ""
         head = f"{made.image}: {built} built,{taken} {len(made.reused)} from the store, in {made.seconds:.0f} s"
     checked = "" if made.evidence else "\n  verify:   not run (--no-verify)"
+    start = start_lines(link, site, f"envbuild export {made.image} --to squashfs", chosen=False)
     return (
         f"{head}\n  squashfs: {artifact}\n  sha256:   {made.sha256}{checked}\n"
-        f"  start:    srun --container-image={link} --pty bash\n  or here:  envbuild run {made.image} -- bash"
+        f"{start}\n  or here:  envbuild run {made.image} -- bash"
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from envbuild.cli.options import Json, OutputPath, Platform, show
+from envbuild.core.shell import shell_word
 
 
 def pull_command(
@@ -34,10 +36,13 @@ def pull_command(
     An interrupted pull resumes: run the same command again. Logins are those of podman, docker and enroot.
     """
     from envbuild.export.output_path import Output
+    from envbuild.launch.start_line import start_lines
     from envbuild.publish.pull import pull_image
     from envbuild.spec.workspace import open_workspace
 
     place = None if output is None else Output.of(output)
     with open_workspace() as workspace:
         result = pull_image(reference, place, workspace, platform)
-    show(result.data, as_json, result.text)
+        path, again = Path(result.data["path"]), f"envbuild pull {shell_word(reference)}"
+        start = start_lines(path, workspace.site, again, chosen=place is not None, width=7)
+    show(result.data, as_json, f"{result.text}\n{start}")

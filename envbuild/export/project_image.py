@@ -143,10 +143,7 @@ def written_squashfs(written: WrittenImage, sha256: bool = True) -> SquashfsFile
 
 
 def describe_squashfs(artifact: SquashfsFile) -> str:
-    """Return lines with the path of a file, its size and the command that starts it."""
-    path = artifact.path.resolve()
+    """Return lines with the path of a file and its size. The command that starts it depends on the site
+    (`envbuild.launch.start_line`)."""
     digest = f"  sha256: {artifact.sha256}\n" if artifact.sha256 else ""
-    return (
-        f"{artifact.path}\n{digest}  size:   {amount(artifact.size)}\n"
-        f"  start:  srun --container-image={path} --pty bash"
-    )
+    return f"{artifact.path}\n{digest}  size:   {amount(artifact.size)}"
