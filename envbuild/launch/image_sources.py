@@ -7,10 +7,10 @@ from pathlib import Path
 
 from envbuild.core.errors import LockError, SpecError
 from envbuild.core.shell import shell_word
-from envbuild.core.text import printable
 from envbuild.launch.model import LaunchImage
 from envbuild.launch.shared_path import is_shared
 from envbuild.spec.enroot_rules import is_valid_variable
+from envbuild.spec.project import is_valid_name
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.metadata import ImageMetadata
 
@@ -83,7 +83,7 @@ def of_metadata(
     env = {key: value for key, value in found.env.items() if is_valid_variable(key)}
     title = origin.get("image")
     return LaunchImage(
-        name=printable(title) if isinstance(title, str) and title else name,
+        name=title if isinstance(title, str) and is_valid_name(title) else name,
         target=target or str(own),
         arch=arch,
         env=env,

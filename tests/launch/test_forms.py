@@ -18,12 +18,12 @@ from envbuild.launch.forms import DEFAULT, FORMS
 from envbuild.launch.launch import check_hosts, load_form
 from envbuild.launch.model import Kind, Request
 from envbuild.net.slurm_site import NodeSettings
-from tests.support.launching import answer_of, make_plan, site, torch_image, write_launch, written
+from tests.support.launching import answer_of, check_script, edf_of, make_plan, site, torch_image, write_launch, written
 
 pytestmark = pytest.mark.unit
 
 STORED = Path(__file__).parent / "forms"
-SHELL = ("docker", "deepspeed", "mpirun", "sbatch", "srun", "torchrun")
+SHELL = ("docker", "deepspeed", "edf", "mpirun", "sbatch", "srun", "torchrun")
 AT = site(nodes=NodeSettings(partition="gpu", mounts=("/data:/data:ro",)))
 # The command that a form is for, beside others.
 COMMANDS = {"mpirun": ("all_reduce_perf", "-b", "8"), "mpijob": ("all_reduce_perf", "-b", "8")}
@@ -73,16 +73,7 @@ def test_the_text_is_part_of_the_answer(form: str) -> None:
 @pytest.mark.parametrize("form", SHELL)
 @pytest.mark.parametrize("env", [{}, HARD], ids=["plain", "hard"])
 def test_scripts_pass_the_shell_and_shellcheck(form: str, env: dict[str, str], tmp_path: Path) -> None:
-    script = tmp_path / "job.sh"
-    text = sample(form, env=env)
-    script.write_text(text if text.startswith("#!") else f"#!/bin/bash\n{text}")
-    subprocess.run(["bash", "-n", script], check=True)
-    checker = shutil.which("shellcheck") or shutil.which(str(Path(sys.executable).parent / "shellcheck"))
-    if not checker:
-        pytest.skip("shellcheck is not installed: pip install '.[test]'")
-    # 2016: words for the shell of a container; 2046: names of variables, several words
-    done = subprocess.run([checker, "-e", "2016,2046", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
+    check_script(sample(form, env=env), tmp_path)
 
 
 def test_a_new_form_is_one_file(tmp_path: Path) -> None:
@@ -106,7 +97,7 @@ def test_a_new_form_is_one_file(tmp_path: Path) -> None:
 
 
 def test_an_edf_is_toml_with_strings() -> None:
-    value = tomllib.loads(sample("edf", env=HARD))
+    value = tomllib.loads(edf_of(sample("edf", env=HARD)))
     assert value["image"] == "/fs/images/net.sqsh"
     assert value["mounts"] == ["/opt/microsoft:/opt/microsoft", "/data:/data:ro"]
     assert (value["writable"], value["entrypoint"]) == (False, False)

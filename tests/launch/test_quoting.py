@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tomllib
 
@@ -21,7 +22,7 @@ from envbuild.launch.quoting import (
     yaml_list,
     yaml_string,
 )
-from tests.support.launching import make_plan, torch_image, written
+from tests.support.launching import edf_of, make_plan, torch_image, written
 
 pytestmark = pytest.mark.unit
 
@@ -99,6 +100,25 @@ def test_the_reference_of_a_registry_in_an_sbatch_line() -> None:
 def test_a_line_end_in_an_sbatch_line_is_refused(end: str) -> None:
     with pytest.raises(SpecError, match="cannot hold a line end"):
         sbatch_line(f"--comment=a{end}b")
+
+
+@pytest.mark.parametrize("form", ["srun", "sbatch", "edf"])
+@given(words=st.lists(WORD, min_size=1, max_size=3), value=WORD, name=LINE)
+def test_words_variables_and_names_survive_a_step(form: str, words: list[str], value: str, name: str) -> None:
+    """The script is run by a shell in which srun is a function that prints its arguments and a variable."""
+    plan = make_plan(["prog", *words], form=form, env={"V": value}, name=name, image=CPU)
+    text = written(plan, form)
+    if form == "edf":
+        assert tomllib.loads(edf_of(text))["env"]["V"] == value.replace("$", "$$")
+        text = text.partition("\nEND_OF_EDF\n")[2]
+    assert not re.search("^#SBATCH (?!--[a-z-]+(=|$))", text, re.MULTILINE)
+    program = 'srun() { printf \'%s\\0\' "$V" "$@"; }; export SLURM_JOB_ID=1 SLURM_JOB_NODELIST=n1 SLURM_NTASKS=1\n'
+    script = program + text.replace("[ -r /fs/images/net.sqsh ] ||", "true ||")
+    found = subprocess.run(["bash", "-c", script], capture_output=True, check=True, env={"PATH": "/usr/bin:/bin"})
+    listed = found.stdout.split(b"\0")[:-1]
+    assert listed[-len(words) - 1 :] == [b"prog", *(word.encode() for word in words)]
+    if form != "edf":
+        assert listed[0] == value.encode()
 
 
 @given(st.lists(WORD, min_size=1, max_size=3).filter(lambda words: words[0] and "=" not in words[0]), WORD)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from envbuild.launch.launch import Launch
-from tests.support.launching import launch_shipped
+from tests.support.launching import check_script, launch_shipped
 
 pytestmark = pytest.mark.golden
 
@@ -67,6 +67,11 @@ def test_each_difference_has_its_reason(name: str, launches: dict[str, Launch]) 
     listed = CASES[name]["differs"]
     assert sorted(differences(CASES[name], launches[name])) == sorted(listed)
     assert all(len(why) > 15 for why in listed.values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_text_passes_shellcheck(name: str, launches: dict[str, Launch], tmp_path: Path) -> None:
+    check_script(launches[name].written.text, tmp_path)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "lines" in CASES[name]["reference"]])

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
@@ -95,6 +100,24 @@ def answer_of(plan: Plan, form: str) -> Mapping[str, Any]:
     """Return what the command prints about a plan, and the form."""
     kind = load_form(form).KIND
     return {"text": written(plan, form), **plan_data(plan, slurm=kind.slurm)}
+
+
+def edf_of(script: str) -> str:
+    """Return the TOML that a script of the form edf writes."""
+    return script.partition("<<'END_OF_EDF'\n")[2].partition("\nEND_OF_EDF\n")[0]
+
+
+def check_script(text: str, folder: Path) -> None:
+    """Check a script with bash and with shellcheck; skip without the latter."""
+    script = folder / "job.sh"
+    script.write_text(text if text.startswith("#!") else f"#!/bin/bash\n{text}")
+    subprocess.run(["bash", "-n", script], check=True)
+    checker = shutil.which("shellcheck") or shutil.which(str(Path(sys.executable).parent / "shellcheck"))
+    if not checker:
+        pytest.skip("shellcheck is not installed: pip install '.[test]'")
+    # 2016: words for the shell of a container; 2046: names of variables, several words
+    done = subprocess.run([checker, "-e", "2016,2046", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def write_squashfs(folder: Path, files: Mapping[str, str]) -> Path:

@@ -1,30 +1,37 @@
-"""An environment definition file (TOML) of CSCS' container engine, with the srun that names it."""
+"""An environment definition file (TOML) of CSCS' container engine, and the srun that names it."""
 
 from __future__ import annotations
 
+from envbuild.core.shell import shell_word
 from envbuild.launch.model import Kind, Plan, Written
-from envbuild.launch.quoting import edf_string, shell_command, toml_string
+from envbuild.launch.quoting import edf_string, shell_lines, toml_string
 from envbuild.launch.steps import ranks_command
 
 KIND = Kind(slurm=True)
+END = "END_OF_EDF"
 
 
 def write(plan: Plan) -> Written:
-    """Return the file. Its srun is a comment at its begin; a value of `env` beats the image's."""
-    options = [item.text for item in plan.job]
+    """Return a script that writes the file into the current folder, which nodes must read, and starts srun."""
     names = {item.name for item in plan.job}
-    options += [item.text for item in plan.step if item.name not in names]
-    file = f"$PWD/{plan.name}.toml"
-    command = shell_command(["srun", *options])
-    start = f'{command} --environment="{file}" {shell_command(ranks_command(plan, plan.command))}'
+    options = [item.text for item in (*plan.job, *(item for item in plan.step if item.name not in names))]
+    words = ["srun", *options, "--environment=FILE", *ranks_command(plan, plan.command)]
+    start = shell_lines(words).replace("--environment=FILE", '--environment="$edf"', 1)
+    name = shell_word(f"{plan.name}.toml".replace("/", "-"))
+    lines = [f'edf="$PWD"/{name}', f"cat > \"$edf\" <<'{END}'", *edf_lines(plan), END, start]
+    return Written("\n".join(lines) + "\n")
+
+
+def edf_lines(plan: Plan) -> list[str]:
+    """Return the lines of the file. A value of `env` beats the image's."""
     image = plan.container[0].text.removeprefix("--container-image=")
+    mounts = [toml_string(mount if ":" in mount else f"{mount}:{mount}") for mount in plan.mounts]
     lines = [
-        *(f"# {line}" for line in (f"save this as {plan.name}.toml, then type:", *start.splitlines())),
         f"image = {toml_string(image)}",
         "entrypoint = false",
         "writable = false",
-        f"mounts = [{', '.join(toml_string(mount if ':' in mount else f'{mount}:{mount}') for mount in plan.mounts)}]",
+        f"mounts = [{', '.join(mounts)}]",
     ]
     if plan.env:
         lines += ["", "[env]", *(f"{item.name} = {edf_string(item.value)}" for item in plan.env)]
-    return Written("\n".join(lines) + "\n", manual="srun reads the file by its name: save it first")
+    return lines
