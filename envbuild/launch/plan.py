@@ -84,7 +84,7 @@ def claims(
     if pmix:
         yield from pmix_settings()
     if mpi:
-        yield from open_mpi_settings(target, image, request.command)
+        yield from open_mpi_settings(target, image, request.command, request.nodes)
     for name, reasoned in target.launch.env.items():
         yield Setting(name, reasoned.value, "target", reasoned.because)
     if target.launch.port:

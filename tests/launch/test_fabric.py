@@ -95,8 +95,10 @@ def test_torch_with_ucc_uses_the_fabric() -> None:
     assert "UCX_NET_DEVICES" not in variables(make_plan())  # gloo and NCCL use no UCX
 
 
-def test_mpi_uses_ucx_on_nodes_without_infiniband() -> None:
-    found = variables(make_plan(("python", "t.py"), image=MPI4PY, nodes=2))
+def test_mpi_uses_ucx_on_one_node_without_infiniband() -> None:
+    several = variables(make_plan(("python", "t.py"), image=MPI4PY, nodes=2))
+    assert several == {"PMIX_MCA_gds": "hash", "PMIX_MCA_psec": "^munge"}
+    found = variables(make_plan(("python", "t.py"), image=MPI4PY))
     assert found == {
         "OMPI_MCA_opal_common_ucx_devices": "any",
         "OMPI_MCA_opal_common_ucx_tls": "any",

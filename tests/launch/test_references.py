@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def test_there_are_five() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_text(name: str, launches: dict[str, Launch], update_golden: bool) -> None:
     stored = FOLDER / f"{name}.txt"
-    text = launches[name].written.text
+    text = re.sub(r":[0-9a-f]{12} ", ":LOCK ", launches[name].written.text)  # a lock that is made again has another
     if update_golden:
         stored.write_text(text)
     assert text == stored.read_text()
