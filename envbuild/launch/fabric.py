@@ -49,6 +49,7 @@ def uses_nccl(image: LaunchImage, target: Target) -> bool:
 
 
 def uses_ucx(image: LaunchImage) -> bool:
+    """Return whether programs of an image may communicate with UCX."""
     return image.has("ucx", "ucc", "hpcx", "openmpi", "torch-ucc")
 
 

@@ -38,12 +38,13 @@ class Option(NamedTuple):
 
 class Kind(NamedTuple):
     """The kind of an output form: whether it is a job of Slurm, starts its container with pyxis, starts one task on a
-    node, and names the nodes."""
+    node, names the nodes, and starts a container for each rank."""
 
     slurm: bool = False
     pyxis: bool = False
     one_task: bool = False
     hosts: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

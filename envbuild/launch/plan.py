@@ -8,7 +8,7 @@ from envbuild.core.errors import Finding, SpecError
 from envbuild.launch.clients import Clients
 from envbuild.launch.compose import compose
 from envbuild.launch.expectations import expected
-from envbuild.launch.fabric import fabric_settings, find_devices, plugin_warnings
+from envbuild.launch.fabric import fabric_settings, find_devices, plugin_warnings, uses_ucx
 from envbuild.launch.model import RENDEZVOUS, Kind, LaunchImage, Option, Plan, Request, Setting
 from envbuild.launch.mpi import check_mpi, open_mpi_settings, pmix_plugin, pmix_settings
 from envbuild.launch.options import container_options, job_options, step_options
@@ -35,7 +35,7 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
     if mpi:
         check_mpi(image, command)
     pmix, doubt = pmix_plugin(clients) if mpi and kind.slurm else ("", "")
-    env = compose([*claims(image, target, nodes, request, mpi=mpi, pmix=bool(pmix))])
+    env = compose([*claims(image, target, nodes, request, mpi=mpi, pmix=bool(pmix), apart=kind.apart)])
     hook = kind.pyxis and clients.slurm.pytorch_hook and "PYTORCH_VERSION" in image.env
     wanted = rendezvous(image, request, layout, mpi=mpi, one=kind.one_task)
     exported = {item.name for item in env} | set(RENDEZVOUS[wanted])
@@ -74,15 +74,18 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
 
 
 def claims(
-    image: LaunchImage, target: Target, nodes: NodeSettings, request: Request, *, mpi: bool, pmix: bool
+    image: LaunchImage, target: Target, nodes: NodeSettings, request: Request, *, mpi: bool, pmix: bool, apart: bool
 ) -> Iterator[Setting]:
-    """Yield the variables that each owner sets."""
+    """Yield the variables that each owner sets. `pmix`: MPI starts by Slurm. `apart`: each rank has its container."""
     for name, value in image.env.items():
         yield Setting(name, value, "image", "the finished image has it in /etc/environment")
     devices = find_devices(target, nodes)
     yield from fabric_settings(target, image, devices, request.command, mpi=mpi)
     if pmix:
         yield from pmix_settings()
+    if apart and uses_ucx(image):
+        because = "each rank has a user namespace of its own, in which it cannot open memory of others below /proc"
+        yield Setting("UCX_POSIX_USE_PROC_LINK", "n", "launch", because)
     if mpi:
         yield from open_mpi_settings(target, image, request.command, request.nodes)
     for name, reasoned in target.launch.env.items():

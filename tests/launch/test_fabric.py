@@ -89,6 +89,12 @@ def test_ucx_transfers_data_over_the_fabric(command: tuple[str, ...]) -> None:
     assert "UCX_TLS" not in found
 
 
+def test_ranks_in_containers_of_their_own_share_no_memory_below_proc() -> None:
+    command = ("osu_latency",)
+    assert variables(make_plan(command, form="mpirun"))["UCX_POSIX_USE_PROC_LINK"] == "n"
+    assert "UCX_POSIX_USE_PROC_LINK" not in variables(make_plan(command))
+
+
 def test_torch_with_ucc_uses_the_fabric() -> None:
     image = torch_image(layers=("ucx", "ucc", "torch", "torch-ucc", "nccl"))
     assert variables(make_plan(image=image))["UCX_NET_DEVICES"].startswith("mlx5_ib0:1")

@@ -7,7 +7,7 @@ from envbuild.core.shell import shell_word
 from envbuild.launch.model import Kind, LaunchImage, Plan, Written
 from envbuild.launch.quoting import shell_command
 
-KIND = Kind(hosts=True)
+KIND = Kind(hosts=True, apart=True)
 # enroot passes named variables alone: here those with which mpirun and its ranks find each other.
 PASSED = "s/^((OMPI|PMIX|PRTE|ORTE|OPAL)_[A-Za-z0-9_]*)=.*/--env \\1/p"
 
