@@ -84,7 +84,7 @@ def claims(
     if pmix:
         yield from pmix_settings()
     if apart and uses_ucx(image):
-        because = "each rank has a user namespace of its own, in which it cannot open memory of others below /proc"
+        because = "each rank has a user namespace of its own, in which the memory of other ranks is closed below /proc"
         yield Setting("UCX_POSIX_USE_PROC_LINK", "n", "launch", because)
     if mpi:
         yield from open_mpi_settings(target, image, request.command, request.nodes)
