@@ -74,11 +74,11 @@ def current_layers(name: str, workspace: Workspace) -> tuple[Plan, list[str]]:
 def make_live(name: str, workspace: Workspace, *, renew: bool) -> tuple[Plan, list[str]]:
     """Build what changed of an image, with the caches of the site; return its plan and its layers (diff ids).
 
-    renew: lock it again if its lock is outdated, which else is an error."""
+    renew: lock it again if its lock is missing or outdated, which else is an error."""
     from envbuild.make import LockRule, Options, make_layers
     from envbuild.publish.make_and_share import site_caches
 
-    rule = LockRule.RENEW if renew else LockRule.MAKE
+    rule = LockRule.RENEW if renew else LockRule.REQUIRE
     plan, built = make_layers(name, workspace, Options(caches=site_caches(workspace), lock=rule))
     return plan, [layer.diff_id for layer in built.layers]
 

@@ -8,9 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from envbuild.core.console import SilentReporter
+from envbuild.spec.workspace import open_workspace
 from tests.support.command import ROOT, envbuild, refused
 from tests.support.programs import importing
 
@@ -106,9 +110,25 @@ def test_a_damaged_lock(project: Path, tmp_path: Path) -> None:
     refused(envbuild("make", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store")), 4, "cpu-ucx.lock")
 
 
-def test_run_of_an_image_that_is_not_built_has_a_hint(project: Path, tmp_path: Path) -> None:
-    done = envbuild("run", "cpu-ucx", "--", "true", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
-    refused(done, 1, "hint: envbuild make cpu-ucx")
+@pytest.mark.parametrize("is_current", [True, False])
+def test_run_without_a_current_file_builds_the_layers_and_makes_no_lock(
+    is_current: bool, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from envbuild.cli import run_image
+    from envbuild.make import LockRule
+
+    seen: list[Any] = []
+    built = SimpleNamespace(plan="plan", layers=[SimpleNamespace(diff_id="d")])
+    monkeypatch.setattr(run_image, "read_image_record", lambda *_: object() if is_current else None)
+    monkeypatch.setattr(run_image, "load_built_image", lambda *_: built)
+    monkeypatch.setattr("envbuild.make.make_layers", lambda *given: seen.append(given[-1].lock) or ("plan", built))
+    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
+    reporter = SilentReporter()
+    with open_workspace(reporter, project) as workspace:
+        assert run_image.current_layers("cpu-ucx", workspace) == ("plan", ["d"])
+    assert seen == ([] if is_current else [LockRule.REQUIRE])
+    said = [line for line in reporter.lines if "running in its layers (envbuild make cpu-ucx writes it)" in line]
+    assert bool(said) is not is_current
 
 
 def test_an_unknown_output(project: Path, tmp_path: Path) -> None:
