@@ -10,6 +10,8 @@ from envbuild.launch.shared_path import is_shared
 from envbuild.net.site import Site
 
 MPI_LAYERS = ("openmpi", "hpcx")
+RECORD = b"etc/envbuild/resolution.json"
+LIMIT = 1 << 20
 
 
 def start_lines(path: Path, site: Site, again: str, *, chosen: bool, width: int = 9) -> str:
@@ -39,11 +41,13 @@ def start_lines(path: Path, site: Site, again: str, *, chosen: bool, width: int 
 
 def has_mpi(path: Path) -> bool:
     """Return whether the image of a file was built with MPI, as its records in the file state."""
-    from envbuild.verify.contents.metadata import parse_object, read_image_texts
+    from envbuild.core.json_text import record_value
+    from envbuild.squashfs.read.tree import SquashTree  # not all of the metadata: a `make` without work is short
 
     try:
-        texts = read_image_texts(path, "resolution.json")
-    except (EnvbuildError, OSError):
+        with SquashTree(path) as tree:
+            value = record_value((tree.read(RECORD, LIMIT) or b"{}").decode(errors="replace"))
+    except (EnvbuildError, OSError, ValueError, RecursionError):
         return False
-    order = parse_object(texts.get("resolution.json", "")).get("order")
-    return isinstance(order, list) and bool(set(MPI_LAYERS) & {str(name) for name in order})
+    order = value.get("order") if isinstance(value, dict) else None
+    return isinstance(order, list) and any(name in MPI_LAYERS for name in order)
