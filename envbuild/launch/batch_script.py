@@ -19,6 +19,8 @@ def batch_script(plan: Plan, command: Sequence[str], rank_names: Sequence[str] =
         *map(sbatch_line, options),
         f"# image {printable(plan.image.name)}, target {plan.target.name}",
     ]
+    steps = plan.target.launch.host_steps
+    head += [f"# once on each node, as root: {printable(step)} ({printable(why)})" for step, why in steps.items()]
     head += [f"# expected: {line}" for line in plan.expect]
     body = ["set -eu", *image_check(plan), *variable_lines(plan), *rendezvous_lines(plan)]
     wrapped = wrap_ranks(command, rank_names)

@@ -29,6 +29,8 @@ def explain(plan: Plan, *, slurm: bool) -> str:
             f"  {', '.join(names)}",
             "    launch: PyTorch's ranks need them, and no hook of the site sets them",
         ]
+    for step, because in plan.target.launch.host_steps.items():
+        lines += ["once on each node, as root", f"  {step}", f"    target: {because}"]
     return "\n".join([*lines, *(f"expected: {line}" for line in plan.expect)])
 
 
@@ -63,6 +65,7 @@ def plan_data(plan: Plan, *, slurm: bool) -> dict[str, Any]:
             for title, options in option_groups(plan, slurm=slurm)
             for item in options
         ],
+        "host_steps": dict(plan.target.launch.host_steps),
         "expect": list(plan.expect),
         "warnings": list(plan.warnings),
     }

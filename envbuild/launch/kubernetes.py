@@ -53,9 +53,3 @@ def mount_pair(mount: str) -> tuple[str, str]:
     """Return a mount as the folder of the node and the place in the container."""
     source, _, rest = mount.partition(":")
     return source, rest.partition(":")[0] or source
-
-
-def check_plain(plan: Plan) -> None:
-    """Raise SpecError for a compile step, which is one of a Slurm job."""
-    if plan.request.compile:
-        raise SpecError("--compile is a step of a Slurm job", hint="use --as sbatch")

@@ -25,7 +25,7 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
     check_request(request, image, target)
     command = request.command
     if request.compile:
-        check_compile(target)
+        check_compile(target, kind)
     numa = nodes.numa or target.numa
     if nodes.numa and target.gpus and len(nodes.numa.gpus) != target.gpus:
         message = f"numa of the site lists {len(nodes.numa.gpus)} GPUs, and a node of target '{target.name}' has "
@@ -138,7 +138,9 @@ def check_request(request: Request, image: LaunchImage, target: Target) -> None:
         raise SpecError.of(findings)
 
 
-def check_compile(target: Target) -> None:
-    """Raise SpecError if the target has no compile step."""
+def check_compile(target: Target, kind: Kind) -> None:
+    """Raise SpecError if the target or the form has no compile step."""
+    if not kind.pyxis:
+        raise SpecError("--compile is a step of a Slurm job", hint="use --as srun, sbatch or torchrun")
     if not target.launch.compile:
         raise SpecError(f"--compile: target '{target.name}' has no compile step", hint="leave out --compile")

@@ -198,7 +198,7 @@ def _env(reader: Reader, draft: SpecDraft) -> dict[str, str]:
         if reason := name_fault(name):
             reader.wrong(place, reason)
         elif name.startswith(TUNABLE):
-            hint = f"remove it here and set it in the job: export {name}=… before srun"
+            hint = f"remove it here and set it in the job: envbuild launch … -e {name}=…"
             reader.wrong(place, f"'{name}' belongs to the job: the image's value would override the job's", hint)
         elif value is not None:
             env[name] = value

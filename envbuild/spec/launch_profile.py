@@ -54,6 +54,7 @@ class Launch:
     """The start of a job on such nodes.
 
     env: variables that the job may change. needs: variables that a site or a job must set → the reason.
+    host_steps: commands that root runs once on each node → the reason.
     tasks_per_node: default: one for each GPU. cpus_per_task: where the NUMA nodes are not known.
     port: MASTER_PORT, where one is required; 0: from the job's number. workers: that torchrun starts on a node; 0: one
     for each GPU.
@@ -63,6 +64,7 @@ class Launch:
 
     env: Mapping[str, Reasoned] = field(default_factory=dict)
     needs: Mapping[str, str] = field(default_factory=dict)
+    host_steps: Mapping[str, str] = field(default_factory=dict)
     tasks_per_node: int = 0
     cpus_per_task: int = 0
     port: int = 0
@@ -98,8 +100,8 @@ def read_launch(reader: Reader, node: Node) -> Launch:
                 "write numa: {nodes: …, cpus: …, gpus: […]}, or tasks_per_node and cpus_per_task below launch",
             )
     env = read_reasoned(reader, nodes["env"], "env", job_variable_fault, env_value_fault) if "env" in nodes else {}
-    needs = reader.text_map(nodes["needs"], "needs") if "needs" in nodes else {}
-    return Launch(env=env, needs=needs, **values)
+    values |= {key: reader.text_map(nodes[key], key) for key in ("needs", "host_steps") if key in nodes}
+    return Launch(env=env, **values)
 
 
 def read_nics(reader: Reader, node: Node) -> Nics | None:

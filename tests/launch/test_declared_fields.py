@@ -30,6 +30,7 @@ Case = tuple[Any, Mapping[str, Any]]  # another value, and options of the launch
 OF_LAUNCH: dict[str, Case] = {
     "env": ({"A": Reasoned("1", "x")}, {}),
     "needs": ({"CACHE": "x"}, {}),
+    "host_steps": ({"sysctl -w x=1": "y"}, {}),
     "tasks_per_node": (2, {}),
     "cpus_per_task": (7, {"without_numa": True}),
     "port": (2022, {}),

@@ -162,6 +162,9 @@ def test_refused_combinations() -> None:
         write_launch(form="trainjob", name="Not_Valid")
     with pytest.raises(SpecError, match="target 'azure-ndv4' has no compile step"):
         write_launch(compile=True)
+    for form in ("deepspeed", "docker", "edf", "mpijob", "mpirun", "trainjob"):
+        with pytest.raises(SpecError, match="--compile is a step of a Slurm job"):
+            write_launch(form=form, compile=True)
 
 
 def test_names_of_hosts() -> None:

@@ -13,10 +13,6 @@ KIND = Kind(hosts=True)
 
 def write(plan: Plan) -> Written:
     """Return the command of each node, with its name where there are several."""
-    if plan.request.compile:
-        raise SpecError(
-            "--compile is a step of a Slurm job", hint="use --as sbatch, or start the compile step yourself"
-        )
     if plan.mpi and plan.nodes > 1:
         raise SpecError("docker starts no MPI over several nodes", hint="use --as mpirun, sbatch or mpijob")
     if plan.nodes == 1:

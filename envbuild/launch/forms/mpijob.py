@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envbuild.core.errors import SpecError
-from envbuild.launch.kubernetes import check_plain, image_reference, job_name, mount_pair, resource_lines
+from envbuild.launch.kubernetes import image_reference, job_name, mount_pair, resource_lines
 from envbuild.launch.model import Kind, Plan, Written
 from envbuild.launch.quoting import yaml_list, yaml_string
 
@@ -13,7 +13,6 @@ ALLOWED = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 
 def write(plan: Plan) -> Written:
     """Return the file. A variable of the launcher's container does not reach the workers: each is an -x of mpirun."""
-    check_plain(plan)
     if not plan.mpi:
         hint = "type --mpi if it is, or use --as trainjob"
         raise SpecError("an MPIJob starts programs with MPI, and the command is not known as one", hint)

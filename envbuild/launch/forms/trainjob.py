@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envbuild.core.errors import SpecError
 from envbuild.core.text import printable
-from envbuild.launch.kubernetes import check_plain, env_lines, image_reference, job_name, resource_lines
+from envbuild.launch.kubernetes import env_lines, image_reference, job_name, resource_lines
 from envbuild.launch.model import Kind, Plan, Written
 from envbuild.launch.quoting import yaml_list, yaml_string
 from envbuild.launch.torchrun_words import torchrun_words
@@ -14,7 +14,6 @@ KIND = Kind(one_task=True)
 
 def write(plan: Plan) -> Written:
     """Return the file. The runtime passes torchrun the number of nodes and workers."""
-    check_plain(plan)
     if plan.mpi:
         raise SpecError("a TrainJob starts torchrun, and the command starts MPI", hint="use --as mpijob")
     words = torchrun_words(plan)
