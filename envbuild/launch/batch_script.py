@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from envbuild.core.shell import shell_word
 from envbuild.core.text import printable
-from envbuild.launch.model import Plan
+from envbuild.launch.model import RENDEZVOUS, Plan
 from envbuild.launch.quoting import sbatch_line
-from envbuild.launch.steps import PORT, has_port, inner_command, step_lines, variable_lines
+from envbuild.launch.steps import PORT, has_port, inner_command, ranks_command, step_lines, variable_lines
 
 
 def batch_script(plan: Plan, command: Sequence[str], rank_names: Sequence[str] = ()) -> str:
@@ -22,13 +22,13 @@ def batch_script(plan: Plan, command: Sequence[str], rank_names: Sequence[str] =
     steps = plan.target.launch.host_steps
     head += [f"# once on each node, as root: {printable(step)} ({printable(why)})" for step, why in steps.items()]
     head += [f"# expected: {line}" for line in plan.expect]
-    body = ["set -eu", *image_check(plan), *variable_lines(plan), *rendezvous_lines(plan)]
-    wrapped = wrap_ranks(command, rank_names)
-    if plan.request.compile:
-        body.append(
-            step_lines(plan, inner_command(plan, wrap_ranks((*plan.target.launch.compile, *command), rank_names)))
-        )
-    body.append(step_lines(plan, inner_command(plan, wrapped)))
+    # An image that defines them, too, under a pyxis without --container-env: each task sets them in the container.
+    inside = not plan.container_env and set(RENDEZVOUS[plan.rendezvous]) & set(plan.beats_image)
+    body = ["set -eu", *image_check(plan), *variable_lines(plan), *([] if inside else rendezvous_lines(plan))]
+    first = [(*plan.target.launch.compile, *command)] if plan.request.compile else []
+    for words in (*first, command):
+        started = ranks_command(plan, words) if inside else inner_command(plan, wrap_ranks(words, rank_names))
+        body.append(step_lines(plan, started))
     return "\n".join([*head, *body]) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -63,6 +64,26 @@ def test_container_env_is_printed_from_pyxis_0_15_on(version: str, has: bool) ->
     assert option_values(plan).get("--container-env") == ("NCCL_NET" if has else None)
     text = write_launch(NCCL_TEST, image=image, at=site(slurm=Slurm(pyxis=version, pmix=("pmix",))))
     assert ("env NCCL_NET=IB /opt/nccl-tests" in text) != has
+
+
+@pytest.mark.parametrize("release", ["0.11.1", "0.20.0"])
+def test_the_address_of_the_ranks_beats_that_of_an_image(release: str) -> None:
+    """Third-party images may define MASTER_ADDR; the script is run by a shell in which srun starts its last words with
+    the image's variables, as pyxis does."""
+    image = torch_image(env={"MASTER_ADDR": "localhost", "PYTORCH_VERSION": "2"})
+    at = site(slurm=Slurm(pyxis=release))
+    text = write_launch(("sh", "-c", "echo $MASTER_ADDR"), form="sbatch", image=image, at=at, nodes=2)
+    program = """
+    scontrol() { echo n7; }
+    srun() {
+        case $* in *--container-env=*MASTER_ADDR*) ;; *) export MASTER_ADDR=localhost ;; esac
+        while [ "${1#--}" != "$1" ]; do shift; done; "$@"
+    }
+    export SLURM_JOB_ID=1 SLURM_JOB_NODELIST=n[7-8] SLURM_STEP_NODELIST=n[7-8]
+    export SLURM_NTASKS=16 SLURM_PROCID=0 SLURM_LOCALID=0
+    """
+    script = program + text.replace("[ -r /fs/images/net.sqsh ] ||", "true ||")
+    assert subprocess.run(["bash", "-c", script], capture_output=True, text=True).stdout == "n7\n"
 
 
 @pytest.mark.parametrize("form", ["srun", "sbatch", "torchrun"])
