@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from envbuild.cli.check_images import is_current
@@ -9,9 +11,18 @@ from envbuild.lock.lock_head import LockHead, read_head
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
 from envbuild.spec.target import load_target
-from tests.support.command import ROOT
+from tests.support.command import ROOT, envbuild
 
 pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(("driver", "code"), [("550.54.15", 3), ("595.45.04", 0)])
+def test_the_driver_of_a_site_replaces_the_floor_of_the_target(driver: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "envbuild").mkdir()
+    (tmp_path / "envbuild/site.yaml").write_text(f'schema: 1\ntargets: {{h100-ib: {{driver: "{driver}"}}}}\n')
+    done = envbuild("check", "h100-nccl", XDG_CONFIG_HOME=str(tmp_path))
+    assert done.returncode == code, done.stdout
+    assert driver in done.stdout
 
 
 @pytest.mark.parametrize("name", ["cpu-ucx", "h100-nccl"])
