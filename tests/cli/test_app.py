@@ -127,8 +127,8 @@ def test_run_without_a_current_file_builds_the_layers_and_makes_no_lock(
     with open_workspace(reporter, project) as workspace:
         assert run_image.current_layers("cpu-ucx", workspace) == ("plan", ["d"])
     assert seen == ([] if is_current else [LockRule.REQUIRE])
-    said = [line for line in reporter.lines if "running in its layers (envbuild make cpu-ucx writes it)" in line]
-    assert bool(said) is not is_current
+    reported = [line for line in reporter.lines if "running in its layers (envbuild make cpu-ucx writes it)" in line]
+    assert bool(reported) is not is_current
 
 
 def test_an_unknown_output(project: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ from envbuild.core.errors import SpecError
 from envbuild.core.reasoned import Reasoned
 from envbuild.launch.expectations import LOOPBACK, PROGRAMS, threshold_name
 from envbuild.net.numa import Numa
-from envbuild.net.slurm_site import NodeSettings, Slurm
+from envbuild.net.site_file import read_site
+from envbuild.net.slurm_site import NODE_KEYS, SLURM_KEYS, NodeSettings, Slurm
 from envbuild.spec.launch_profile import THRESHOLDS, Launch, Nics
 from envbuild.spec.project import Project
 from envbuild.spec.target import Target, load_target
-from tests.support.launching import ENV, answer_of, make_plan, shipped_target, site, torch_image
+from tests.support.launching import ENV, ROOT, answer_of, make_plan, shipped_target, site, torch_image
 
 pytestmark = pytest.mark.unit
 
@@ -173,6 +175,17 @@ def test_a_field_of_the_slurm_of_a_site(name: str) -> None:
 )
 def test_no_field_is_left_out(kind: Any, cases: Mapping[str, Case], elsewhere: set[str]) -> None:
     assert {item.name for item in fields(kind)} == set(cases) | elsewhere
+
+
+def test_the_example_of_the_page_is_valid_and_has_every_key(tmp_path: Path) -> None:
+    page = (ROOT / "docs/launch.md").read_text()
+    text = page.partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "site.yaml").write_text(text)
+    found = read_site(tmp_path / "site.yaml")
+    missing = [key for key in NODE_KEYS if not getattr(found.nodes, key)]
+    assert not missing
+    assert found.nodes_of("azure-ndv4").partition == "a100"
+    assert [key for key in SLURM_KEYS if key not in page] == []
 
 
 def test_every_threshold_has_a_command() -> None:
