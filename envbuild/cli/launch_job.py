@@ -10,6 +10,7 @@ from typing import Any
 
 from envbuild.core.errors import Finding, SpecError
 from envbuild.core.paths import expand_home
+from envbuild.core.regular_file import read_bounded
 from envbuild.core.text import first_hidden
 from envbuild.core.yaml_reader import short
 from envbuild.launch.explain import explain as explain_plan
@@ -19,6 +20,8 @@ from envbuild.launch.model import Request
 from envbuild.spec.workspace import read_workspace
 
 HOST = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?"
+
+MAX_HOSTS = 4 << 20  # bytes of a file with the names of nodes
 
 
 def launch_job(name: str, form: str, request: Request, *, explain: bool) -> tuple[Launch, dict[str, Any], str]:
@@ -54,9 +57,9 @@ def parse_hosts(listed: str, file: str) -> tuple[str, ...]:
     names = [name for name in re.split(r"[,\s]+", listed) if name]
     if file:
         try:
-            lines = expand_home(file).read_text(encoding="utf-8").splitlines()
+            lines = read_bounded(expand_home(file), MAX_HOSTS).decode().splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", "") or "it is not text"
+            why = "it is not text" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
             raise SpecError(
                 f"--hostfile {file} cannot be read: {why}", hint="name a file with one host a line"
             ) from None

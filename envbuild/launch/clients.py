@@ -29,6 +29,7 @@ EVIDENCE = {
 }
 OLDEST_PYXIS = "0.11.0"  # where nothing is known: the oldest of a reference system is 0.11.1
 DIGESTS = "4.0.0"  # enroot that pulls by digest, and by REGISTRY/PATH
+DIGITS = 18  # of a part of a version that count: Python refuses numbers of thousands
 GPU_OPTIONS = "19.05"  # Slurm that has --gpus-per-node; older ones have --gres alone
 
 
@@ -99,7 +100,7 @@ def older(version: str, than: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"[0-9]+", version))
+    return tuple(int(part[:DIGITS]) for part in re.findall(r"[0-9]+", version))
 
 
 def check_partition(partition: str, query: Callable[..., str] | None = None) -> None:

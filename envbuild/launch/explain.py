@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envbuild.core.text import flow
+from envbuild.core.text import flow, printable
 from envbuild.launch.model import RENDEZVOUS, Option, Plan
 
 
@@ -13,14 +13,14 @@ def explain(plan: Plan, *, slurm: bool) -> str:
     lines = ["variables"]
     for item in plan.env:
         lines.append(f"  {item.name}={flow(item.value)}")
-        lines.append(f"    {item.owner}: {item.because or 'no reason is given'}")
+        lines.append(f"    {item.owner}: {printable(item.because) if item.because else 'no reason is given'}")
         lines += [f"    instead of {flow(value)} of the {owner}" for owner, value in item.replaces]
     if not plan.env:
         lines.append("  none")
     for title, options in option_groups(plan, slurm=slurm):
         lines += [
             title,
-            *(line for item in options for line in (f"  {item.text}", f"    {item.owner}: {item.because}")),
+            *(line for item in options for line in (f"  {item.text}", f"    {item.owner}: {printable(item.because)}")),
         ]
     if plan.rendezvous:
         names = RENDEZVOUS[plan.rendezvous]
@@ -30,7 +30,7 @@ def explain(plan: Plan, *, slurm: bool) -> str:
             "    launch: PyTorch's ranks need them, and no hook of the site sets them",
         ]
     for step, because in plan.target.launch.host_steps.items():
-        lines += ["once on each node, as root", f"  {step}", f"    target: {because}"]
+        lines += ["once on each node, as root", f"  {step}", f"    target: {printable(because)}"]
     return "\n".join([*lines, *(f"expected: {line}" for line in plan.expect)])
 
 

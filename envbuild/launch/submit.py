@@ -28,7 +28,7 @@ def submit(launch: Launch) -> int:
     if not written.submit:
         return run(("sh", "-c", written.text), 0)
     with tempfile.TemporaryFile() as file:
-        file.write(written.text.encode())
+        file.write(written.text.encode(errors="surrogateescape"))
         file.flush()
         file.seek(0)
         return run(program, file.fileno())

@@ -20,7 +20,8 @@ from pathlib import Path
 from envbuild.core.access_lists import remove_access_lists
 from envbuild.core.errors import PublishError
 from envbuild.core.folder_removal import remove_folder
-from envbuild.core.ownership import find_renamer
+from envbuild.core.ownership import find_intrusion, find_renamer, own_users
+from envbuild.core.shell import shell_word
 from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 
 REPLACED = "another user replaced it while it was written"
@@ -132,10 +133,24 @@ def _check_older(out: Path, above: int, check: Callable[[Path], object]) -> tupl
         return None
     try:
         status = os.fstat(fd)
-        check(out if stat.S_ISLNK(status.st_mode) else Path(f"/proc/self/fd/{fd}"))  # of a link only itself is removed
+        handle = Path(f"/proc/self/fd/{fd}")
+        check(out if stat.S_ISLNK(status.st_mode) else handle)  # of a link only itself is removed
+        if stat.S_ISDIR(status.st_mode) and any(handle.iterdir()):
+            _refuse_foreign(out, handle)
         return status.st_dev, status.st_ino
     finally:
         os.close(fd)
+
+
+def _refuse_foreign(out: Path, handle: Path) -> None:
+    """Raise PublishError for an older folder that others can write: they could move a folder of this user into it, and
+    that would be removed with it."""
+    if found := find_intrusion(str(handle), own_users()):
+        raise PublishError(
+            f"it {found.reason}, so it is not replaced",
+            f"name a new folder, or remove it: rm -r {shell_word(out)}",
+            str(out),
+        )
 
 
 def _remove_stale(above: int, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from envbuild.cli.launch_job import parse_hosts
 from envbuild.core.errors import SpecError
+from envbuild.launch.clients import older
 from envbuild.launch.forms import DEFAULT, FORMS
 from envbuild.launch.launch import check_hosts, load_form
 from envbuild.launch.model import Kind, Request
@@ -194,3 +197,35 @@ def test_the_compile_step_is_the_same_step_with_its_words() -> None:
     text = write_launch(("./run.sh",), form="sbatch", image=image, nodes=16, compile=True)
     first, second = text.split("\nsrun ")[1:]
     assert first.replace("neuron_parallel_compile ", "").strip() == second.strip()
+
+
+def test_docker_starts_no_file() -> None:
+    """Its name, which the author of the file chose, may be an image of Docker Hub, or an option."""
+    with pytest.raises(SpecError, match="Docker starts no squashfs file: net"):
+        write_launch(form="docker", image=torch_image(docker=""))
+
+
+def test_an_edf_replaces_no_file(tmp_path: Path) -> None:
+    (tmp_path / "srun").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (tmp_path / "srun").chmod(0o755)
+    (tmp_path / "pyproject.toml").write_text("precious")
+    script = sample("edf", name="pyproject")
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for _ in range(2):
+        done = subprocess.run(["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        (named,) = [line for line in done.stdout.splitlines() if line.startswith("--environment=")]
+        assert "entrypoint = false" in Path(named.removeprefix("--environment=")).read_text()
+    assert (tmp_path / "pyproject.toml").read_text() == "precious"
+    assert len(list(tmp_path.glob("pyproject.*.toml"))) == 2
+
+
+def test_files_of_hosts_have_a_limit(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for file in (tmp_path / "fifo", Path("/dev/zero")):
+        with pytest.raises(SpecError, match="cannot be read"):
+            parse_hosts("", str(file))
+
+
+def test_a_version_of_very_many_digits_is_compared() -> None:
+    assert not older("9" * 5000, "1.2") and older("1.2", "9" * 5000)

@@ -436,3 +436,21 @@ def test_what_is_at_the_place_is_checked_by_a_descriptor(tmp_path: Path) -> None
     with pytest.raises(PublishError, match="it has notes"), open_output_folder(out, "oci-layout", check):
         raise AssertionError("the folder is used")
     assert (tmp_path / "aside/notes").exists()
+
+
+def test_an_older_folder_that_others_can_write_is_not_replaced(tmp_path: Path) -> None:
+    """They could move a folder of the caller into it, where only the caller can remove what is in it."""
+    out = tmp_path / "out"
+    out.mkdir()
+    with open_output_folder(out, "oci-layout", os.fspath) as folder:  # an empty one may be removed by any user
+        (folder.handle / "oci-layout").touch()
+        folder.publish()
+    for spoil in (lambda: out.chmod(0o777), lambda: os.chown(out, 4711, -1)):
+        out.chmod(0o755)
+        spoil()
+        with (
+            pytest.raises(PublishError, match="so it is not replaced"),
+            open_output_folder(out, "oci-layout", os.fspath),
+        ):
+            raise AssertionError("the folder is used")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -12,7 +12,13 @@ KIND = Kind(hosts=True)
 
 
 def write(plan: Plan) -> Written:
-    """Return the command of each node, with its name where there are several."""
+    """Return the command of each node, with its name where there are several. Raises SpecError for an image that Docker
+    does not have under a name: that in a file was chosen by the author of the file."""
+    if not plan.image.docker:
+        raise SpecError(
+            f"Docker starts no squashfs file: {plan.image.name}",
+            hint="name an image of the project, or docker://NAME:TAG",
+        )
     if plan.mpi and plan.nodes > 1:
         raise SpecError("docker starts no MPI over several nodes", hint="use --as mpirun, sbatch or mpijob")
     if plan.nodes == 1:
@@ -31,7 +37,7 @@ def docker_lines(plan: Plan, node: int) -> str:
         values += [] if "MASTER_PORT" in names else [("MASTER_PORT", FIXED_PORT)]
     words += [f"--env={name}={value}" for name, value in values]
     words += [f"--volume={mount if ':' in mount else f'{mount}:{mount}'}" for mount in plan.mounts]
-    reference = plan.image.docker or plan.image.name
+    reference = plan.image.docker
     start = ranks_words(plan, node)
     options = shell_lines(words)
     return f"docker run {options} \\\n  {shell_command([reference, *start])}"

@@ -17,8 +17,9 @@ def write(plan: Plan) -> Written:
     options = [item.text for item in (*plan.job, *(item for item in plan.step if item.name not in names))]
     words = ["srun", *options, "--environment=FILE", *ranks_command(plan, plan.command)]
     start = shell_lines(words).replace("--environment=FILE", '--environment="$edf"', 1)
-    name = shell_word(f"{plan.name}.toml".replace("/", "-"))
-    lines = [f'edf="$PWD"/{name}', f"cat > \"$edf\" <<'{END}'", *edf_lines(plan), END, start]
+    # a new file: one of that name may be something else, such as pyproject.toml
+    name = shell_word(f"{plan.name}.XXXXXX.toml".replace("/", "-"))
+    lines = ["set -eu", f'edf=$(mktemp -- "$PWD"/{name})', f"cat > \"$edf\" <<'{END}'", *edf_lines(plan), END, start]
     return Written("\n".join(lines) + "\n")
 
 
