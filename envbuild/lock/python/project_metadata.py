@@ -15,8 +15,6 @@ from email.parser import BytesHeaderParser
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -25,11 +23,9 @@ from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import SpecError
 from envbuild.core.text import printable
 from envbuild.spec.local_wheels import LocalWheel
+from envbuild.spec.pyproject import check_lines, check_python, plain_requirements
 from envbuild.spec.recipe import GitProject
 
-CFG, LINE = 64 << 10, 1000  # characters of setup.cfg, and of a line of it
-DOTS, ALL_DOTS = 1000, 50_000  # of a line, and of a file
-PARTS, KEY_PARTS = 50, 200  # of the name of a table, which each key below it costs; of a key, which may be in a text
 LIMIT = 1 << 20  # bytes of a file with metadata
 SETUPTOOLS = ("setuptools", "wheel")  # of a project without [build-system] (PEP 518)
 
@@ -131,46 +127,6 @@ def read_files(tarball: Path, project: GitProject) -> dict[str, bytes]:
             if member.name in names and member.isreg() and (file := archive.extractfile(member)):
                 found[names[member.name]] = file.read(LIMIT)
     return found if {"pyproject.toml", "setup.py"} & found.keys() else {}
-
-
-def check_lines(name: str, text: str) -> None:
-    """Raise ValueError for a text that its reader would need hours for: `configparser` reads a line in the square of
-    its length, `tomllib` a key in the square of its parts."""
-    lines = text.split("\n")  # other line ends are blanks for configparser
-    if name == "setup.cfg" and (len(text) > CFG or max(map(len, lines)) > LINE):
-        raise ValueError(f"{name} is longer than {CFG >> 10} KiB, or has a line of more than {LINE} characters")
-    dots = [line.count(".") for line in lines]
-    names = [line.partition("=")[0] for line in lines if line.count(".") > PARTS]
-    if any(name.count(".") > (PARTS if name.lstrip().startswith("[") else KEY_PARTS) for name in names):
-        raise ValueError(f"{name} has a name of too many parts")
-    if max(dots, default=0) > DOTS or sum(dots) > ALL_DOTS:
-        raise ValueError(f"{name} has too many dots")
-
-
-def check_python(what: str, requires: str, python: str) -> None:
-    """Raise SpecError if a package does not run on `python`."""
-    try:
-        fits = SpecifierSet(requires).contains(python, prereleases=True)
-    except ValueError:  # no specifier, or a number that Python does not read
-        return
-    if not fits:
-        raise SpecError(f"{what} requires Python {printable(requires)}, and the image has {python}")
-
-
-def plain_requirements(what: str, texts: tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    """Return the requirements without those of extras. Raises SpecError for one that names an address."""
-    found = []
-    for text in texts:
-        try:
-            parsed = Requirement(text)
-        except (ValueError, RecursionError) as error:  # parentheses of a marker in each other
-            raise SpecError(f"{what} requires '{printable(text)}', which is not a requirement: {error}") from None
-        if parsed.url:
-            hint = f"add {parsed.name} @ git+https://… to python-packages, and require it by name there"
-            raise SpecError(f"{what} requires '{printable(text)}', which names an address", hint)
-        if not (parsed.marker and "extra" in str(parsed.marker)):
-            found.append(str(parsed))
-    return tuple(found)
 
 
 def _table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
