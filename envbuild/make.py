@@ -52,6 +52,7 @@ class Options:
     verify: whether to audit and run the finished image.
     caches: of units, opened (`envbuild.build.cache.open_cache`); None: those of the site.
     lock: the rule for a lock that is missing or outdated.
+    mounted: whether the project folders of the spec are left out, because they will be mounted.
     """
 
     engine: str = ""
@@ -59,6 +60,7 @@ class Options:
     verify: bool = True
     caches: Sequence[OpenCache] | None = None
     lock: LockRule = LockRule.MAKE
+    mounted: bool = False
 
 
 def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
@@ -98,6 +100,8 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         forecast=inputs.forecast.row() if inputs.forecast else {},
     )
     write_image_record(made, plan, resolution, workspace)
+    if resolution.contents:  # `run` mounts the folders, so any copy of them will do
+        write_image_record(made, plan, resolution.mounted(), workspace)
     return made
 
 
@@ -133,6 +137,8 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
 
     site, store, reporter = workspace.site, workspace.store, workspace.reporter
     resolution = resolve_in(spec, workspace.project)
+    if options.mounted:
+        resolution = resolution.mounted()
     check_machine(resolution.target)
     rules = {LockRule.MAKE: ensure_lock, LockRule.RENEW: renew_lock, LockRule.REQUIRE: require_lock}
     lock = rules[options.lock](resolution, workspace, partial(open_base_layout, workspace))
@@ -206,7 +212,8 @@ def make_twice(name: str, workspace: Workspace, options: Options) -> ImageRecord
     lock = current_lock(resolution, workspace)
     plan, request = make_plan(resolution, lock), lock_request(resolution)
     where, folder = request.source_places(), Path(request.folder)
-    fetch(lock, workspace.store, workspace.site, workspace.reporter, where=where, folder=folder)
+    at = workspace
+    fetch(lock, at.store, at.site, at.reporter, where=where, folder=folder, contents=request.contents)
     engine = choose_engine(made.engine, workspace.store, workspace.reporter)
     rebuild_and_compare(plan, made.layers, engine, workspace.store, workspace.reporter, options.build)
     workspace.reporter.info(f"{name}: {counted(len(plan.units), 'unit')} built twice, all equal")

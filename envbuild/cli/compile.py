@@ -41,7 +41,8 @@ def compile_command(
             from envbuild.build.engines.build_context import write_context
             from envbuild.lock.fetch import fetch
 
-            fetch(lock, workspace.store, workspace.site, workspace.reporter, folder=resolution.spec.path.parent)
+            folder, contents = resolution.spec.path.parent, resolution.contents
+            fetch(lock, workspace.store, workspace.site, workspace.reporter, folder=folder, contents=contents)
             write_context(plan, workspace.store, context)
             workspace.reporter.info(
                 "next: buildah build --isolation chroot "

@@ -57,6 +57,7 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
                 manifest=folder is not None,
                 where=where,
                 folder=resolution.spec.path.parent,
+                contents=resolution.contents,
             )
             if folder:
                 row, line = export_inputs(lock, workspace, folder)

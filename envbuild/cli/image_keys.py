@@ -44,6 +44,10 @@ def checks(resolution: Resolution, lock: Lock) -> list[Any]:
 
     env = recipe_environment(resolution, lock)
     found = [check for recipe in resolution.recipes for check in call_recipe(recipe, "verify", list, env)]
+    if resolution.spec.dev:
+        from envbuild.verify.dev_checks import dev_checks
+
+        found += dev_checks(resolution.spec.dev)
     return [[dataclasses.asdict(check) for check in found], dataclasses.asdict(expected_contents(resolution, lock))]
 
 

@@ -28,8 +28,9 @@ def run_command(
 ) -> None:
     """Run a command in an image on this machine, in the same sandbox that built it. NAME may be a squashfs file.
 
-    Changes are discarded, except in folders mounted with --bind. Without a current file of the image, its layers are
-    built and the command runs in them. To try an edit of the spec, which --live also locks:
+    Changes are discarded, except in folders mounted with --bind and in project folders (dev: of the spec). Without a
+    current file of the image, its layers are built and the command runs in them. To try an edit of the spec, which
+    --live also locks:
 
     \b
       envbuild run NAME --live -- python -c "import torch"

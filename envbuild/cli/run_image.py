@@ -10,6 +10,7 @@ from envbuild.core.paths import expand_home
 from envbuild.core.shell import shell_word
 from envbuild.export.built_image import load_built_image, read_image_record
 from envbuild.lock.resolve import resolve_image
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
@@ -53,21 +54,28 @@ def run_image(
         argv = ["/bin/sh", "-c", START, "sh", *command]
         store, reporter = workspace.store, workspace.reporter
         return run_in_root(file, argv, env=None, store=store, network=network, binds=mounts, reporter=reporter)
-    plan, layers = make_live(name, workspace, renew=True) if live else current_layers(name, workspace)
+    plan, layers = current_layers(name, workspace, live=live)
+    mounts = [*dev_mounts(name, workspace), *mounts]
     ensure_trees(workspace.store, layers)
     trees = [workspace.store.layer_tree(layer) for layer in layers]
     argv = list(command) or list(plan.config.cmd)
     return run_in_root(trees, argv, env=dict(plan.config.env), store=workspace.store, network=network, binds=mounts)
 
 
-def current_layers(name: str, workspace: Workspace) -> tuple[Plan, list[str]]:
-    """Return the plan and the layers (diff ids) of an image; build them if no file of it is current."""
-    resolution = resolve_image(name, workspace)
+def current_layers(name: str, workspace: Workspace, *, live: bool = False) -> tuple[Plan, list[str]]:
+    """Return the plan and the layers (diff ids) of an image; build them if no file of it is current.
+
+    live: lock and build what changed. Only an edit of project folders, which are mounted, needs neither."""
+    if live and not load_image_spec(name, workspace.project).dev:
+        return make_live(name, workspace, renew=True)
+    resolution = resolve_image(name, workspace).mounted()
     if read_image_record(resolution, workspace) is None:
+        if live:
+            return make_live(name, workspace, renew=True)
         image = resolution.spec.name
         workspace.reporter.info(f"no current file of {image}: running in its layers (envbuild make {image} writes it)")
         return make_live(name, workspace, renew=False)
-    built = load_built_image(name, workspace)
+    built = load_built_image(name, workspace, mounted=True)
     return built.plan, [layer.diff_id for layer in built.layers]
 
 
@@ -79,8 +87,14 @@ def make_live(name: str, workspace: Workspace, *, renew: bool) -> tuple[Plan, li
     from envbuild.publish.make_and_share import site_caches
 
     rule = LockRule.RENEW if renew else LockRule.REQUIRE
-    plan, built = make_layers(name, workspace, Options(caches=site_caches(workspace), lock=rule))
+    plan, built = make_layers(name, workspace, Options(caches=site_caches(workspace), lock=rule, mounted=True))
     return plan, [layer.diff_id for layer in built.layers]
+
+
+def dev_mounts(name: str, workspace: Workspace) -> list[tuple[str, str, bool]]:
+    """Return the mounts of the project folders of an image (`dev:`): an edit there is seen at once."""
+    spec = load_image_spec(name, workspace.project)
+    return [(str(project.folder), project.place, False) for project in spec.dev]
 
 
 def parse_bind(bind: str) -> tuple[str, str, bool]:

@@ -33,8 +33,8 @@ class BuiltImage:
     layers: tuple[LayerRecord, ...]
 
 
-def load_built_image(name: str, workspace: Workspace) -> BuiltImage:
-    """Return the image `name` as it was built.
+def load_built_image(name: str, workspace: Workspace, *, mounted: bool = False) -> BuiltImage:
+    """Return the image `name` as it was built; `mounted`: with any copy of its project folders.
 
     Raises LockError or EnvbuildError with the command that builds it.
     """
@@ -43,6 +43,8 @@ def load_built_image(name: str, workspace: Workspace) -> BuiltImage:
     from envbuild.lock.update import current_lock
 
     resolution = resolve_image(name, workspace)
+    if mounted:
+        resolution = resolution.mounted()
     lock = current_lock(resolution, workspace)
     made = read_image_record(resolution, workspace)
     if made is None:
@@ -92,7 +94,12 @@ def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | No
     from envbuild.build.plan.units import MODEL
     from envbuild.lock.lock_record import decisive_parts
 
-    return record_path(workspace.store, [lock, str(MODEL), *decisive_parts(resolution, workspace)])
+    parts = [lock, str(MODEL), *decisive_parts(resolution, workspace)]
+    if resolution.spec.dev:
+        from envbuild.lock.dev_content import content_parts
+
+        parts += content_parts(resolution)
+    return record_path(workspace.store, parts)
 
 
 def read_image_record(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envbuild.core.console import Reporter
 from envbuild.core.errors import Finding, InputError
@@ -19,6 +20,9 @@ from envbuild.lock.input_fetcher import InputFetcher
 from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs, supplier
 from envbuild.lock.model import Lock, PythonFile
 from envbuild.net.site import Site
+
+if TYPE_CHECKING:
+    from envbuild.spec.dev_project import DevContent
 
 
 def inputs_to_fetch(
@@ -58,6 +62,7 @@ def fetch(
     pause: float = 0.5,
     where: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    contents: Iterable[DevContent] = (),
 ) -> None:
     """Download the inputs of `lock` into the store, `jobs` at a time.
 
@@ -67,10 +72,15 @@ def fetch(
     pause: seconds before the first retry of a failed download
     where: file name of a source → the place in the spec that requires it (`LockRequest.source_places`)
     folder: that of the spec, which the paths of wheels are relative to
+    contents: of project folders, which no lock has (`LockRequest.contents`)
 
     Raises InputError with a finding for each input that is not available (one for all inputs of an origin that has no
     place here), after all others were fetched; EngineError if the store is full or cannot be written.
     """
+    if contents := [item for item in contents if digests is None or item.sha256 in digests]:
+        from envbuild.lock.dev_content import add_contents
+
+        add_contents(contents, store)
     wanted = inputs_to_fetch(lock, store, names, digests=digests, manifest=manifest)
     if not wanted:
         return

@@ -8,12 +8,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from envbuild.lock.unit_names import BASE, DEBIAN, VENV, VENV_CORE, VENV_TOOLKIT, build_unit, built_recipe
 from envbuild.spec.local_wheels import LocalWheel
 from envbuild.spec.recipe import AptRepository, Archive, Git, GitProject, PythonIndex
 from envbuild.spec.recipe_calls import call_recipe
 from envbuild.spec.resolve import Resolution, explicit_options
+
+if TYPE_CHECKING:
+    from envbuild.spec.dev_project import DevContent
 
 # Every image has an interpreter for its venv and the certificates that downloads of a job need. No pip: envbuild
 # installs with uv.
@@ -76,6 +80,7 @@ class LockRequest:
     # Debian package of the unit ``debian`` → a layer that requires it, for messages only
     askers: Mapping[str, str] = field(default_factory=dict)
     prefixes: tuple[tuple[str, str], ...] = ()  # (recipe, folder that it compiles into, and the base must not have)
+    contents: tuple[DevContent, ...] = ()  # of project folders: inputs of units that no lock has
     folder: str = ""  # where a relative path of `base` begins: the folder of the spec
 
     def unit_place(self, unit: str) -> str:
@@ -114,7 +119,7 @@ class LockRequest:
             )
             for name, unit in self.units.items()
         }
-        values = asdict(replace(self, where={}, askers={}, prefixes=(), folder="", units=units, spec=spec))
+        values = asdict(replace(self, where={}, askers={}, prefixes=(), contents=(), folder="", units=units, spec=spec))
         text = json.dumps(_filled(values), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
@@ -139,7 +144,9 @@ def lock_request(resolution: Resolution) -> LockRequest:
             debian=tuple(sorted(set(runtime.debian))),
             replaces=tuple(sorted(f"{name}={version}" for name, version in runtime.replaces.items())),
         ),
-        VENV: UnitRequest(python=tuple(sorted({*runtime.python, *core})), wheels=resolution.wheels),
+        VENV: UnitRequest(
+            python=tuple(sorted({*runtime.python, *core, *_dev_requirements(resolution)})), wheels=resolution.wheels
+        ),
         VENV_CORE: UnitRequest(python=core),
     }
     if toolkit:
@@ -177,8 +184,17 @@ def lock_request(resolution: Resolution) -> LockRequest:
         where=spec.where,
         askers={package: name for name in reversed(resolution.order) for package in resolution.runtimes[name].debian},
         prefixes=tuple((name, prefix) for name in resolution.compiled if (prefix := spec.recipes[name].prefix)),
+        contents=resolution.contents,
         folder=str(spec.path.parent),
     )
+
+
+def _dev_requirements(resolution: Resolution) -> tuple[str, ...]:
+    if not resolution.spec.dev:
+        return ()
+    from envbuild.spec.dev_project import dev_requirements
+
+    return dev_requirements(resolution.spec.dev)
 
 
 def _filled(value: object) -> object:

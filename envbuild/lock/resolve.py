@@ -24,13 +24,23 @@ def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) 
         for name, version in locked_picks(spec, project).items()
         if not {"*", name, packages.get(name, "")} & set(forget)
     }
-    return resolve_with_matrix(spec, project, picks)
+    return _with_contents(resolve_with_matrix(spec, project, picks))
 
 
 def resolve_as_locked(spec: ImageSpec, project: Project) -> Resolution:
     """Return `resolve` with the versions that were picked in the image's lock, without a query of the matrix: enough
     to detect a change."""
-    return resolve(fill_versions(spec, locked_picks(spec, project)), targets.load_target(spec.target, project))
+    filled = fill_versions(spec, locked_picks(spec, project))
+    return _with_contents(resolve(filled, targets.load_target(spec.target, project)))
+
+
+def _with_contents(resolution: Resolution) -> Resolution:
+    """Return a resolution with the content of its project folders, if it has some."""
+    if not resolution.spec.dev:
+        return resolution
+    from envbuild.lock.dev_content import with_contents
+
+    return with_contents(resolution)
 
 
 def locked_picks(spec: ImageSpec, project: Project) -> Mapping[str, str]:

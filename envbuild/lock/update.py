@@ -128,6 +128,10 @@ def update_lock(
     )
     recorder = RecordingReporter(reporter)
     lock = record_matrix_versions(resolution, lock, replace(workspace, reporter=recorder))
+    if resolution.spec.dev:
+        from envbuild.lock.dev_content import check_names
+
+        check_names(resolution, lock)
     differences = find_differences(previous, lock)
     if only:
         check_only_moved(name, differences, upgrade)

@@ -12,6 +12,7 @@
       cuda: "13.2"           # recipe: value of the option that its class calls the shorthand
       nccl: {}               # recipe with its defaults
       apex: null             # with extends: without this layer
+    dev: ../mytrainer        # project folders: `envbuild.spec.dev_project`
     env: {NAME: "value"}
     waivers: [{fact: ID, reason: text}]
 
@@ -41,6 +42,7 @@ from envbuild.spec.spec_base import SpecBase, read_base
 from envbuild.spec.spec_draft import SpecDraft, read_draft
 
 if TYPE_CHECKING:
+    from envbuild.spec.dev_project import DevProject
     from envbuild.spec.target import Target
 
 MOST_BASES = 20  # images of the project below each other; each is unpacked into the next
@@ -63,6 +65,7 @@ class ImageSpec:
     waivers: tuple[Waiver, ...]
     where: Mapping[str, str]
     text: str = ""
+    dev: tuple[DevProject, ...] = ()
 
     def recipe_env(self, target: Target, versions: Mapping[str, str] = {}) -> RecipeEnv:
         """Return the facts for the recipes about this image on `target`; `versions`: locked versions by package."""
@@ -100,6 +103,7 @@ def load_image_spec(name: str, project: Project, above: tuple[str, ...] = ()) ->
     recipes = _recipes(reader, draft, project)
     _check_layers(reader, draft, recipes)
     env = _env(reader, draft)
+    dev = _dev(reader, draft, base.python)
     description = (
         reader.text(draft.top["description"][1], "description", folded=True) if "description" in draft.top else ""
     )
@@ -117,6 +121,7 @@ def load_image_spec(name: str, project: Project, above: tuple[str, ...] = ()) ->
         waivers=tuple(draft.waivers.values()),
         where={PLACE: draft.top["base"][0], **{layer: place for layer, (place, _) in draft.layers.items()}},
         text=draft.text,
+        dev=dev,
     )
 
 
@@ -162,6 +167,14 @@ def _recipes(reader: Reader, draft: SpecDraft, project: Project) -> dict[str, Re
         if recipe is not None:
             recipes[name] = recipe
     return recipes
+
+
+def _dev(reader: Reader, draft: SpecDraft, python: str) -> tuple[DevProject, ...]:
+    if "dev" not in draft.top:
+        return ()
+    from envbuild.spec.dev_project import read_dev_projects
+
+    return read_dev_projects(reader, draft.top["dev"][1], draft.dev_folder, python)
 
 
 def _check_layers(reader: Reader, draft: SpecDraft, recipes: Mapping[str, Recipe]) -> None:

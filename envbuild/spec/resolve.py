@@ -31,6 +31,7 @@ from envbuild.spec.target import Target
 
 if TYPE_CHECKING:
     from envbuild.matrix.answer.verdict import Answer
+    from envbuild.spec.dev_project import DevContent
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # by identity: `lock_request` is computed once for each
@@ -41,7 +42,7 @@ class Resolution:
     all recipes; in its `env` the recipes' variables override the target's, and the spec's override both. `runtimes` and
     `sources` are each recipe's own. `chosen`: component → the version that was picked for a recipe without one;
     `answer` is the answer of the version matrix (None: not queried). `wheels`: those of the project that the image
-    gets."""
+    gets. `contents`: of its project folders (`dev`), or nothing for an image in which they are mounted."""
 
     spec: ImageSpec
     target: Target
@@ -54,6 +55,11 @@ class Resolution:
     chosen: Mapping[str, str] = field(default_factory=dict)
     answer: Answer | None = None
     wheels: tuple[LocalWheel, ...] = ()
+    contents: tuple[DevContent, ...] = ()
+
+    def mounted(self) -> Resolution:
+        """Return the resolution of the image in which the project folders are mounted, not copied."""
+        return replace(self, contents=()) if self.contents else self
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -67,7 +73,12 @@ class Resolution:
 
     def remarks(self) -> list[str]:
         """Return the remarks of the recipes about themselves, each with the name of its layer."""
-        return [f"{recipe.name}: {text}" for recipe in self.recipes for text in call_recipe(recipe, "remarks", tuple)]
+        found = [f"{recipe.name}: {text}" for recipe in self.recipes for text in call_recipe(recipe, "remarks", tuple)]
+        if self.spec.dev:
+            from envbuild.spec.dev_project import dev_remarks
+
+            found += dev_remarks(self.spec.dev, self.contents)
+        return found
 
 
 def resolve(spec: ImageSpec, target: Target) -> Resolution:

@@ -11,12 +11,16 @@ from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.spec.project import Project, is_valid_name
 
-KEYS = ("schema", "description", "extends", "target", "base", "python", "distribution", "layers", "env", "waivers")
+KEYS = (
+    "schema", "description", "extends", "target", "base", "python", "distribution", "layers", "dev", "env", "waivers",
+)  # fmt: skip
 
 
 @dataclass
 class SpecDraft:
-    """Nodes of a spec, merged over those of the specs that it extends: key → (place of the key, value)."""
+    """Nodes of a spec, merged over those of the specs that it extends: key → (place of the key, value).
+
+    dev_folder: where the paths of `dev` begin: the folder of the file that has it."""
 
     top: dict[str, tuple[str, Node]]
     layers: dict[str, tuple[str, Node]]
@@ -24,6 +28,7 @@ class SpecDraft:
     waivers: dict[str, Waiver]
     where: str
     text: str
+    dev_folder: Path = Path()
 
 
 def read_draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, ...]) -> SpecDraft:
@@ -42,6 +47,7 @@ def read_draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, 
     for key, (place, node) in top.entries.items():
         if key in KEYS and key not in ("schema", "extends", "layers", "env", "waivers"):
             draft.top[key] = (place.where, node)
+            draft.dev_folder = path.parent if key == "dev" else draft.dev_folder
     for kind, merged in (("layers", draft.layers), ("env", draft.env)):
         for key, (place, node) in reader.entries(nodes[kind], kind).items() if kind in nodes else ():
             if "extends" in nodes and isinstance(node, Scalar) and node.kind == "null":

@@ -52,6 +52,15 @@ def check_file(path: Path, shipped: Iterable[Path] = ()) -> None:
     _refuse(find_file_intrusions(path), folder, "not trusted: this", "it decides what commands do")
 
 
+def check_dev_folder(folder: Path, names: Iterable[str]) -> None:
+    """Raise SpecError if others than the caller can change a project folder (`dev:` of a spec), or the files and
+    folders in it with these names (relative paths), with every such path."""
+    real, users = os.path.realpath(folder), own_users()
+    found = [*find_renamers(str(folder), users), *_find_at(real, users)]
+    found += [item for name in names for item in _find_at(f"{real}/{name}", users)]
+    _refuse(found, folder, "the project folder is not trusted: this", "its code becomes part of the image")
+
+
 def check_repository(root: Path, folders: Iterable[Path]) -> None:
     """Raise SpecError if others than the caller can change the git repository of the project `root`, with every path.
 

@@ -27,7 +27,7 @@ class Evidence:
     `checked`: with what all bytes of the file were compared. `inspected_by`: the program that read the content: one of
     the image itself, so a malicious image can forge the results of the audit. `sources`: unit of the image → the
     entry of a cache that it is from; the others were built in the store. `seconds`: part of the verification → how long
-    it took; parts run at the same time.
+    it took; parts run at the same time. `dev`: project folder of the spec → the digest of its content.
     """
 
     image: str
@@ -41,6 +41,7 @@ class Evidence:
     inspected_by: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    dev: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def file_name(self) -> str:
@@ -75,6 +76,8 @@ def _tier(tier: str, counts: Mapping[str, int], results: Sequence[AuditResult]) 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
     """Return the JSON document. Of the machine and the moment it contains `box` and `seconds` alone."""
     value = asdict(evidence)
+    if not evidence.dev:
+        del value["dev"]
     value["results"] = [{key: str(text) for key, text in asdict(result).items() if text} for result in evidence.results]
     return {"schema": SCHEMA, "tiers": evidence.tiers(), "counts": evidence.counts(), **value}
 

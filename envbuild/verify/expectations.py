@@ -20,9 +20,13 @@ COMPILERS = ("gcc", "g++", "clang")
 
 def expected_contents(resolution: Resolution, lock: Lock) -> Expectations:
     """Return the content that the lock and the recipes declare."""
-    recipes = resolution.recipes
+    recipes, expected = resolution.recipes, locked_contents(lock)
+    if resolution.spec.dev:
+        from envbuild.verify.dev_checks import with_projects
+
+        expected = with_projects(expected, {project.name: project.metadata.version for project in resolution.spec.dev})
     return replace(
-        locked_contents(lock),
+        expected,
         python_also=compiled_distributions(resolution),
         python_more=False,
         sm=resolution.target.sm_arch,

@@ -43,6 +43,7 @@ from envbuild.verify.verify_file import check_file_selection, verify_file
 # The file of a project's image is read when it is written: compared with its packs, and its sha256 is recorded. Every
 # verify compares that sha256.
 CHECKED = ("sha256", "checksums of the packs")
+DEV = "dev"  # the name of the checks of project folders, beside the names of layers
 
 if TYPE_CHECKING:
     from envbuild.build.engines.base import BuildResult
@@ -68,7 +69,8 @@ def verify_image(name: str, workspace: Workspace, only: Selection = ALL) -> Resu
         return Result(evidence_document(evidence), "\n".join(summary_lines(evidence)))
     image = load_built_image(name, workspace)
     if only.recipes:
-        check_recipes(only.recipes, {recipe.name for recipe in image.resolution.recipes}, image.record.image)
+        known = {recipe.name for recipe in image.resolution.recipes} | ({DEV} if image.resolution.spec.dev else set())
+        check_recipes(only.recipes, known, image.record.image)
     path, evidence, data = verify_built(image, workspace, only)
     raise_failures(evidence)
     last = f"  evidence: {path}" if path else f"  evidence: not written: only a part ran ({only})"
@@ -142,6 +144,10 @@ def collect_evidence(
     checks: list[tuple[str, Check]] = []
     for recipe in resolution.recipes:
         checks += ((recipe.name, check) for check in call_recipe(recipe, "verify", list, env))
+    if resolution.spec.dev:
+        from envbuild.verify.dev_checks import dev_checks
+
+        checks += ((DEV, check) for check in dev_checks(resolution.spec.dev))
     with open_image(path, plan.config.env, workspace, f"verify {plan.image}") as run:
         tasks = [
             Task("audit", lambda: audit(inspect_image(run, own), expected), "audit"),
@@ -166,6 +172,7 @@ def collect_evidence(
         INSPECTED_BY,
         unit_sources(plan, layers, workspace.store),
         seconds,
+        {content.project.name: f"sha256:{content.sha256}" for content in resolution.contents},
     )
 
 

@@ -12,6 +12,7 @@ from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import lock_digest
 from envbuild.verify.audit import audit
 from envbuild.verify.contents.metadata import read_image_texts
+from envbuild.verify.dev_checks import project_versions, with_projects
 from envbuild.verify.evidence import INSPECTED_BY, Evidence
 from envbuild.verify.expectations import locked_contents, locked_own_content
 from envbuild.verify.open_image import open_image
@@ -38,9 +39,8 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
     lock = parse_lock(texts["lock.yaml"], path)
     sha256 = file_digest(path)
     with open_image(path, {}, workspace) as run:
-        task = Task(
-            "audit", lambda: audit(inspect_image(run, locked_own_content(lock)), locked_contents(lock)), "audit"
-        )
+        expected = with_projects(locked_contents(lock), project_versions(texts["resolution.json"]))
+        task = Task("audit", lambda: audit(inspect_image(run, locked_own_content(lock)), expected), "audit")
         results, seconds = run_tasks([task], run, workspace.reporter)
     return Evidence(
         lock.image,

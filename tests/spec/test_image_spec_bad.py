@@ -92,7 +92,7 @@ def only_spec_errors(text: str | bytes, folder: Path, project: Project) -> None:
 
 
 SHARED_FIXTURES = examples(200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-KEYS = ["schema", "target", "base", "python", "layers", "env", "waivers", "extends", "description"]
+KEYS = ["schema", "target", "base", "python", "layers", "env", "waivers", "extends", "description", "dev"]
 WORDS = st.sampled_from(
     [*KEYS, "node", "debian:13", "good", "3.13", "widget", "toolkit", "version", "fact", "reason", "plugins", "flags"]
 )

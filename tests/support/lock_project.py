@@ -21,7 +21,7 @@ class LockProject:
     """A project with the image ``k``, its archive and its index in folders beside it.
 
     `layers` of the image; `mirrors` that are added to its site, or replace those of it; `site` has further lines;
-    `recipes`: name → text.
+    `recipes`: name → text. `spec` has further keys of its spec.
     """
 
     folder: Path
@@ -30,6 +30,7 @@ class LockProject:
     mirrors: dict[str, Sequence[str]] = field(default_factory=dict)
     site: Mapping[str, object] = field(default_factory=dict)
     recipes: Mapping[str, str] = field(default_factory=dict)
+    spec: Mapping[str, object] = field(default_factory=dict)
 
     def publish(self, packages: Iterable[str] = (), released: int = RELEASED) -> None:
         """Write the archive of Debian with `packages` beside those that every image has."""
@@ -46,6 +47,7 @@ class LockProject:
         project = self.folder / "project"
         (project / "images").mkdir(parents=True, exist_ok=True)
         spec = {"schema": 1, "description": "x", "target": "cpu", "base": "debian:13", "layers": self.layers}
+        spec |= self.spec
         (project / "images/k.yaml").write_text(json.dumps(spec))
         places = {"debian": [str(self.folder / "debian")], "python": [(self.folder / "simple").as_uri()]}
         site = {

@@ -37,6 +37,10 @@ CHECK_EXTENSIONS = Path(check_extensions.__file__).read_text()  # a program of t
 
 def make_plan(resolution: Resolution, lock: Lock) -> Plan:
     """Return the plan of an image. Pure: the same resolution and lock give the same plan, in any thread."""
+    if resolution.spec.dev:
+        from envbuild.lock.dev_content import check_names
+
+        check_names(resolution, lock)
     with hpccm.hpccm_target(resolution.target.arch):
         units = tuple(Planner(resolution, lock).units())
         return Plan(lock.image, units, image_config(resolution, lock), lock.epoch)
@@ -91,11 +95,22 @@ class Planner:
                 if not waiting:
                     yield self.core()
         wheels = tuple(name for name, recipe in self.compiled.items() if recipe.wheel and name not in self.core_wheels)
-        if unit_lock(self.lock, unit_names.VENV).python or wheels:
+        if unit_lock(self.lock, unit_names.VENV).python or wheels or self.needs_venv:
             image_units.append(unit_names.VENV)
             title = "Python: kernels and everything else"
             yield venv_unit(self.lock, self.env, unit_names.VENV, title, self.lower_venv(), wheels)
+        if self.resolution.contents:
+            from envbuild.build.plan.dev_units import dev_unit
+
+            copies = [dev_unit(content, self.lock.epoch) for content in self.resolution.contents]
+            image_units += [unit.name for unit in copies]
+            yield from copies
         yield self.glue(tuple(image_units))
+
+    @property
+    def needs_venv(self) -> bool:
+        """Return whether there is a venv for the project folders alone."""
+        return bool(self.resolution.spec.dev) and not self.lower_venv()
 
     def core(self) -> Unit:
         lowers = (unit_names.VENV_TOOLKIT,) if self.has_toolkit else ()
@@ -204,6 +219,7 @@ class Planner:
         the evidence."""
         libraries = [folder for runtime in self.runtimes.values() for folder in runtime.libraries]
         config = image_config(self.resolution, self.lock)
+        projects = self.resolution.spec.dev
         texts = {
             # sorts first, so that a library built here wins over Debian's of the same SONAME
             "etc/ld.so.conf.d/00-envbuild.conf": "".join(f"{folder}\n" for folder in libraries),
@@ -212,11 +228,17 @@ class Planner:
             **{path.lstrip("/"): text for runtime in self.runtimes.values() for path, text in runtime.files.items()},
             **{f"etc/envbuild/{name}": text for name, text in provenance.documents(self.resolution, self.lock).items()},
         }
+        copied = f"cp -r {INPUTS}/files/. /"
+        if projects:
+            from envbuild.build.plan.dev_units import install_command, mode_command, venv_files
+
+            texts |= venv_files(projects, self.env.site_packages)
+            copied = f"{install_command(projects)}{copied}{mode_command(projects)}"
         return Unit(
             name=unit_names.GLUE,
             title="loader cache, profile, evidence",
             lowers=lowers,
             inputs=(Input("files", "text", texts=tuple(sorted(texts.items()))),),
-            steps=(Step(f"cp -r {INPUTS}/files/. / && \\\n    ldconfig", "loader cache, profile, evidence"),),
+            steps=(Step(f"{copied} && \\\n    ldconfig", "loader cache, profile, evidence"),),
             epoch=self.lock.epoch,
         )

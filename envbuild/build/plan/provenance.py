@@ -18,7 +18,7 @@ def documents(resolution: Resolution, lock: Lock) -> dict[str, str]:
     """Return file name → content."""
     from envbuild.lock.lockfile import dump_lock
 
-    remarks = resolution.remarks()
+    remarks, projects = resolution.remarks(), dev_rows(resolution)
     return {
         "spec.yaml": resolution.spec.text,
         # An image does not depend on the dates of archives, so that locks that differ in these make the same bytes.
@@ -33,10 +33,20 @@ def documents(resolution: Resolution, lock: Lock) -> dict[str, str]:
                 "waivers": [dict(waiver) for waiver in lock.waivers],
                 "facts": list(lock.facts),
                 **({"remarks": remarks} if remarks else {}),
+                **({"dev": projects} if projects else {}),
             }
         ),
-        "sbom.cdx.json": to_json(sbom(lock)),
+        "sbom.cdx.json": to_json(sbom(lock, resolution.contents)),
     }
+
+
+def dev_rows(resolution: Resolution) -> list[dict[str, str]]:
+    """Return the project folders of an image, with the digest of the content of those that are copied."""
+    digests = {content.project.name: f"sha256:{content.sha256}" for content in resolution.contents}
+    return [
+        {"name": project.name, "version": project.metadata.version, "content": digests.get(project.name, "mounted")}
+        for project in resolution.spec.dev
+    ]
 
 
 def to_json(value: object) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 if TYPE_CHECKING:
     from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile
+    from envbuild.spec.dev_project import DevContent
 
 Component = dict[str, object]
 TRIVY = "aquasecurity:trivy"
@@ -25,14 +26,15 @@ BINARY_REBUILD = re.compile(r"\+b\d+$")  # of a binary package that was built ag
 HOSTS = {"github": "https://github.com/", "gitlab": "https://gitlab.com/", "git": "https://"}
 
 
-def sbom(lock: Lock) -> dict[str, object]:
-    """Return the document. Inputs that only builds use are left out."""
+def sbom(lock: Lock, contents: Iterable[DevContent] = ()) -> dict[str, object]:
+    """Return the document. Inputs that only builds use are left out. contents: of project folders."""
     components = [distribution_component(lock.distribution)] if lock.distribution else []
     for file in {file for unit in lock.image_units() for file in unit.debian}:
         components.append(debian_component(lock.debian[file], lock.distribution))
     components += (python_component(lock.python_files[file]) for file in lock.image_python())
     for source in lock.sources.values():
         components += source_components(source)
+    components += map(dev_component, contents)
     if lock.base_image:
         components.append(base_component(lock.base_image, lock.arch))
     unique = {str(component["bom-ref"]): component for component in components}
@@ -82,6 +84,13 @@ def python_component(file: PythonFile) -> Component:
     name = re.sub(r"_", "-", file.name).lower()
     properties = {ORIGIN: file.origin} if file.origin else {}
     return component(file.name, file.version, package_url("pypi", name, file.version), file.sha256, properties)
+
+
+def dev_component(content: DevContent) -> Component:
+    """Return a project folder, by the digest of its content."""
+    name, version = content.project.name, content.project.metadata.version
+    purl = package_url("generic", name, version, {"checksum": f"sha256:{content.sha256}"})
+    return component(name, version, purl, content.sha256)
 
 
 def source_components(source: SourceFile) -> Iterator[Component]:

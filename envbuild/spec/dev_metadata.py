@@ -1,0 +1,230 @@
+"""Metadata of a project folder (`dev:` of a spec), from the static tables of its pyproject.toml. No code of it runs."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.errors import SpecError
+from envbuild.core.regular_file import MAX_TEXT, read_bounded
+from envbuild.core.text import printable
+from envbuild.spec.pyproject import check_lines, check_python, plain_requirements
+
+PYPROJECT = "pyproject.toml"
+BUILD = "add NAME @ git+https://HOST/REPOSITORY@COMMIT to python-packages, which builds it"
+# Build backends, and requirements of builds, that compile.
+COMPILERS = re.compile(
+    r"(scikit[-_]build(-core)?|scikit_build_core|skbuild|meson[-_]?py(thon)?|mesonpy|maturin|setuptools[-_]rust|cython|"
+    r"pybind11|nanobind|cffi|hatch[-_]cython)\b",
+    re.IGNORECASE,
+)
+COMPILING = re.compile(r"\b(ext_modules|rust_extensions|cffi_modules|cythonize|CUDAExtension|CppExtension)\b")
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+SCRIPT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+REFERENCE = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_][\w.]*)?( *\[[\w., -]*\])?")
+TAKEN = re.compile(r"python[0-9.]*|activate.*|deactivate.*|pydoc.*")  # programs of a venv
+NO_PACKAGES = ("build", "dist", "docs", "doc", "examples", "benchmarks", "scripts", "test", "tests", "tools")
+
+
+@dataclass(frozen=True, slots=True)
+class DevMetadata:
+    """The statements of a project about itself.
+
+    title: the name as it is written; version: "" for plain Python, which has no metadata to install
+    entry_points: (group, name, reference), sorted
+    root: the folder below it that Python searches for its packages; "": itself
+    modules: those whose import is checked
+    """
+
+    title: str
+    version: str = ""
+    requires: tuple[str, ...] = ()
+    entry_points: tuple[tuple[str, str, str], ...] = ()
+    root: str = ""
+    modules: tuple[str, ...] = ()
+
+
+def read_metadata(folder: Path, what: str, python: str) -> DevMetadata:
+    """Return the metadata of the project in `folder`; `what` names it in messages.
+
+    Raises SpecError for a project that has to be built, that states no version, or that has no Python code.
+    """
+    text = read_text(folder, PYPROJECT, what)
+    try:
+        check_lines(PYPROJECT, text)
+        top = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"{what} has a malformed {PYPROJECT}: {printable(str(error))}") from None
+    stated, tools = table(top, "project"), table(top, "tool")
+    refuse_compiled(folder, what, top)
+    if not stated:
+        if "build-system" in top or "poetry" in tools or (folder / "setup.py").is_file():
+            hint = f'write [project] with name and version = "0.1" into its {PYPROJECT}'
+            raise SpecError(f"{what} has no static [project] table: envbuild does not run its build", hint)
+        root = "src" if has_code(folder / "src") else ""
+        return DevMetadata(folder.name, root=root, modules=find_modules(folder / root, "", what))
+    title = stated.get("name")
+    if not isinstance(title, str) or not NAME.fullmatch(title):
+        raise SpecError(f"{what} has no valid name in [project]", f'write name = "mytrainer" into its {PYPROJECT}')
+    dynamic = [str(item) for item in stated.get("dynamic", []) if item not in ("version", "readme", "description")]
+    if needed := sorted({"dependencies", "scripts", "gui-scripts", "entry-points"} & set(dynamic)):
+        hint = f"write them into [project] of its {PYPROJECT}, and remove them from dynamic"
+        raise SpecError(f"{what} computes its {' and '.join(needed)} while it is built", hint)
+    if python:  # else the spec has a mistake there
+        check_release(what, str(stated.get("requires-python", "")), python)
+    root = import_root(folder, tools, what)
+    return DevMetadata(
+        title,
+        version_of(folder, stated, tools, root, what),
+        plain_requirements(what, texts(stated.get("dependencies"))),
+        tuple(sorted(entry_points(stated, what))),
+        root,
+        find_modules(folder / root, title.replace("-", "_").replace(".", "_"), what),
+    )
+
+
+def read_text(folder: Path, name: str, what: str) -> str:
+    """Return a text of the project; "" if it has none of this name. Raises SpecError."""
+    try:
+        return read_bounded(folder / name, MAX_TEXT).decode()
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{what}: {name} cannot be read: {printable(str(error))}") from None
+
+
+def refuse_compiled(folder: Path, what: str, top: Mapping[str, Any]) -> None:
+    """Raise SpecError for a project whose build compiles."""
+    system = table(top, "build-system")
+    tools = [str(system.get("build-backend", "")), *texts(system.get("requires"))]
+    found = next((tool for tool in tools if COMPILERS.match(tool)), "")
+    if not found and "ext-modules" in table(table(top, "tool"), "setuptools"):
+        found = "tool.setuptools.ext-modules"
+    if not found and (word := COMPILING.search(read_text(folder, "setup.py", what))):
+        found = f"{word[0]} in setup.py"
+    if found:
+        raise SpecError(
+            f"{what} has compiled extensions ({printable(found)}), and dev copies files", f"{BUILD}, or write a recipe"
+        )
+
+
+def check_release(what: str, requires: str, python: str) -> None:
+    """Raise SpecError if no release of `python` (3.13) is one that the project runs on."""
+    for release in (f"{python}.0", f"{python}.99"):
+        try:
+            return check_python(what, requires, release)
+        except SpecError:
+            continue
+    raise SpecError(f"{what} requires Python {printable(requires)}, and the image has {python}")
+
+
+def version_of(folder: Path, stated: Mapping[str, Any], tools: Mapping[str, Any], root: str, what: str) -> str:
+    """Return the version: of [project], or of the file that setuptools or hatch read it from. Raises SpecError."""
+    from packaging.version import InvalidVersion, Version
+
+    found = stated.get("version", "")
+    if not found and "version" in texts(stated.get("dynamic")):
+        rule = table(table(table(tools, "setuptools"), "dynamic"), "version")
+        path = str(table(table(tools, "hatch"), "version").get("path", ""))
+        if isinstance(rule.get("file"), str) and is_inside(rule["file"]):
+            found = read_text(folder, rule["file"], what).strip()
+        elif isinstance(rule.get("attr"), str):
+            module, _, name = rule["attr"].rpartition(".")
+            file = f"{root}/{module.replace('.', '/')}".lstrip("/")
+            names = (f"{file}.py", f"{file}/__init__.py")
+            found = next(filter(None, (constant(read_text(folder, path, what), (name,)) for path in names)), "")
+        elif path and is_inside(path):
+            found = constant(read_text(folder, path, what), ("__version__", "VERSION", "version"))
+    try:
+        return str(Version(str(found)))
+    except InvalidVersion:
+        text = f"states the version '{printable(str(found))}'" if found else "states no version that is readable"
+        hint = f'write version = "0.1" into [project] of its {PYPROJECT}, or {BUILD}'
+        raise SpecError(f"{what} {text}: envbuild does not run its build", hint) from None
+
+
+def constant(text: str, names: tuple[str, ...]) -> str:
+    """Return the text that a module assigns to one of `names`; "" if it assigns none."""
+    try:
+        found = [node for node in ast.parse(text).body if isinstance(node, (ast.Assign, ast.AnnAssign))]
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return ""
+    for node in found:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        named = any(isinstance(target, ast.Name) and target.id in names for target in targets)
+        if named and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            return node.value.value
+    return ""
+
+
+def entry_points(stated: Mapping[str, Any], what: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (group, name, reference) of all entry points. Raises SpecError for a malformed one."""
+    groups = {"console_scripts": stated.get("scripts", {}), "gui_scripts": stated.get("gui-scripts", {})}
+    more = stated.get("entry-points", {})
+    groups |= more if isinstance(more, dict) else {"entry-points": more}
+    for group, items in groups.items():
+        if not isinstance(items, dict) or not re.fullmatch(r"[\w.-]+", group):
+            raise SpecError(f"{what} has malformed entry points: {printable(group)}")
+        scripts = group.endswith("_scripts")
+        for name, value in items.items():
+            fits = SCRIPT.fullmatch(name) if scripts else re.fullmatch(r"[^\s=\[][^\n=]*", name)
+            fits = fits and isinstance(value, str) and REFERENCE.fullmatch(value) and (not scripts or ":" in value)
+            if not fits:
+                text = f"{printable(name)} = {printable(str(value))}"
+                raise SpecError(f"{what} has a malformed entry point: {text}", 'write NAME = "package.module:function"')
+            if scripts and TAKEN.fullmatch(name):
+                raise SpecError(f"{what} has a script with the name of a program of Python: {name}", "rename it")
+            yield group, name, value
+
+
+def import_root(folder: Path, tools: Mapping[str, Any], what: str) -> str:
+    """Return the folder below the project that Python searches for its packages. Raises SpecError."""
+    setuptools = table(tools, "setuptools")
+    mapped = table(setuptools, "package-dir")
+    searched = texts(table(table(setuptools, "packages"), "find").get("where"))
+    hatch = table(table(table(table(tools, "hatch"), "build"), "targets"), "wheel")
+    parents = {path.rpartition("/")[0] for path in texts(hatch.get("packages"))}
+    if set(mapped) - {""} or len(searched) > 1 or len(parents) > 1:
+        raise SpecError(f"{what} has its packages in several folders, and dev puts one on Python's path", BUILD)
+    found = str(mapped.get("", "")) or next(iter(searched), "") or next(iter(parents), "")
+    found = found.removeprefix("./").strip("/")
+    if found not in ("", "."):
+        if not is_inside(found) or not (folder / found).is_dir():
+            raise SpecError(f"{what} has no folder {printable(found)}, where its {PYPROJECT} has its packages")
+        return found
+    return "src" if has_code(folder / "src") else ""
+
+
+def find_modules(root: Path, expected: str, what: str) -> tuple[str, ...]:
+    """Return the modules whose import is checked: the one named as the project, or else all packages. Raises SpecError
+    for a folder without Python code."""
+    if not has_code(root):
+        raise SpecError(f"{what} has no Python code", "name the folder of pyproject.toml, or that of the packages")
+    if expected and any((root / name).is_file() for name in (f"{expected}/__init__.py", f"{expected}.py")):
+        return (expected,)
+    names = sorted(path.parent.name for path in root.glob("*/__init__.py"))
+    return tuple(name for name in names if name.isidentifier() and name not in NO_PACKAGES)
+
+
+def has_code(folder: Path) -> bool:
+    """Return whether a folder has modules or packages."""
+    return any(path.is_file() for pattern in ("*.py", "*/*.py", "*/*/*.py") for path in folder.glob(pattern))
+
+
+def is_inside(path: str) -> bool:
+    """Return whether a relative path remains in its folder."""
+    return not path.startswith("/") and ".." not in path.split("/")
+
+
+def table(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def texts(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()

@@ -1,0 +1,229 @@
+"""Project folders of a spec: which files are their content, and what a digest depends on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.bounded_tar import BoundedTarFile
+from envbuild.core.errors import InputError, SpecError
+from envbuild.core.store.store import Store
+from envbuild.lock import dev_content
+from envbuild.lock.dev_content import add_contents, list_files, read_content
+from envbuild.spec.dev_metadata import DevMetadata
+from envbuild.spec.dev_project import DevContent, DevProject
+from tests.support.debian_archive import Signer
+from tests.support.git_server import Repo, git
+from tests.support.lock_project import LockProject
+from tests.support.lock_server import wheel
+from tests.support.lock_site import MARKS
+
+pytestmark = MARKS
+
+FILES = {
+    "pyproject.toml": b'[project]\nname = "mine"\nversion = "1"\n',
+    "src/mine/__init__.py": b"",
+    ".gitignore": b"*.log\n",
+}
+
+
+def project(folder: Path) -> DevProject:
+    return DevProject("mine", "../mine", folder, "x.yaml:1:1", DevMetadata("mine", "1"))
+
+
+def fill(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return Repo.make(tmp_path / "mine", FILES)
+
+
+def test_the_digest_is_that_of_names_modes_and_bytes_alone(repo: Repo, tmp_path: Path) -> None:
+    first = read_content(project(repo.path)).sha256
+    clone = tmp_path / "deep/er/clone"
+    clone.parent.mkdir(parents=True)
+    subprocess.run(["git", "clone", "-q", repo.path, clone], check=True, umask=0o077)
+    for path in clone.rglob("*"):
+        os.utime(path, (1, 1))
+    if os.geteuid() == 0:
+        os.chown(clone / "pyproject.toml", 0, 12345)
+    assert (clone / "pyproject.toml").stat().st_mode & 0o777 == 0o600
+    assert read_content(project(clone)).sha256 == first
+    plain = tmp_path / "plain"
+    shutil.copytree(repo.path, plain, ignore=shutil.ignore_patterns(".git"))
+    assert read_content(project(plain)).sha256 == first
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda top: (top / "src/mine/__init__.py").write_text("# edited\n"),
+        lambda top: (top / "src/mine/__init__.py").chmod(0o755),
+        lambda top: (top / "src/mine/__init__.py").rename(top / "src/mine/other.py"),
+        lambda top: (top / "src/mine/new.py").touch(),
+        lambda top: (top / "src/mine/link.py").symlink_to("__init__.py"),
+    ],
+    ids=["bytes", "mode", "name", "untracked", "link"],
+)
+def test_an_edit_changes_the_digest(edit: Callable[[Path], object], repo: Repo) -> None:
+    first = read_content(project(repo.path)).sha256
+    edit(repo.path)
+    assert read_content(project(repo.path)).sha256 != first
+
+
+def test_what_git_ignores_and_what_a_run_writes_is_left_out(repo: Repo) -> None:
+    first = read_content(project(repo.path)).sha256
+    more = {"run.log": b"x", "src/mine/__pycache__/a.cpython-313.pyc": b"x", "src/mine.egg-info/PKG-INFO": b"x"}
+    fill(repo.path, more)
+    assert read_content(project(repo.path)).sha256 == first
+    git(repo.path, "add", "-f", "run.log")
+    assert "run.log" in list_files(project(repo.path))
+
+
+def test_without_git_the_folders_of_builds_are_left_out(tmp_path: Path) -> None:
+    left_out = dict.fromkeys((".venv/a.py", "build/a.py", "dist/a.whl", ".tox/a", "mine.egg-info/a"), b"")
+    fill(tmp_path, {"mine/build/kept.py": b"", "run.py": b"", "run.pyc": b"", **left_out})
+    assert list_files(project(tmp_path)) == ["mine/build/kept.py", "run.py"]
+
+
+def test_a_folder_that_a_work_tree_ignores_has_all_its_files(tmp_path: Path) -> None:
+    Repo.make(tmp_path / "home", {".gitignore": b"*\n"})
+    folder = fill(tmp_path / "home/mine", {"run.py": b""})
+    assert list_files(project(folder)) == ["run.py"]
+
+
+def test_a_submodule_is_content(repo: Repo, tmp_path: Path) -> None:
+    part = Repo.make(tmp_path / "part", {"words.py": b"a = 1"})
+    git(repo.path, "submodule", "--quiet", "add", str(part.path), "vendor/part")
+    assert "vendor/part/words.py" in list_files(project(repo.path))
+    shutil.rmtree(repo.path / "vendor/part")
+    (repo.path / "vendor/part").mkdir()
+    assert "vendor/part/words.py" not in list_files(project(repo.path))
+
+
+def test_a_program_that_a_repository_names_is_not_started(repo: Repo, tmp_path: Path) -> None:
+    git(repo.path, "config", "core.fsmonitor", f"touch {tmp_path}/started; true")
+    git(repo.path, "config", "filter.x.clean", f"touch {tmp_path}/started; cat")
+    (repo.path / ".gitattributes").write_text("* filter=x\n")
+    list_files(project(repo.path))
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("/etc/passwd", "is a link to an absolute path: /etc/passwd"),
+        ("../../secret", "is a link out of the folder: ../../secret"),
+        ("self/../../secret", "is a link out of the folder: self/../../secret"),
+    ],
+)
+def test_a_link_out_of_the_folder_is_refused(target: str, message: str, tmp_path: Path) -> None:
+    folder = fill(tmp_path / "mine", {"run.py": b""})
+    (folder / "sub").mkdir()
+    (folder / "sub/self").symlink_to(".")
+    (folder / "sub/link").symlink_to(target)
+    with pytest.raises(SpecError) as caught:
+        read_content(project(folder))
+    assert str(caught.value) == (
+        f"x.yaml:1:1: the project '../mine': sub/link {message}\nhint: remove it, or name it in .gitignore"
+    )
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(fill(tmp_path, {"run.py": b""}) / "pipe")
+    with pytest.raises(SpecError, match="pipe is not a regular file"):
+        read_content(project(tmp_path))
+
+
+def test_a_folder_with_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, {f"{number}.py": b"" for number in range(5)})
+    with (tmp_path / "big.bin").open("wb") as file:
+        file.truncate(dev_content.LARGEST)
+    (tmp_path / "0.py").write_text("x")
+    with pytest.raises(SpecError, match=r"has more than 268.4 MB .*\n?.*hint: name data and results in .gitignore"):
+        read_content(project(tmp_path))
+    monkeypatch.setattr(dev_content, "MOST", 5)
+    with pytest.raises(SpecError, match="has more than 5 files"):
+        read_content(project(tmp_path))
+
+
+def test_files_that_others_can_write_are_refused(tmp_path: Path) -> None:
+    fill(tmp_path, {"run.py": b""})
+    (tmp_path / "run.py").chmod(0o666)
+    with pytest.raises(SpecError, match="the project folder is not trusted: this file can be written by every user"):
+        read_content(project(tmp_path))
+
+
+def test_the_store_gets_the_canonical_tar(repo: Repo, store: Store) -> None:
+    (repo.path / "src/mine/__init__.py").chmod(0o755)
+    content = read_content(project(repo.path))
+    add_contents([content], store)
+    with BoundedTarFile.open(store.blob(content.sha256)) as tar:
+        found = [(item.name, item.mode, item.uid, item.gid, item.mtime) for item in tar]
+    assert len({mtime for *_, mtime in found}) == 1
+    assert [(name, mode, uid, gid) for name, mode, uid, gid, _ in found] == [
+        ("mine", 0o755, 0, 0),
+        ("mine/.gitignore", 0o644, 0, 0),
+        ("mine/pyproject.toml", 0o644, 0, 0),
+        ("mine/src", 0o755, 0, 0),
+        ("mine/src/mine", 0o755, 0, 0),
+        ("mine/src/mine/__init__.py", 0o755, 0, 0),
+    ]
+
+
+def test_content_that_changes_meanwhile_is_reported(repo: Repo, store: Store) -> None:
+    content = read_content(project(repo.path))
+    (repo.path / "src/mine/__init__.py").write_text("edited = True")
+    with pytest.raises(InputError, match="changed while it was read"):
+        add_contents([content], store)
+    assert not store.has_blob(content.sha256)
+    assert isinstance(content, DevContent)
+
+
+@pytest.mark.slow_unit
+def test_dependencies_outdate_a_lock_and_code_does_not(tmp_path: Path, key: Signer) -> None:
+    at = LockProject(tmp_path, key, spec={"dev": ["../../mine", "../../helper"]})
+    at.publish()
+    at.index(wheel(tmp_path / "wheels", "other", "1.0"), wheel(tmp_path / "wheels", "taken", "2.0"))
+    head = b'[project]\nname = "%s"\nversion = "1"\ndependencies = %s\n'
+    mine = fill(tmp_path / "mine", {"pyproject.toml": head % (b"mine", b'["other", "helper>=1"]'), "mine.py": b""})
+    fill(tmp_path / "helper", {"pyproject.toml": head % (b"helper", b"[]"), "helper.py": b""})
+    locked = tmp_path / "project/images/k.lock"
+    assert at.lock().returncode == 0
+    first = locked.read_bytes()
+    assert b"other-1.0" in first and b"helper" not in first  # a project here is not searched in the index
+    (mine / "mine.py").write_text("edited = True\n")
+    assert at.lock().returncode == 0 and locked.read_bytes() == first
+    (mine / "pyproject.toml").write_bytes(head % (b"mine", b'["other", "taken"]'))
+    assert at.lock().returncode == 0 and b"taken-2.0" in locked.read_bytes()
+    (mine / "pyproject.toml").write_bytes(head % (b"mine", b'["helper>=2"]'))
+    done = at.lock()
+    assert done.returncode == 2
+    assert "mine 1 requires helper>=2, and '../../helper' is helper 1" in done.stderr
+    (mine / "pyproject.toml").write_bytes(head % (b"mine", b'["taken"]'))
+    fill(tmp_path / "helper", {"pyproject.toml": head % (b"taken", b"[]")})
+    assert at.lock().returncode == 0 and b"taken-2.0" not in locked.read_bytes()
+
+
+@pytest.mark.slow_unit
+def test_the_name_of_a_locked_package_is_refused(tmp_path: Path, key: Signer) -> None:
+    at = LockProject(tmp_path, key, {"python-packages": ["asker"]}, spec={"dev": "../../mine"})
+    at.publish()
+    wheels = tmp_path / "wheels"
+    at.index(wheel(wheels, "asker", "1.0", requires=("taken",)), wheel(wheels, "taken", "2.0"))
+    fill(tmp_path / "mine", {"pyproject.toml": b'[project]\nname = "Taken"\nversion = "1"\n', "taken.py": b""})
+    done = at.lock()
+    assert done.returncode == 2
+    assert "the project '../../mine' has the name of a package of the image: taken 2.0\n" in done.stderr
+    assert "hint: rename the project in its pyproject.toml, or remove what requires taken" in done.stderr
+    assert not (tmp_path / "project/images/k.lock").exists()
