@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from envbuild.cli.commit_files import write_files
 from envbuild.cli.image_list import image_rows
-from envbuild.core.errors import SpecError
+from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.core.interpreter import MODE
 from envbuild.core.json_text import json_value
 from envbuild.core.paths import import_path
@@ -23,6 +23,7 @@ from envbuild.core.programs import run_program
 from envbuild.core.result import Result
 from envbuild.core.text import human_list, table
 from envbuild.lock.git.git_program import error_summary, git_command, git_environment
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import SHIPPED
 from envbuild.spec.trust import VARIABLE, check_repository
 from envbuild.spec.workspace import Workspace
@@ -56,7 +57,7 @@ def changed_images(base: str, workspace: Workspace) -> Result:
     root = workspace.project.root
     if root is None:
         raise SpecError("no project here: the changes of its files are searched", hint="run it in the project's folder")
-    with checkout(base, root) as before:
+    with checkout(base, root, dev_folders(workspace)) as before:
         old, fault = base_keys(before, root)
     rows = image_rows(workspace, keys=True)
     broken = [row for row in rows if not row["keys"]]
@@ -102,12 +103,15 @@ def common_folder(root: Path) -> Path:
 
 
 @contextmanager
-def checkout(base: str, root: Path) -> Iterator[Checkout]:
+def checkout(base: str, root: Path, dev: Sequence[Path] = ()) -> Iterator[Checkout]:
     """Yield the files of the commit where `base` and the current commit diverge, in a temporary folder; only those of
     the project `root`, which may not be in it.
 
     Objects of the repository are read without its filters, which are programs: files of Git LFS are pointers, and
     submodules are left out. Raises SpecError, also for a repository of another user.
+
+    dev: project folders of the images. One in the repository is that of the commit; another one is compared with
+        itself, because no commit has it.
     """
     if base.startswith("-"):
         raise SpecError(f"{base!r} is not a commit, branch or tag", hint="envbuild list --changed origin/main")
@@ -117,11 +121,40 @@ def checkout(base: str, root: Path) -> Iterator[Checkout]:
     commit = git(root, "merge-base", "HEAD", f"{base}^{{commit}}", hint=hint)
     inside = root.resolve().relative_to(top.resolve())
     with tempfile.TemporaryDirectory(prefix="envbuild-base-") as name:
-        project = Path(name) / "files" / inside
+        # at the same depth, so that relative paths out of the repository lead to the same names
+        files = Path(name, "files", *top.resolve().parts[1:])
+        project = files / inside
         project.mkdir(parents=True)
-        if tree := project_tree(top, commit, inside):
-            write_files(Path(git(root, "rev-parse", "--absolute-git-dir")), tree, commit, project)
+        for folder in outermost([inside, *inner_folders(dev, top)]):
+            (files / folder).mkdir(parents=True, exist_ok=True)
+            if tree := project_tree(top, commit, folder):
+                write_files(Path(git(root, "rev-parse", "--absolute-git-dir")), tree, commit, files / folder)
+        for folder in dev:
+            link = Path(name, "files", *folder.parts[1:])
+            if not folder.is_relative_to(top.resolve()) and not link.exists():
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(folder)
         yield Checkout(commit, Path(name), project)
+
+
+def dev_folders(workspace: Workspace) -> tuple[Path, ...]:
+    """Return the project folders (`dev`) of all images that can be read."""
+    found: list[Path] = []
+    for name in workspace.project.images():
+        with suppress(EnvbuildError):
+            found += [project.folder for project in load_image_spec(name, workspace.project).dev]
+    return tuple(dict.fromkeys(found))
+
+
+def inner_folders(folders: Sequence[Path], top: Path) -> list[Path]:
+    """Return those of the folders that are in the work tree `top`, relative to it."""
+    return [path.relative_to(top.resolve()) for path in folders if path.is_relative_to(top.resolve())]
+
+
+def outermost(folders: Sequence[Path]) -> list[Path]:
+    """Return relative folders without those that are in another of them."""
+    every = dict.fromkeys(folders)
+    return [path for path in every if not any(path != other and path.is_relative_to(other) for other in every)]
 
 
 def project_tree(top: Path, commit: str, inside: Path) -> str:

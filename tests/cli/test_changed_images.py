@@ -254,3 +254,22 @@ def test_a_repository_that_others_may_write_is_refused(name: str, project: Path)
     place.chmod(place.stat().st_mode | 0o022)
     done = run(project, "--changed", "HEAD")
     assert done.returncode == 2 and str(place) in done.stderr and "--trust" in done.stderr
+
+
+def test_the_content_of_a_project_folder_counts(project: Path) -> None:
+    """One in the repository is compared with that of the commit, one outside of it with itself."""
+    inside, outside = project.parent / "inside", project.parent.parent / "outside"
+    for folder in (inside, outside):
+        folder.mkdir()
+        (folder / "pyproject.toml").write_text(f'[project]\nname = "{folder.name}"\nversion = "1"\n')
+        (folder / f"{folder.name}.py").write_text("VALUE = 1\n")
+    with (project / "images/cpu-ucx.yaml").open("a") as file:
+        file.write("dev: [../../inside, ../../../outside]\n")
+    git(project.parent, "add", ".")
+    git(project.parent, "commit", "-q", "-m", "second")
+    assert changed(project) == {"removed": []}
+    (outside / "outside.py").write_text("VALUE = 2\n")
+    assert changed(project) == {"removed": []}
+    (inside / "inside.py").write_text("VALUE = 2\n")
+    assert changed(project)["cpu-ucx"] == ("changed", ["unit dev-inside", "unit glue"])
+    assert changed(project, "HEAD~1")["cpu-ucx"][0] == "changed"

@@ -1,0 +1,74 @@
+"""An image with a project folder: mounted in `run`, copied by `make`, verified."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.image_project import Cli
+
+pytestmark = pytest.mark.images
+
+SPEC = """schema: 1
+description: code under work
+target: cpu
+base: debian:13
+python: "3.13"
+layers: {}
+dev: ../../mine
+"""
+PYPROJECT = """[project]
+name = "mine"
+version = "0.1"
+dependencies = ["iniconfig>=2"]
+[project.scripts]
+train = "mine:main"
+"""
+CODE = "import iniconfig\nVALUE = {}\ndef main():\n    print('value', VALUE)\n"
+
+
+def built(output: str) -> set[str]:
+    return {line.split()[1] for line in output.splitlines() if " built in " in line}
+
+
+def test_an_edit_is_seen_at_once_and_rebuilds_one_unit(tmp_path: Path, store: Path) -> None:
+    code = tmp_path / "mine/src/mine.py"
+    code.parent.mkdir(parents=True)
+    code.write_text(CODE.format(1))
+    (tmp_path / "mine/pyproject.toml").write_text(PYPROJECT)
+    (tmp_path / "project/images").mkdir(parents=True)
+    (tmp_path / "project/images/work.yaml").write_text(SPEC)
+    cli = Cli(tmp_path / "project", store)
+    cli.run("lock", "work")
+    made = cli.json("make", "work")
+    assert cli.run("run", "work", "--", "train").stdout == "value 1\n"
+    code.write_text(CODE.format(2))
+    for words in (("work",), ("work", "--live")):
+        seen = cli.run("run", *words, "--", "train")
+        assert seen.stdout == "value 2\n" and not built(seen.stderr)
+    cli.run("run", "work", "--", "touch", "/opt/dev/mine/written")
+    (tmp_path / "mine/written").unlink()
+    assert cli.run("run", made["artifact"], "--", "train").stdout == "value 1\n"
+    again = cli.json("make", "work")
+    assert set(again["built"]) == {"dev-mine", "glue"} and again["lock"] == made["lock"]
+    assert cli.run("run", again["artifact"], "--", "train").stdout == "value 2\n"
+    cli.run("verify", again["artifact"])
+    evidence = json.loads(Path(again["evidence"]).read_text())
+    inside = json.loads(cli.run("show", again["artifact"], "--cat", "/etc/envbuild/resolution.json").stdout)
+    assert inside["dev"] == [{"name": "mine", "version": "0.1", "content": evidence["dev"]["mine"]}]
+    check_order(cli, code, evidence["layers"])
+
+
+def check_order(cli: Cli, code: Path, layers: list[str]) -> None:
+    """Compare the layers of the same content at another time; code that cannot be imported fails."""
+    code.unlink()
+    code.write_text(CODE.format(2))
+    assert cli.json("make", "work")["up_to_date"]
+    cli.run("make", "work", "--check")
+    evidence = json.loads(Path(cli.json("make", "work")["evidence"]).read_text())
+    assert evidence["layers"] == layers
+    code.write_text(CODE.format(2).replace("iniconfig", "missing"))
+    broken = cli.run("make", "work", check=False)
+    assert broken.returncode == 7 and "dev: mine of mine 0.1" in broken.stderr
