@@ -172,9 +172,9 @@ def entry_points(stated: Mapping[str, Any], what: str) -> Iterator[tuple[str, st
             raise SpecError(f"{what} has malformed entry points: {printable(group)}")
         scripts = group.endswith("_scripts")
         for name, value in items.items():
-            fits = SCRIPT.fullmatch(name) if scripts else re.fullmatch(r"[^\s=\[][^\n=]*", name)
-            fits = fits and isinstance(value, str) and REFERENCE.fullmatch(value) and (not scripts or ":" in value)
-            if not fits:
+            named = SCRIPT.fullmatch(name) if scripts else re.fullmatch(r"[^\s=\[][^\n=]*", name)
+            refers = isinstance(value, str) and REFERENCE.fullmatch(value) and (not scripts or ":" in value)
+            if not (named and refers):
                 text = f"{printable(name)} = {printable(str(value))}"
                 raise SpecError(f"{what} has a malformed entry point: {text}", 'write NAME = "package.module:function"')
             if scripts and TAKEN.fullmatch(name):
