@@ -10,8 +10,10 @@ import pytest
 
 from envbuild.cli.launch_job import parse_hosts, parse_variables, parse_words
 from envbuild.core.errors import SpecError
+from envbuild.launch.launch import Launch, load_form
+from envbuild.launch.submit import submit
 from tests.support.command import envbuild
-from tests.support.launching import write_squashfs
+from tests.support.launching import make_plan, write_squashfs
 
 pytestmark = pytest.mark.unit
 
@@ -90,7 +92,11 @@ def test_explain_prints_owner_and_reason_of_everything(project: Path) -> None:
         (["--as", "trainjob", "--", "x"], "error: Kubernetes pulls images from a registry", "hint: write registry:"),
         (["--compile", "--", "x"], "error: --compile: target 'azure-ndv4' has no compile step", "hint: leave out"),
         (["--target", "no", "--", "x"], "error: no target is called 'no'", "hint: "),
-        (["--as", "docker", "-N2", "--hosts=a,b", "--submit", "x"], "error: --submit cannot start this", "leave out"),
+        (
+            ["--as", "docker", "-N2", "--hosts=a,b", "--submit", "x"],
+            "error: Docker starts no squashfs file",
+            "docker://NAME:TAG",
+        ),
     ],
 )
 def test_mistakes_end_with_2(words: list[str], message: str, hint: str, project: Path) -> None:
@@ -118,6 +124,12 @@ def test_a_program_that_is_missing(project: Path, tmp_path: Path) -> None:
     done = launch(project, "--as", "sbatch", "--submit", "--", "x", path=str(tmp_path / "none"))
     assert done.returncode == 5
     assert "error: sbatch is not installed here" in done.stderr
+
+
+def test_a_job_that_is_typed_on_several_nodes_is_not_started() -> None:
+    plan = make_plan(("python", "train.py"), form="docker", nodes=2, hosts=("a", "b"))
+    with pytest.raises(SpecError, match="--submit cannot start this: each command is typed on its own node"):
+        submit(Launch(plan, load_form("docker").write(plan), slurm=False))
 
 
 def test_variables_of_the_command_line() -> None:
