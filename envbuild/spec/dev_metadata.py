@@ -13,6 +13,7 @@ from typing import Any
 from envbuild.core.errors import SpecError
 from envbuild.core.regular_file import MAX_TEXT, read_bounded
 from envbuild.core.text import printable
+from envbuild.core.yaml_reader import short
 from envbuild.spec.pyproject import check_lines, check_python, plain_requirements
 
 PYPROJECT = "pyproject.toml"
@@ -71,7 +72,7 @@ def read_metadata(folder: Path, what: str, python: str) -> DevMetadata:
     title = stated.get("name")
     if not isinstance(title, str) or not NAME.fullmatch(title):
         raise SpecError(f"{what} has no valid name in [project]", f'write name = "mytrainer" into its {PYPROJECT}')
-    dynamic = [str(item) for item in stated.get("dynamic", []) if item not in ("version", "readme", "description")]
+    dynamic = texts(stated.get("dynamic"))
     if needed := sorted({"dependencies", "scripts", "gui-scripts", "entry-points"} & set(dynamic)):
         hint = f"write them into [project] of its {PYPROJECT}, and remove them from dynamic"
         raise SpecError(f"{what} computes its {' and '.join(needed)} while it is built", hint)
@@ -143,7 +144,7 @@ def version_of(folder: Path, stated: Mapping[str, Any], tools: Mapping[str, Any]
     try:
         return str(Version(str(found)))
     except InvalidVersion:
-        text = f"states the version '{printable(str(found))}'" if found else "states no version that is readable"
+        text = f"states the version '{short(str(found))}'" if found else "states no version that is readable"
         hint = f'write version = "0.1" into [project] of its {PYPROJECT}, or {BUILD}'
         raise SpecError(f"{what} {text}: envbuild does not run its build", hint) from None
 
@@ -166,15 +167,17 @@ def entry_points(stated: Mapping[str, Any], what: str) -> Iterator[tuple[str, st
     """Yield (group, name, reference) of all entry points. Raises SpecError for a malformed one."""
     groups = {"console_scripts": stated.get("scripts", {}), "gui_scripts": stated.get("gui-scripts", {})}
     more = stated.get("entry-points", {})
-    groups |= more if isinstance(more, dict) else {"entry-points": more}
+    if not isinstance(more, dict) or groups.keys() & more:  # as build backends
+        raise SpecError(f"{what} has malformed entry points", "write programs into [project.scripts]")
+    groups |= more
     for group, items in groups.items():
         if not isinstance(items, dict) or not re.fullmatch(r"[\w.-]+", group):
             raise SpecError(f"{what} has malformed entry points: {printable(group)}")
         scripts = group.endswith("_scripts")
         for name, value in items.items():
-            named = SCRIPT.fullmatch(name) if scripts else re.fullmatch(r"[^\s=\[][^\n=]*", name)
-            refers = isinstance(value, str) and REFERENCE.fullmatch(value) and (not scripts or ":" in value)
-            if not (named and refers):
+            named = re.fullmatch(SCRIPT if scripts else r"[^\s=\[][^\n=]*", name)
+            text = value if isinstance(value, str) and (not scripts or ":" in value) else ""
+            if not named or not REFERENCE.fullmatch(text):
                 text = f"{printable(name)} = {printable(str(value))}"
                 raise SpecError(f"{what} has a malformed entry point: {text}", 'write NAME = "package.module:function"')
             if scripts and TAKEN.fullmatch(name):

@@ -125,3 +125,17 @@ def test_the_unit_has_the_content_as_its_input(project: Path) -> None:
     unit = plan_of(resolution(project)).unit("dev-my-trainer")
     assert [blob.sha256 for item in unit.inputs for blob in item.blobs] == [content.sha256]
     assert unit.lowers == ("base",) and unit.keep == ("/opt/dev/my-trainer",)
+
+
+def test_a_program_of_another_package_is_not_replaced(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev_units, "VENV", str(tmp_path / "opt/venv"))
+    items = load_image_spec("own", Project.find(project.parent)).dev
+    command = dev_units.install_command(items) + "echo copied"
+    assert subprocess.run(["/bin/sh", "-ec", command], capture_output=True, text=True, check=True).stdout == "copied\n"
+    (tmp_path / "opt/venv/bin").mkdir(parents=True)
+    (tmp_path / "opt/venv/bin/train").symlink_to("/nowhere")
+    done = subprocess.run(["/bin/sh", "-ec", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.endswith("bin/train of a project of dev belongs to another package, too: rename it\n")

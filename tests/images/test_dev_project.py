@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,10 @@ dependencies = ["iniconfig>=2"]
 [project.scripts]
 train = "mine:main"
 """
-CODE = "import iniconfig\nVALUE = {}\ndef main():\n    print('value', VALUE)\n"
+CODE = (
+    f"# {uuid.uuid4()}: the store may be that of an earlier run\n"
+    + "import iniconfig\nVALUE = {}\ndef main():\n    print('value', VALUE)\n"
+)
 
 
 def built(output: str) -> set[str]:
