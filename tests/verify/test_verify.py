@@ -107,6 +107,7 @@ def test_an_intact_file_is_audited_after_all_its_bytes_were_read(
         monkeypatch.setattr(verify, name, lambda *_: known)
     monkeypatch.setattr(verify, "expected_contents", lambda *_: SimpleNamespace(modules=()))
     known.plan.config, known.plan.image, known.resolution.recipes = SimpleNamespace(env={}), "app", ()  # type: ignore[misc, assignment]
+    known.resolution.spec, known.resolution.contents = SimpleNamespace(dev=()), ()  # type: ignore[misc, assignment]
     monkeypatch.setattr(verify, "inspect_image", lambda run, own: {})
     monkeypatch.setattr(verify, "audit", lambda report, expected: [])
     monkeypatch.setattr(verify, "import_results", lambda *_: [])
