@@ -1,0 +1,33 @@
+"""The clock is synchronised, by adjtimex, which any user may call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+from ..host import Host
+from ..model import MINOR, Need, Result, failed, not_run, passed
+
+GROUP = "machine"
+UNSYNCHRONISED = 0x40  # STA_UNSYNC of <sys/timex.h>
+STATUS = 5  # index of `status` where struct timex is an array of long: modes, offset, freq, maxerror, esterror, status
+SIZE = 64
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Read the state of the kernel's clock."""
+    if not host.is_real:
+        yield not_run("only the running system states it")
+        return
+    timex = (ctypes.c_long * SIZE)()
+    try:
+        code = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
+    except (OSError, AttributeError):
+        code = -1
+    if code < 0:
+        yield not_run("adjtimex is not permitted here")
+    elif (timex[STATUS] & 0xFFFFFFFF) & UNSYNCHRONISED:
+        fix = "timedatectl set-ntp true, or start chronyd"
+        yield failed("the clock is not synchronised with a time server", MINOR, fix)
+    else:
+        yield passed("synchronised")

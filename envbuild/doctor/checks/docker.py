@@ -1,0 +1,34 @@
+"""Docker Engine answers, or podman is installed in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..facts.place import is_container
+from ..host import Host
+from ..model import MINOR, Need, Result, failed, not_run, passed
+from ..tools.docker import COMMAND, parse_docker
+
+GROUP = "containers"
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Read the versions of client and Engine."""
+    if not host.programs.find(COMMAND[0]):
+        yield not_run("docker is not installed")
+        return
+    output = host.output(*COMMAND)
+    found = parse_docker(output.text)
+    if output.fault:
+        yield not_run(output.fault)
+    elif found and found.engine:
+        yield passed(f"Engine {found.engine}, client {found.client}" + (f" ({found.name})" if found.name else ""))
+    elif "permission denied" in output.errors.lower():
+        yield failed("the user may not use the Engine's socket", MINOR, "usermod -aG docker USER, then log in again")
+    elif found is None and not output.errors:
+        yield not_run("the output of docker version is truncated")
+    elif is_container(host):
+        yield not_run("no Docker Engine answers in this container")
+    else:
+        client = f", client {found.client}" if found else ""
+        yield failed(f"no Docker Engine answers{client}", MINOR, "systemctl start docker, or set DOCKER_HOST")

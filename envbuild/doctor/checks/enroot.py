@@ -1,0 +1,85 @@
+"""enroot is installed, with hooks for the devices, and its folders are on a local disk with room."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from ..facts.gpus import driver_version
+from ..facts.place import COMPUTE, find_place, is_container
+from ..facts.storage import amount, file_system
+from ..host import Host
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
+from ..tools.short_answers import ENROOT, parse_version
+
+GROUP = "containers"
+CONFIG = "/etc/enroot/enroot.conf"
+ROOM = 20 << 30  # an unpacked image
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Read version, settings and hooks."""
+    if is_container(host):
+        yield not_run("it is installed on the host, outside of this container")
+        return
+    if not host.programs.find(ENROOT[0]):
+        place = find_place(host)[0]
+        if place == COMPUTE:
+            yield failed(
+                "it is not installed, so that srun --container-image=… fails",
+                ADMINISTRATOR,
+                "install enroot and pyxis on this node",
+            )
+        else:
+            yield not_run("enroot is not installed")
+        return
+    output = host.output(*ENROOT)
+    version = parse_version(output.text)
+    if output.fault or not version:
+        yield not_run(output.fault or f"it prints no version: {(output.text + output.errors).strip()[:100]}")
+        return
+    hooks = host.names("/etc/enroot/hooks.d")
+    if driver_version(host) and "98-nvidia.sh" not in hooks:
+        yield failed(
+            f"enroot {version} has no hook 98-nvidia.sh",
+            ADMINISTRATOR,
+            "install it from enroot's conf/hooks to /etc/enroot/hooks.d",
+        )
+        return
+    if need.fabric == "infiniband" and "99-mellanox.sh" not in hooks:
+        yield failed(
+            f"enroot {version} has no hook 99-mellanox.sh",
+            ADMINISTRATOR,
+            "install it from enroot's conf/hooks to /etc/enroot/hooks.d",
+        )
+        return
+    path = data_path(host)
+    found = file_system(host, path) if host.is_real else None
+    if found and found.is_network:
+        yield failed(
+            f"enroot {version}: ENROOT_DATA_PATH {path} is on {found.kind}",
+            MINOR,
+            f"{CONFIG}: ENROOT_DATA_PATH on a local disk",
+        )
+    elif found and found.free < ROOM and found.kind != "tmpfs":
+        yield failed(
+            f"enroot {version}: {amount(found.free)} free in {path}",
+            MINOR,
+            f"enroot list; enroot remove NAME; or ENROOT_DATA_PATH in {CONFIG}",
+        )
+    else:
+        where = f", data in {path}" + (f" ({found.kind}, {amount(found.free)} free)" if found else "")
+        yield passed(f"enroot {version}, {len(hooks)} hooks{where}")
+
+
+def data_path(host: Host) -> str:
+    """Return the folder of unpacked images, by environment, settings or enroot's own rule."""
+    line = re.search(r"^\s*ENROOT_DATA_PATH\s+(\S+)", host.text(CONFIG), re.MULTILINE)
+    text = host.environ.get("ENROOT_DATA_PATH") or (line[1] if line else "${XDG_DATA_HOME:-$HOME/.local/share}/enroot")
+    home = host.environ.get("HOME", "/root")
+    text = text.replace(
+        "${XDG_DATA_HOME:-$HOME/.local/share}", host.environ.get("XDG_DATA_HOME", f"{home}/.local/share")
+    )
+    text = re.sub(r"\$\(id -u\)|\$\{?(?:UID|EUID)\}?", str(os.getuid()), text)
+    return re.sub(r"\$\{?(\w+)\}?", lambda found: host.environ.get(found[1], ""), text)

@@ -1,0 +1,62 @@
+"""The node has the GPUs of the target: number and model, none excluded or lost, all of one model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..facts.gpus import driver_version, models, module_gpus, pci_gpus
+from ..facts.place import COMPUTE, JOB, find_place
+from ..host import Host
+from ..model import HARDWARE, USER, Need, Result, failed, not_run, passed
+
+GROUP = "GPU"
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Compare the PCI bus, the kernel module and the target."""
+    on_bus, found, names = len(pci_gpus(host)), len(module_gpus(host)), [name for name in models(host) if name]
+    count = max(found, len(names))
+    if not driver_version(host) and not count:
+        yield not_run("the NVIDIA driver is not loaded")
+        return
+    excluded = [gpu.bus for gpu in module_gpus(host) if gpu.excluded.lower() == "yes"]
+    kinds = Counter(names)
+    listed = ", ".join(f"{number}x {name}" for name, number in kinds.most_common())
+    if excluded:
+        yield failed(
+            f"excluded by the driver: {', '.join(excluded)}",
+            HARDWARE,
+            "scontrol update NodeName=… State=DRAIN; replace the GPU",
+        )
+    elif len(kinds) > 1:
+        fix = "use nodes of one model: srun --constraint=…, or a line for each model in gres.conf"
+        yield failed(f"GPUs of several models: {listed}", USER, fix)
+    elif found and on_bus > found:
+        yield failed(
+            f"{on_bus} GPUs on the PCI bus, {found} in the driver: one has fallen off",
+            HARDWARE,
+            "drain the node, then reboot",
+        )
+    elif not count:
+        yield not_run("the driver lists no GPU")
+    elif need.nvidia and count != need.gpus:
+        place = find_place(host)[0]
+        fix = (
+            f"srun --gpus-per-node={need.gpus} --exclusive"
+            if place in (COMPUTE, JOB) and count < need.gpus
+            else "use a node of that target"
+        )
+        yield failed(f"{count} GPUs, and {need.source} has {need.gpus}", USER, fix)
+    elif need.nvidia and names and not same_model(names[0], need.gpu):
+        yield failed(f"GPUs are {names[0]}, and {need.source} has {need.gpu}", USER, "use a node of that target")
+    elif len(names) != count:
+        yield not_run(f"the model of {count - len(names)} of {count} GPUs is not known")
+    else:
+        yield passed(listed)
+
+
+def same_model(name: str, wanted: str) -> bool:
+    """Return whether nvidia-smi's name of a GPU contains every word of a target's: NVIDIA H100 80GB HBM3."""
+    words = set(name.replace("-", " ").lower().split())
+    return set(wanted.replace("-", " ").lower().split()) <= words

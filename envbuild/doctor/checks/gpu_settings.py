@@ -1,0 +1,42 @@
+"""Persistence mode is on, MIG is off, and no GPU requires a reset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..facts.gpus import smi_fault, smi_report
+from ..host import Host
+from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
+
+GROUP = "GPU"
+RESET = ("GPU Reset Status/Reset Required", "GPU Reset Status/Drain and Reset Recommended")
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Judge the settings of each GPU."""
+    if fault := smi_fault(host):
+        yield not_run(fault)
+        return
+    gpus = smi_report(host).gpus
+    reset = [gpu.bus for gpu in gpus if any(gpu.value(key).lower() == "yes" for key in RESET)]
+    action = [gpu.bus for gpu in gpus if gpu.value("GPU Recovery Action").lower() not in ("", "none")]
+    mig = [gpu.bus for gpu in gpus if gpu.value("MIG Mode/Current").lower() == "enabled"]
+    slow = [gpu.bus for gpu in gpus if gpu.value("Persistence Mode").lower() == "disabled"]
+    if reset or action:
+        yield failed(
+            f"requires a reset: {', '.join(reset or action)}",
+            ADMINISTRATOR,
+            "drain the node; nvidia-smi --gpu-reset -i BUS",
+        )
+    elif mig:
+        yield failed(
+            f"MIG is on: {', '.join(mig)}",
+            USER if need.nvidia else MINOR,
+            "nvidia-smi -mig 0 (as root), or request the partitions of MIG",
+        )
+    elif slow:
+        yield failed(f"persistence mode is off: {', '.join(slow)}", MINOR, "nvidia-smi -pm 1 (as root)")
+    elif not all(gpu.value("Persistence Mode") for gpu in gpus):
+        yield not_run("nvidia-smi does not state the persistence mode")
+    else:
+        yield passed("persistence mode is on, MIG is off")

@@ -1,0 +1,23 @@
+"""The kernel mounts overlays in user namespaces, as builds and enroot do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..facts.cpu import is_older, kernel
+from ..host import Host
+from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+
+GROUP = "machine"
+FLOOR = "5.11"  # overlayfs in user namespaces
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Compare the kernel's release."""
+    release = kernel(host)
+    if not release:
+        yield not_run("/proc/sys/kernel/osrelease cannot be read")
+    elif is_older(release, FLOOR):
+        yield failed(f"kernel {release} is older than {FLOOR}", ADMINISTRATOR, f"install a kernel >= {FLOOR}")
+    else:
+        yield passed(f"kernel {release}")

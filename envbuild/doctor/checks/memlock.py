@@ -1,0 +1,46 @@
+"""Memory may be locked without a limit: RDMA registers (locks) the memory that it sends from."""
+
+from __future__ import annotations
+
+import re
+import resource
+from collections.abc import Iterator
+
+from ..facts.network import rdma_ports
+from ..facts.place import JOB, find_place, is_container, pid_of
+from ..facts.storage import amount
+from ..host import Host
+from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
+
+GROUP = "limits"
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Compare this process's limit, and the one that slurmd passes to jobs."""
+    if need.fabric not in ("infiniband", "efa") and not rdma_ports(host):
+        yield not_run("there is no RDMA device, and no target with a fabric")
+        return
+    soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] if host.is_real else daemon_limit(host, "self")
+    slurmd = pid_of(host, "slurmd")
+    if slurmd and daemon_limit(host, str(slurmd)) != resource.RLIM_INFINITY:
+        fix = "systemctl edit slurmd: [Service] LimitMEMLOCK=infinity; then: systemctl restart slurmd"
+        yield failed(
+            f"slurmd passes a limit of {bytes_text(daemon_limit(host, str(slurmd)))} to jobs", ADMINISTRATOR, fix
+        )
+    elif soft == resource.RLIM_INFINITY:
+        yield passed("unlimited")
+    elif is_container(host) and find_place(host)[0] != JOB:
+        yield failed(f"limit of {bytes_text(soft)}", USER, "docker run --ulimit memlock=-1")
+    else:
+        fix = "slurmd.service: LimitMEMLOCK=infinity; slurm.conf: PropagateResourceLimitsExcept=MEMLOCK"
+        yield failed(f"limit of {bytes_text(soft)}", ADMINISTRATOR, fix)
+
+
+def daemon_limit(host: Host, pid: str) -> int:
+    """Return the limit of a process, in bytes."""
+    found = re.search(r"^Max locked memory\s+(\S+)", host.text(f"/proc/{pid}/limits"), re.MULTILINE)
+    return int(found[1]) if found and found[1].isdigit() else resource.RLIM_INFINITY
+
+
+def bytes_text(limit: int) -> str:
+    return "no bytes" if not limit else amount(limit)

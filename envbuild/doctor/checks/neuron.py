@@ -1,0 +1,74 @@
+"""The node has the Neuron devices of the target, and the kernel module drives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..facts.neuron import TOOL, instance_type, neuron_devices, neuron_driver
+from ..host import Host
+from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run, passed
+from ..tools.neuron_ls import parse_neuron
+
+GROUP = "Neuron"
+FOLDER = "/sys/devices/virtual/neuron_device"
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Compare the kernel's devices with the target's and neuron-ls."""
+    devices, driver = neuron_devices(host), neuron_driver(host)
+    if not devices and not driver and not need.neuron:
+        yield not_run("there is no Neuron device")
+        return
+    if not driver:
+        yield failed(
+            "the Neuron driver is not loaded", ADMINISTRATOR, "apt-get install aws-neuronx-dkms; modprobe neuron"
+        )
+        return
+    wanted = need.gpus if need.neuron else len(devices)
+    if len(devices) < max(wanted, 1):
+        yield failed(
+            f"{len(devices)} Neuron devices, and {need.source or 'a node'} has {max(wanted, 1)}",
+            ADMINISTRATOR,
+            "use an instance of that type",
+        )
+        return
+    errors = []
+    for name in devices:
+        for kind in ("mem_ecc_uncorrected", "sram_ecc_uncorrected"):
+            count = host.number(f"{FOLDER}/{name}/stats/hardware/{kind}/total") or host.number(
+                f"{FOLDER}/{name}/stats/hardware/{kind}"
+            )
+            errors += [f"{name} {kind} {count}"] if count else []
+    if errors:
+        yield failed(
+            f"uncorrectable errors: {', '.join(errors)}",
+            HARDWARE,
+            "stop and start the instance: it gets other hardware",
+        )
+        return
+    missing = [name for name in devices if not host.has(f"/dev/{name}")]
+    if missing:
+        yield failed(
+            f"no device file: {', '.join(missing[:4])}",
+            USER,
+            "--container-mounts=/dev/neuron0,…; docker run --device=/dev/neuron0 …",
+        )
+        return
+    program = "neuron-ls" if host.programs.find("neuron-ls") else TOOL if host.programs.find(TOOL) else ""
+    if not program:
+        yield not_run(
+            f"{len(devices)} devices, driver {driver}; neuron-ls is not installed",
+            "export PATH=$PATH:/opt/aws/neuron/bin",
+        )
+        return
+    output = host.output(program, "-j")
+    rows = parse_neuron(output.text)
+    if output.fault or rows is None:
+        yield not_run(output.fault or "the output of neuron-ls is truncated")
+    elif len(rows) != len(devices):
+        yield failed(
+            f"neuron-ls finds {len(rows)} of {len(devices)} devices", ADMINISTRATOR, "rmmod neuron; modprobe neuron"
+        )
+    else:
+        cores = sum(row.cores for row in rows)
+        yield passed(f"{len(rows)} devices, {cores} cores, driver {driver} {instance_type(host)}".strip())

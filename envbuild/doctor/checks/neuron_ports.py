@@ -1,0 +1,28 @@
+"""The port of the Neuron runtime is reserved: otherwise the kernel may use it for another connection of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..facts.cpu import read_cpus
+from ..facts.neuron import neuron_devices
+from ..host import Host
+from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+
+GROUP = "Neuron"
+PORT = 48620
+FILE = "/proc/sys/net/ipv4/ip_local_reserved_ports"
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Search the port among the reserved ones."""
+    if not need.neuron and not neuron_devices(host):
+        yield not_run("there is no Neuron device")
+    elif host.read(FILE).fault:
+        yield not_run(f"{FILE}: {host.read(FILE).fault}")
+    elif PORT not in read_cpus(host.text(FILE)):
+        yield failed(
+            f"port {PORT} is not reserved", ADMINISTRATOR, f"sysctl -w net.ipv4.ip_local_reserved_ports={PORT}"
+        )
+    else:
+        yield passed(f"port {PORT} is reserved")

@@ -1,0 +1,37 @@
+"""The NVIDIA Container Toolkit injects the driver into containers, of Docker and of enroot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..facts.gpus import driver_version, pci_gpus
+from ..facts.place import is_container
+from ..host import Host
+from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..tools.short_answers import TOOLKIT, parse_version
+
+GROUP = "containers"
+HELPER = "nvidia-container-cli"  # of libnvidia-container, which enroot's hook 98-nvidia.sh starts
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Read its version, and search the program that enroot needs."""
+    gpus = bool(pci_gpus(host) or driver_version(host))
+    if is_container(host):
+        yield not_run("it is installed on the host, outside of this container")
+    elif not host.programs.find(TOOLKIT[0]) and not host.programs.find(HELPER):
+        if not gpus:
+            yield not_run("there is no NVIDIA GPU")
+        else:
+            yield failed("it is not installed", ADMINISTRATOR, "apt-get install nvidia-container-toolkit")
+    elif gpus and host.programs.find("enroot") and not host.programs.find(HELPER):
+        yield failed(
+            f"{HELPER} is not installed, which enroot needs", ADMINISTRATOR, "apt-get install libnvidia-container-tools"
+        )
+    else:
+        output = host.output(*(TOOLKIT if host.programs.find(TOOLKIT[0]) else (HELPER, "--version")))
+        version = parse_version(output.text)
+        if output.fault or not version:
+            yield not_run(output.fault or "it prints no version")
+        else:
+            yield passed(version)

@@ -1,0 +1,64 @@
+"""The NVIDIA driver is loaded, not older than the target's, and of the version of its libraries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..facts.cpu import is_older
+from ..facts.gpus import SMI, driver_version, pci_gpus, smi_report, wants_smi
+from ..facts.place import is_container
+from ..host import Host
+from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
+
+GROUP = "GPU"
+MISMATCH = 18  # exit code of nvidia-smi for NVML_ERROR_LIB_RM_VERSION_MISMATCH
+LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
+NVML = re.compile(r"libnvidia-ml\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Compare the version of the kernel module with the target's and the library's."""
+    version, devices = driver_version(host), pci_gpus(host)
+    if not version:
+        if not devices and not need.nvidia:
+            yield not_run("there is no NVIDIA GPU on the PCI bus")
+        elif not devices:
+            yield failed(
+                f"no NVIDIA GPU on the PCI bus, and {need.source} has {need.gpus}", ADMINISTRATOR, "use another node"
+            )
+        else:
+            fix = "modprobe nvidia; if it fails: dmesg | grep -i nvrm"
+            yield failed(f"{len(devices)} NVIDIA GPUs on the PCI bus, and the driver is not loaded", ADMINISTRATOR, fix)
+        return
+    library = library_version(host)
+    if (library and library != version) or mismatch(host):
+        detail = f"the module is {version}, its libraries are {library or 'of another version'}"
+        yield failed(
+            detail, ADMINISTRATOR, "reboot, or unload and load the modules: rmmod nvidia_uvm nvidia; modprobe nvidia"
+        )
+    elif need.driver and is_older(version, need.driver):
+        fix = f"install driver {need.driver} or newer, or choose versions for this one: envbuild check driver={version}"
+        yield failed(f"driver {version} is older than {need.driver} of {need.source}", ADMINISTRATOR, fix)
+    elif is_container(host) and not library and not host.programs.find("nvidia-smi"):
+        fix = "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility; docker run --gpus all"
+        yield failed("the driver's libraries are not in this container", USER, fix)
+    else:
+        yield passed(f"driver {version}" + (f", needed: {need.driver}" if need.driver else ""))
+
+
+def mismatch(host: Host) -> bool:
+    """Return whether nvidia-smi states that module and library differ."""
+    if not wants_smi(host):
+        return False
+    output = host.output(*SMI)
+    words = output.text + output.errors
+    return output.code == MISMATCH or "Driver/library version mismatch" in words
+
+
+def library_version(host: Host) -> str:
+    """Return the version of libnvidia-ml.so.1, or of nvidia-smi's answer; "" if neither is known."""
+    for folder in LIBRARIES:
+        if found := NVML.search(host.link_name(f"{folder}/libnvidia-ml.so.1")):
+            return found[1]
+    return smi_report(host).driver

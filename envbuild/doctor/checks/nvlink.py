@@ -1,0 +1,41 @@
+"""Every pair of GPUs has the same number of NVLinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..facts.gpus import driver_version, models, topology
+from ..host import Host
+from ..model import HARDWARE, Need, Result, failed, not_run, passed
+
+GROUP = "GPU"
+FULL = (("h100", 18), ("h200", 18), ("h800", 8), ("b200", 18), ("a100", 12))  # of SXM boards with NVSwitch
+BOARDS = ("hbm3", "sxm", "b200")  # in the names of GPUs of such boards; others are PCIe cards
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Compare the pairs with each other and with the board's number."""
+    names = models(host)
+    if not driver_version(host) or len(names) < 2:
+        yield not_run("there are not two NVIDIA GPUs")
+        return
+    matrix, fault = topology(host)
+    if fault:
+        yield not_run(fault)
+        return
+    links = matrix.nvlinks()
+    counts = set(links.values())
+    model = names[0].lower()
+    wanted = next((number for name, number in FULL if name in model and any(board in model for board in BOARDS)), 0)
+    if len(counts) > 1:
+        most = max(counts)
+        fewer = [f"{one}-{two}: {number}" for (one, two), number in links.items() if number != most]
+        fix = "nvidia-smi nvlink --status; systemctl restart nvidia-fabricmanager; again: drain the node"
+        yield failed(f"{most} NVLinks between most pairs, but {', '.join(fewer[:6])}", HARDWARE, fix)
+    elif counts == {0} and not wanted:
+        yield not_run("these GPUs have no NVLink between them")
+    elif wanted and counts != {wanted}:
+        fix = "nvidia-smi nvlink --status; systemctl status nvidia-fabricmanager"
+        yield failed(f"{counts.pop()} NVLinks between each pair, and {names[0]} has {wanted}", HARDWARE, fix)
+    else:
+        yield passed(f"{counts.pop()} NVLinks between each of {len(links)} pairs")

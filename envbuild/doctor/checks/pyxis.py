@@ -1,0 +1,33 @@
+"""srun starts containers: pyxis adds its options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..facts.place import is_container
+from ..host import Host
+from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..tools.short_answers import SRUN_HELP, parse_srun_help
+
+GROUP = "Slurm"
+SINCE = (("--container-unshare", "0.24"), ("--container-env", "0.15"))  # options, newest first
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Search the options in the help of srun."""
+    if is_container(host) and not host.programs.find("srun"):
+        yield not_run("srun is outside of this container")
+        return
+    if not host.programs.find("srun"):
+        yield not_run("srun is not installed")
+        return
+    output = host.output(*SRUN_HELP)
+    options, complete = parse_srun_help(output.text)
+    if output.fault or not complete:
+        yield not_run(output.fault or "the help of srun is truncated")
+    elif "--container-image" not in options:
+        fix = "install pyxis, build it again after an update of Slurm, and name it in /etc/slurm/plugstack.conf"
+        yield failed("srun has no option --container-image", ADMINISTRATOR, fix)
+    else:
+        version = next((f"at least {number}" for option, number in SINCE if option in options), "older than 0.15")
+        yield passed(f"version {version}, by its options")

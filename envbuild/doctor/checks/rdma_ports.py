@@ -1,0 +1,73 @@
+"""The node has the network ports of the target: number, rate, link layer; each is active."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..facts.network import EFA, INFINIBAND, rdma_ports
+from ..facts.place import is_container
+from ..host import Host
+from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run, passed
+from ..ports import Port
+
+GROUP = "network"
+FIXES = {
+    "init": "start a subnet manager: systemctl start opensm, or on the switch",
+    "armed": "the subnet manager has not ended its work: sminfo",
+    "down": "cable, transceiver or port of the switch: ibstat; mlxlink -d DEVICE",
+}
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Compare the ports with the target's, and with each other."""
+    ports = [port for port in rdma_ports(host) if port.layer != EFA]
+    wanted = need.nics if need.fabric == "infiniband" else 0
+    if not ports and need.fabric != "infiniband":
+        yield not_run("there is no InfiniBand or RoCE device")
+        return
+    if not ports:
+        fix = (
+            "MELLANOX_VISIBLE_DEVICES=all; docker run --device=/dev/infiniband"
+            if is_container(host)
+            else "modprobe mlx5_ib; lspci | grep -i mellanox"
+        )
+        yield failed(
+            f"no InfiniBand device, and {need.source} has {wanted or 'some'}",
+            USER if is_container(host) else ADMINISTRATOR,
+            fix,
+        )
+        return
+    layer = need.layer or INFINIBAND
+    judged = [port for port in ports if port.layer == layer] if need.fabric == "infiniband" else ports
+    down = [port for port in judged if not port.active]
+    active = [port for port in judged if port.active]
+    usual = Counter(port.rate for port in active).most_common(1)[0][0] if active else 0
+    slow = [port for port in active if port.rate < (need.rate if wanted and need.rate else usual)]
+    if down and (
+        (wanted and len(active) < wanted) or (layer == INFINIBAND and any(port.layer == INFINIBAND for port in down))
+    ):
+        states = ", ".join(f"{port.name} {port.state} {port.physical}".strip() for port in down)
+        yield failed(
+            f"not active: {states}",
+            HARDWARE if down[0].state == "down" else ADMINISTRATOR,
+            FIXES.get(down[0].state, FIXES["down"]),
+        )
+    elif wanted and len(active) < wanted:
+        yield failed(
+            f"{len(active)} active {layer} ports, and {need.source} has {wanted}",
+            ADMINISTRATOR,
+            "lspci | grep -i mellanox; in a container: MELLANOX_VISIBLE_DEVICES=all",
+        )
+    elif slow:
+        rates = ", ".join(f"{port.name} {port.rate} Gb/s" for port in slow)
+        yield failed(f"slower than {need.rate or usual} Gb/s: {rates}", HARDWARE, "reseat the cable; mlxlink -d DEVICE")
+    elif not active:
+        yield not_run(f"no port is active: {names(ports)}")
+    else:
+        yield passed(f"{len(active)} active {'/'.join(sorted({port.layer for port in active}))} ports, {usual} Gb/s")
+
+
+def names(ports: list[Port]) -> str:
+    """Return the names of ports."""
+    return ", ".join(port.name for port in ports)

@@ -1,0 +1,33 @@
+"""/dev/shm is large enough: ranks of one node exchange data through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..facts.place import CONTAINER, find_place
+from ..facts.storage import amount, file_system
+from ..host import Host
+from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
+
+GROUP = "limits"
+PER_RANK = 1 << 30  # a published two-node run of eight ranks has 8 GiB
+DOCKER = 64 << 20  # Docker's own size
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Compare its size with 1 GiB for each GPU of the target."""
+    found = file_system(host, "/dev/shm") if host.is_real else None
+    if found is None or (found.kind and found.kind != "tmpfs"):
+        yield not_run("/dev/shm is not a tmpfs")
+        return
+    wanted = max(need.gpus, 1) * PER_RANK
+    container = find_place(host)[0] == CONTAINER
+    if found.size < wanted and (need.gpus or found.size <= DOCKER):
+        fix = "docker run --ipc=host, or --shm-size=8g" if container else "mount -o remount,size=50% /dev/shm"
+        detail = f"{amount(found.size)}, and {max(need.gpus, 1)} ranks need {amount(wanted)}"
+        yield failed(detail, USER if container else ADMINISTRATOR, fix)
+    elif found.free < found.size // 10:
+        fix = "remove old files: ls -lt /dev/shm"
+        yield failed(f"{amount(found.free)} of {amount(found.size)} are free", ADMINISTRATOR, fix)
+    else:
+        yield passed(amount(found.size))

@@ -1,0 +1,54 @@
+"""Slurm knows this node, does not drain it, and has its GPUs configured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from ..facts.gpus import module_gpus
+from ..facts.place import COMPUTE, find_place
+from ..host import Host
+from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..tools.scontrol import FAILING, gpus_of, parse_node, states
+
+GROUP = "Slurm"
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Read what the controller has about the node."""
+    if find_place(host)[0] != COMPUTE:
+        yield not_run("this is not a compute node")
+        return
+    if not host.programs.find("scontrol"):
+        yield not_run("scontrol is not installed")
+        return
+    output = host.output(*node_command(host))
+    node = parse_node(output.text)
+    if output.fault:
+        yield not_run(output.fault)
+        return
+    if output.code:
+        yield not_run(f"scontrol failed: {(output.errors or output.text).strip()[:200]}")
+        return
+    bad = [state for state in states(node) if state in FAILING]
+    configured, here = gpus_of(node), len(module_gpus(host))
+    if bad:
+        reason = node.get("Reason", "")
+        fix = f"after the repair: scontrol update NodeName={node.get('NodeName', '…')} State=RESUME"
+        yield failed(f"state {node['State']}" + (f": {reason}" if reason else ""), ADMINISTRATOR, fix)
+    elif "State" not in node or configured is None:
+        yield not_run("the answer of scontrol is truncated")
+    elif here and configured != here:
+        yield failed(
+            f"Slurm has {configured} GPUs configured, and the driver has {here}",
+            ADMINISTRATOR,
+            "gres.conf: AutoDetect=nvml; slurm.conf: Gres=gpu:N",
+        )
+    else:
+        yield passed(f"state {node['State']}, {configured} GPUs, Slurm {node.get('Version', '')}".rstrip(" ,"))
+
+
+def node_command(host: Host) -> tuple[str, ...]:
+    """Return the command line; Slurm's name of a node may differ from the host's."""
+    name = host.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
+    return ("scontrol", "-o", "show", "node", name)

@@ -1,0 +1,44 @@
+"""On a login node: Slurm answers, and has usable nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..facts.place import LOGIN, find_place
+from ..host import Host
+from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..tools.sinfo import COMMAND, parse_sinfo
+
+GROUP = "Slurm"
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Count the nodes by their states."""
+    if find_place(host)[0] != LOGIN:
+        yield not_run("this is not a login node")
+        return
+    output = host.output(*COMMAND)
+    rows = {row.node: row for row in parse_sinfo(output.text)}
+    if output.fault:
+        yield not_run(output.fault)
+    elif output.code:
+        yield failed(
+            f"sinfo failed: {output.errors.strip()[:200]}",
+            ADMINISTRATOR,
+            "scontrol ping; systemctl status slurmctld munge",
+        )
+    elif not rows:
+        yield not_run("sinfo lists no node")
+    else:
+        counts = Counter(row.state for row in rows.values())
+        listed = ", ".join(f"{number} {state}" for state, number in counts.most_common())
+        if not any(row.usable for row in rows.values()):
+            reasons = {row.reason for row in rows.values() if row.reason not in ("", "none")}
+            yield failed(
+                f"no usable node: {listed}" + (f" ({'; '.join(sorted(reasons)[:3])})" if reasons else ""),
+                ADMINISTRATOR,
+                "sinfo -R",
+            )
+        else:
+            yield passed(listed)

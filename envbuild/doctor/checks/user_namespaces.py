@@ -1,0 +1,79 @@
+"""A user may make a user namespace and mount in it: enroot, pyxis and builds do.
+
+It is tried, in a process of its own: AppArmor of Ubuntu permits the namespace and then refuses the mount, which no
+setting shows."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Iterator
+
+from ..facts.place import CONTAINER, JOB, find_place
+from ..host import Host
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
+
+GROUP = "containers"
+NEWNS, NEWUSER = 0x00020000, 0x10000000
+STEPS = ("make a user namespace", "map its user", "mount in it")
+SETTINGS = (  # a file of /proc/sys, the value that forbids it, the command that permits it
+    ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"),
+    ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+    (
+        "kernel/apparmor_restrict_unprivileged_userns", "1",
+        "an AppArmor profile with userns for the program; or: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+)  # fmt: skip
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Mount a tmpfs in a new user namespace."""
+    if not host.is_real:
+        yield not_run("only the running system states it")
+        return
+    step, number = try_mount()
+    place = find_place(host)[0]
+    if not number:
+        yield passed("a tmpfs was mounted in a new user namespace")
+    elif place == JOB:
+        yield not_run("inside the container of a job nothing needs another one")
+    else:
+        named = [fix for name, value, fix in SETTINGS if host.text(f"/proc/sys/{name}") == value]
+        container = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+        fix = (
+            named[0] if named else container if place == CONTAINER else "sysctl -a | grep -e userns -e user_namespaces"
+        )
+        detail = f"cannot {STEPS[step]}: {os.strerror(number)}"
+        yield failed(detail, MINOR if place == CONTAINER and not named else ADMINISTRATOR, fix)
+
+
+def try_mount() -> tuple[int, int]:
+    """Return the step that failed and its error number; 0: none."""
+    read, write = os.pipe()
+    uid, gid = os.getuid(), os.getgid()
+    child = os.fork()
+    if not child:
+        step, number = 0, errno.EIO
+        try:
+            libc = ctypes.CDLL(None, use_errno=True)
+            if libc.unshare(NEWUSER | NEWNS):
+                number = ctypes.get_errno()
+            else:
+                step = 1
+                for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+                    with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123
+                        file.write(text)
+                step = 2
+                done = libc.mount(b"doctor", b"/tmp", b"tmpfs", 0, b"size=4k")
+                number = ctypes.get_errno() if done else 0
+        except OSError as error:
+            number = error.errno or errno.EIO
+        finally:
+            os.write(write, bytes((step, min(number, 255))))
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as file:
+        answer = file.read(2)
+    os.waitpid(child, 0)
+    return (answer[0], answer[1]) if len(answer) == 2 else (0, errno.EIO)

@@ -1,0 +1,52 @@
+"""The user may open the device files of RDMA, and libibverbs finds the devices of the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..facts.network import FOLDER
+from ..facts.place import is_container
+from ..host import Host
+from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
+from ..tools.ibv_devinfo import parse_devinfo
+from .gpu_devices import open_fault
+
+GROUP = "network"
+DEVINFO = ("ibv_devinfo",)
+
+
+def check(host: Host, need: Need) -> Iterator[Result]:
+    """Open /dev/infiniband/uverbs*, then compare with ibv_devinfo."""
+    devices = host.names(FOLDER)
+    if not devices:
+        yield not_run("the kernel has no RDMA device")
+        return
+    files = [name for name in host.names("/dev/infiniband") if name.startswith("uverbs")]
+    wrong = [f"{name}: {fault}" for name in files if (fault := open_fault(host, f"/dev/infiniband/{name}"))]
+    container = is_container(host)
+    severity = USER if container else ADMINISTRATOR
+    fix = (
+        "docker run --device=/dev/infiniband; --container-mounts=/dev/infiniband"
+        if container
+        else "modprobe ib_uverbs; chmod 0666 /dev/infiniband/uverbs*"
+    )
+    if len(files) < len(devices):
+        yield failed(f"{len(files)} of {len(devices)} device files in /dev/infiniband", severity, fix)
+        return
+    if wrong:
+        yield failed("; ".join(wrong[:8]), severity, fix)
+        return
+    if not host.programs.find(DEVINFO[0]):
+        yield passed(f"{len(files)} device files open; ibv_devinfo is not installed")
+        return
+    output = host.output(*DEVINFO)
+    found, complete = parse_devinfo(output.text)
+    if output.fault or (found and not complete):
+        yield not_run(output.fault or "the output of ibv_devinfo is truncated")
+    elif len(found) != len(devices):
+        hint = "install the provider's library (rdma-core, ibverbs-providers) of one version alone"
+        yield failed(
+            f"libibverbs finds {len(found)} of {len(devices)} devices", USER if container else ADMINISTRATOR, hint
+        )
+    else:
+        yield passed(f"{len(found)} devices open")

@@ -1,0 +1,101 @@
+"""One pass over a machine: every check, all programs side by side."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from .checks import GROUPS, check_names
+from .checks.slurm_node import node_command
+from .facts.gpus import SMI, TOPOLOGY, module_gpus, pci_gpus, wants_smi
+from .facts.place import COMPUTE, LOGIN, find_place
+from .facts.summary import machine_facts
+from .host import Host
+from .model import FAIL, MINOR, NOT_RUN, Need, Result, not_run, result_data
+from .tools import docker, short_answers, sinfo
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The findings of one pass. `results` are in the order of `GROUPS`."""
+
+    facts: dict[str, Any]
+    need: Need
+    results: tuple[Result, ...]
+    seconds: float = 0.0
+
+    @property
+    def failures(self) -> list[Result]:
+        return [result for result in self.results if result.status == FAIL]
+
+    @property
+    def serious(self) -> list[Result]:
+        """The failures that decide the exit code: all but minor ones."""
+        return [result for result in self.failures if result.severity != MINOR]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        found = Counter(result.status for result in self.results)
+        return {status: found.get(status, 0) for status in ("pass", FAIL, NOT_RUN)}
+
+    def with_results(self, results: list[Result]) -> Examination:
+        """Return the same with more results."""
+        return replace(self, results=(*self.results, *results))
+
+    def data(self) -> dict[str, Any]:
+        """Return all as JSON has it."""
+        return {
+            "facts": self.facts, "target": self.need.source, "need": asdict(self.need), "counts": self.counts,
+            "results": [result_data(result) for result in self.results], "seconds": round(self.seconds, 3),
+        }  # fmt: skip
+
+
+def examine(host: Host, need: Need) -> Examination:
+    """Run every check."""
+    start = time.monotonic()
+    try:
+        start_programs(host)
+        results = [result for name in check_names() for result in run_check(name, host, need)]
+        order = {name: number for number, name in enumerate(GROUPS)}
+        results.sort(key=lambda result: (order.get(result.group, len(order)), result.check))
+        facts = machine_facts(host)
+    finally:
+        host.programs.close()
+    return Examination(facts, need, tuple(results), time.monotonic() - start)
+
+
+def start_programs(host: Host) -> None:
+    """Start the programs that may take long, before the first check waits for one."""
+    if wants_smi(host):
+        host.programs.start(*SMI)
+        if len(models_on_bus(host)) > 1:
+            host.programs.start(*TOPOLOGY)
+    for command in (docker.COMMAND, short_answers.ENROOT, short_answers.SRUN_HELP, short_answers.SRUN_MPI):
+        if host.programs.find(command[0]):
+            host.programs.start(*command)
+    place = find_place(host)[0]
+    slurm = {LOGIN: sinfo.COMMAND, COMPUTE: node_command(host)}.get(place)
+    if slurm and host.programs.find(slurm[0]):
+        host.programs.start(*slurm)
+
+
+def models_on_bus(host: Host) -> list[str]:
+    """Return the models of the GPUs without waiting for a program."""
+    return [gpu.bus for gpu in module_gpus(host)] or [gpu.slot for gpu in pci_gpus(host)]
+
+
+def run_check(name: str, host: Host, need: Need) -> list[Result]:
+    """Return the results of one check; an error in it is a check that did not run."""
+    module = importlib.import_module(f".checks.{name}", __package__)
+    try:
+        found = list(module.check(host, need))
+    except Exception as error:  # of one check: the others are worth their results
+        found = [not_run(f"the check failed: {type(error).__name__}: {error}")]
+    title = name.replace("_", "-")
+    return [
+        replace(result, check=title, group=module.GROUP, detail=" ".join(result.detail.split()))
+        for result in found or [not_run("the check has no result")]
+    ]

@@ -1,0 +1,1 @@
+"""Facts of a machine, one module for each part of it."""

@@ -1,0 +1,125 @@
+"""NVIDIA GPUs: by the PCI bus, by the kernel module, by nvidia-smi."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..host import Host
+from ..tools.lspci import PciDevice, parse_lspci
+from ..tools.nvidia_smi import SmiReport, parse_smi
+from ..tools.nvidia_topo import Topology, parse_topology
+
+SMI = ("nvidia-smi", "-q")
+TOPOLOGY = ("nvidia-smi", "topo", "-m")
+LSPCI = ("lspci", "-Dnn")
+NVIDIA, AMAZON = "10de", "1d0f"
+GPU_KINDS = ("0300", "0302")  # VGA and 3D controllers
+PROC = "/proc/driver/nvidia"
+
+
+class ModuleGpu(NamedTuple):
+    """A GPU as the kernel module has it."""
+
+    bus: str
+    model: str
+    uuid: str
+    minor: str
+    firmware: str
+    excluded: str
+
+
+def pci_devices(host: Host) -> list[PciDevice]:
+    """Return the devices of the PCI bus, from /sys or, where that is hidden, from lspci."""
+    folder = "/sys/bus/pci/devices"
+    found = []
+    for slot in host.names(folder):
+        kind, vendor, device = (host.text(f"{folder}/{slot}/{name}")[2:] for name in ("class", "vendor", "device"))
+        found.append(PciDevice(slot, kind[:4], vendor, device))
+    if found or not host.programs.find(LSPCI[0]):
+        return found
+    return parse_lspci(host.output(*LSPCI).text)
+
+
+def pci_gpus(host: Host) -> list[PciDevice]:
+    """Return the NVIDIA GPUs of the PCI bus."""
+    return [one for one in pci_devices(host) if one.vendor == NVIDIA and one.kind in GPU_KINDS]
+
+
+def driver_version(host: Host) -> str:
+    """Return the version of the kernel module that is loaded, or ""."""
+    version = host.text("/sys/module/nvidia/version")
+    if version:
+        return version
+    found = re.search(r"^NVRM version:.*?\s(\d{3}\.\d+(?:\.\d+)?)\s", host.text(f"{PROC}/version") + " ", re.MULTILINE)
+    return found[1] if found else ""
+
+
+def has_open_module(host: Host) -> bool:
+    """Return whether the kernel module is the open one."""
+    return "Open Kernel Module" in host.text(f"{PROC}/version")
+
+
+def module_gpus(host: Host) -> list[ModuleGpu]:
+    """Return the GPUs that the kernel module drives."""
+    found = []
+    for bus in host.names(f"{PROC}/gpus"):
+        pairs = [line.partition(":") for line in host.text(f"{PROC}/gpus/{bus}/information").splitlines()]
+        values = {key.strip(): value.strip() for key, _, value in pairs}
+        found.append(
+            ModuleGpu(
+                bus,
+                values.get("Model", ""),
+                values.get("GPU UUID", ""),
+                values.get("Device Minor", ""),
+                values.get("GPU Firmware", ""),
+                values.get("GPU Excluded", ""),
+            )
+        )
+    return found
+
+
+def wants_smi(host: Host) -> bool:
+    """Return whether nvidia-smi can state anything: its program without a GPU fails, or hangs."""
+    return bool(host.programs.find(SMI[0])) and bool(pci_gpus(host) or module_gpus(host) or driver_version(host))
+
+
+def smi_fault(host: Host) -> str:
+    """Return why nothing is known from nvidia-smi, or ""."""
+    if not host.programs.find(SMI[0]):
+        return "nvidia-smi is not installed"
+    if not wants_smi(host):
+        return "there is no NVIDIA GPU"
+    output = host.output(*SMI)
+    if output.fault:
+        return output.fault
+    if output.code:
+        line = next((line for line in (output.text + output.errors).splitlines() if line.strip()), "")
+        return f"nvidia-smi -q failed with exit code {output.code}: {line.strip()[:200]}"
+    return "" if smi_report(host).complete else "the output of nvidia-smi -q is truncated"
+
+
+def smi_report(host: Host) -> SmiReport:
+    """Return the answer of nvidia-smi; an empty one without it."""
+    if "smi" not in host.cache:
+        host.cache["smi"] = parse_smi(host.output(*SMI).text) if wants_smi(host) else SmiReport()
+    report = host.cache["smi"]
+    assert isinstance(report, SmiReport)
+    return report
+
+
+def topology(host: Host) -> tuple[Topology, str]:
+    """Return the links between GPUs, and why they are not known ("" if they are)."""
+    if not wants_smi(host):
+        return Topology(), smi_fault(host)
+    output = host.output(*TOPOLOGY)
+    if output.fault or output.code:
+        return Topology(), output.fault or f"nvidia-smi topo -m failed with exit code {output.code}"
+    found = parse_topology(output.text)
+    return found, "" if found.complete else "the output of nvidia-smi topo -m is truncated"
+
+
+def models(host: Host) -> list[str]:
+    """Return the model of each GPU."""
+    found = [gpu.model for gpu in module_gpus(host)]
+    return found or [gpu.value("Product Name") for gpu in smi_report(host).gpus]

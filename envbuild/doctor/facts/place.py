@@ -1,0 +1,53 @@
+"""The place where the doctor runs: login node, compute node, the container of a job, another container, or a machine
+without Slurm. A container is recognised by its namespaces: the first ones of a kernel have fixed numbers
+(include/linux/proc_ns.h). Files such as /.dockerenv count where these cannot be read: a virtual machine made from an
+image has them, too."""
+
+from __future__ import annotations
+
+from ..host import Host
+
+LOGIN, COMPUTE, JOB, CONTAINER, OTHER = (
+    "login node", "compute node", "container of a job", "container", "machine without Slurm",
+)  # fmt: skip
+FIRST = {
+    "user": "user:[4026531837]", "pid": "pid:[4026531836]", "ipc": "ipc:[4026531839]", "cgroup": "cgroup:[4026531835]",
+}  # fmt: skip
+MARKS = ("/.dockerenv", "/run/.containerenv")
+CLIENTS = ("srun", "scontrol")
+
+
+def find_place(host: Host) -> tuple[str, str]:
+    """Return the place, and what shows it."""
+    sign = container_sign(host)
+    if sign:
+        job = host.environ.get("SLURM_JOB_ID", "")
+        return (JOB, f"{sign}; job {job}") if job else (CONTAINER, sign)
+    if pid_of(host, "slurmd"):
+        return COMPUTE, "slurmd runs here"
+    if host.environ.get("SLURM_JOB_ID"):
+        return COMPUTE, f"job {host.environ['SLURM_JOB_ID']} runs here"
+    client = next((name for name in CLIENTS if host.programs.find(name)), "")
+    return (LOGIN, f"{client} is installed, and slurmd does not run here") if client else (OTHER, "no program of Slurm")
+
+
+def container_sign(host: Host) -> str:
+    """Return what shows that this is a container, or ""."""
+    names = {kind: host.link_name(f"/proc/self/ns/{kind}") for kind in FIRST}
+    for kind, name in names.items():
+        if name and name != FIRST[kind]:
+            return f"its {kind} namespace is not the first one"
+    if any(names.values()):
+        return ""
+    return next((f"{path} exists" for path in MARKS if host.has(path)), "")
+
+
+def is_container(host: Host) -> bool:
+    """Return whether this is a container of any kind."""
+    return find_place(host)[0] in (JOB, CONTAINER)
+
+
+def pid_of(host: Host, name: str) -> int:
+    """Return the id of the first process with this name; 0: none."""
+    pids = [entry for entry in host.names("/proc") if entry.isdigit()]
+    return next((int(pid) for pid in pids if host.text(f"/proc/{pid}/comm") == name), 0)

@@ -1,0 +1,59 @@
+"""File systems: kind, size and free space of a folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from ..host import Host
+
+NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "ceph", "fuse.sshfs", "9p", "wekafs", "fuse.s3fs")
+
+
+class FileSystem(NamedTuple):
+    """A file system; sizes in bytes."""
+
+    path: str
+    kind: str
+    size: int
+    free: int
+
+    @property
+    def is_network(self) -> bool:
+        return self.kind in NETWORK
+
+
+def file_system(host: Host, path: str) -> FileSystem | None:
+    """Return the file system of a path, or of its nearest folder that exists; None if it cannot be read."""
+    folder = Path(path)
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        found = os.statvfs(folder)
+        kind = mount_kind(host.text("/proc/self/mountinfo"), str(folder.resolve()))
+    except OSError:
+        return None
+    return FileSystem(path, kind, found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+def mount_kind(mounts: str, path: str) -> str:
+    """Return the kind of the file system at a path, by /proc/self/mountinfo."""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        words = before.split()
+        point = words[4].replace("\\040", " ") if len(words) > 4 else "-"
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best) and after:
+            best, kind = point, after.split()[0]
+    return kind
+
+
+def amount(size: float) -> str:
+    """Return a number of bytes: 64.0 MB (decimal)."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

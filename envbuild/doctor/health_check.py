@@ -1,0 +1,37 @@
+"""The failures of a node for the health check of a site: Slurm's HealthCheckProgram, or NHC.
+
+Lines are printed, nothing is executed. Only failures that an administrator must repair, or hardware, drain a node."""
+
+from __future__ import annotations
+
+import shlex
+
+from .examination import Examination
+from .model import DRAINING, Result
+
+KINDS = ("nhc", "healthcheck")
+LONGEST = 180  # characters of a reason
+
+
+def health_lines(found: Examination, kind: str) -> list[str]:
+    """Return the lines for one of `KINDS`: none for a healthy node."""
+    failures = [result for result in found.failures if result.severity in DRAINING]
+    if not failures:
+        return []
+    if kind == "nhc":
+        return [f"envbuild_doctor: {reason_of(result)}" for result in failures]
+    reason = f"envbuild doctor: {'; '.join(result.check for result in failures)}: {failures[0].detail}"
+    node = found.facts.get("slurm_node") or str(found.facts["host"]).partition(".")[0]
+    command = f"scontrol update NodeName={node} State=DRAIN Reason={shlex.quote(clean(reason))}"
+    return [*(reason_of(result) for result in failures), command]
+
+
+def reason_of(result: Result) -> str:
+    """Return a failure on one line."""
+    return clean(f"{result.check}: {result.detail} ({result.severity}; {result.fix})")
+
+
+def clean(text: str) -> str:
+    """Return a text on one line, in ASCII, not too long for a reason of Slurm."""
+    line = " ".join(text.split()).encode("ascii", "replace").decode().replace("'", "")
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."

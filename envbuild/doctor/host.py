@@ -1,0 +1,100 @@
+"""The machine as checks see it: its files, below a root, and its programs.
+
+Nothing raises: a file that is missing or may not be read has a fault instead of a text."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from .processes import LIMIT, Output, Programs
+
+MAX_TEXT = 1 << 20  # bytes of a file
+
+
+class Text(NamedTuple):
+    """The content of a file. `fault`: why it was not read ("" if it was): "missing", or the error of the system."""
+
+    text: str = ""
+    fault: str = ""
+
+    @property
+    def missing(self) -> bool:
+        return self.fault == "missing"
+
+
+class Host:
+    """A machine. `root`: its "/", or the folder with a copy of its files."""
+
+    def __init__(self, root: str = "/", environ: Mapping[str, str] | None = None, limit: float = LIMIT) -> None:
+        self.root = Path(root)
+        self.environ = dict(os.environ if environ is None else environ)
+        self.programs = Programs(self.environ, limit)
+        self.cache: dict[str, object] = {}
+
+    @property
+    def is_real(self) -> bool:
+        """Return whether the files are those of this machine: otherwise the system is not called."""
+        return self.root == Path("/")
+
+    def path(self, path: str) -> Path:
+        """Return where a file of the machine is."""
+        return self.root / path.lstrip("/")
+
+    def read(self, path: str) -> Text:
+        """Return the text of a file, without white space around it."""
+        try:
+            with self.path(path).open("rb") as file:
+                return Text(file.read(MAX_TEXT).decode("utf-8", "replace").strip())
+        except OSError as error:
+            missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
+            return Text("", "missing" if missing else os.strerror(error.errno or 0))
+
+    def text(self, path: str) -> str:
+        """Return the text of a file; "" if it is missing or cannot be read."""
+        return self.read(path).text
+
+    def number(self, path: str) -> int | None:
+        """Return the number at the start of a file, or None."""
+        word = self.text(path).partition(" ")[0]
+        try:
+            return int(word, 16 if word.startswith("0x") else 10)
+        except ValueError:
+            return None
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted with numbers by value; none if it is missing."""
+        try:
+            found = [entry.name for entry in self.path(path).iterdir()]
+        except OSError:
+            return []
+        return sorted(found, key=lambda name: [int(part) if part.isdigit() else part for part in split_digits(name)])
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a file."""
+        return self.path(path).exists()
+
+    def link_name(self, path: str) -> str:
+        """Return the last name of the target of a link, or ""."""
+        try:
+            return os.path.basename(os.readlink(self.path(path)))  # noqa: PTH115, PTH119
+        except OSError:
+            return ""
+
+    def output(self, *command: str) -> Output:
+        """Return what a program printed."""
+        return self.programs.output(*command)
+
+
+def split_digits(name: str) -> list[str]:
+    """Return a name in pieces that are all digits or have none, beginning with one that has none."""
+    pieces = [""]
+    for sign in name:
+        digit = sign.isdigit()
+        if digit != (len(pieces) % 2 == 0):
+            pieces.append("")
+        pieces[-1] += sign
+    return pieces

@@ -1,0 +1,96 @@
+"""The log of a job: lines of NCCL, UCX, libfabric and torch that state a fault, or the network that was really used."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .log_signs import SIGNS, Sign
+from .model import USER, Need, Result, failed, not_run, passed
+
+NETWORK = re.compile(r"NCCL INFO Using network (.+?)\s*$")
+FAST = re.compile(r"IB|IBext|Libfabric|UCX|SHARP|NVLS", re.IGNORECASE)
+PROVIDER = re.compile(r"Selected provider is (\S+?),? .*\(found (\d+) nics\)", re.IGNORECASE)
+DIRECT = re.compile(r"via NET/\S+")
+KNOWN = re.compile(
+    r"NCCL (?:INFO|WARN)|UCX +(?:INFO|WARN|ERROR|DIAG)|\[UCC\]|ProcessGroupUCC|ProcessGroupNCCL|libfabric:|NET/OFI"
+)
+LONGEST = 4000  # characters of a line
+
+
+@dataclass
+class LogReading:
+    """The content of a log. `found`: sign → the numbers of its lines; `networks`: network of NCCL → number of lines."""
+
+    lines: int = 0
+    known: int = 0
+    found: dict[str, list[int]] = field(default_factory=dict)
+    networks: Counter[str] = field(default_factory=Counter)
+    providers: Counter[str] = field(default_factory=Counter)
+    direct: int = 0
+    bounced: int = 0
+
+
+def read_log(lines: Iterable[str]) -> LogReading:
+    """Read a log line by line."""
+    reading = LogReading()
+    for number, raw in enumerate(lines, 1):
+        line = raw[:LONGEST]
+        reading.lines = number
+        reading.known += bool(KNOWN.search(line))
+        for sign in SIGNS:
+            if sign.pattern.search(line):
+                reading.found.setdefault(sign.name, []).append(number)
+        if network := NETWORK.search(line):
+            reading.networks[network[1]] += 1
+        if provider := PROVIDER.search(line):
+            reading.providers[f"{provider[1]}, {provider[2]} devices"] += 1
+        if path := DIRECT.search(line):
+            is_direct = "GDRDMA" in path[0]
+            reading.direct += is_direct
+            reading.bounced += not is_direct
+    return reading
+
+
+def log_results(reading: LogReading, need: Need) -> list[Result]:
+    """Return a result for each fault of the log, and one about the network."""
+    results = [sign_result(sign, reading.found[sign.name]) for sign in SIGNS if sign.name in reading.found]
+    results.append(network_result(reading, need))
+    if not reading.known:
+        hint = "export NCCL_DEBUG=INFO UCX_LOG_LEVEL=info; run the job again"
+        results = [
+            *[result for result in results if result.status == "fail"],
+            not_run(f"no line of NCCL, UCX, UCC or libfabric in {reading.lines} lines", hint),
+        ]
+    return [Result(one.status, one.detail, one.severity, one.fix, one.check or "network", "log") for one in results]
+
+
+def sign_result(sign: Sign, lines: list[int]) -> Result:
+    """Return the failure of one sign."""
+    times = f"line {lines[0]}" + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")
+    return Result("fail", f"{sign.meaning} ({times})", sign.severity, sign.fix, sign.name)
+
+
+def network_result(reading: LogReading, need: Need) -> Result:
+    """Return which network NCCL used, and whether that is a fall-back to TCP."""
+    if not reading.networks:
+        return not_run("the log has no line 'Using network'", "export NCCL_DEBUG=INFO")
+    listed = ", ".join(f"{name} ({number})" for name, number in reading.networks.most_common())
+    slow = [name for name in reading.networks if not FAST.search(name)]
+    fabric = need.fabric in ("infiniband", "efa")
+    if len(reading.networks) > 1:
+        return failed(
+            f"ranks use different networks: {listed}", USER, "set NCCL_NET for all ranks, and start them in one image"
+        )
+    if slow and (fabric or "no-device" in reading.found):
+        wanted = {"efa": "Libfabric"}.get(need.fabric, "IB")
+        fix = f"export NCCL_NET={wanted}: NCCL then fails; in the job's container: envbuild doctor {need.source}"
+        fix = fix.rstrip()
+        return failed(f"NCCL fell back to TCP: {listed}", USER, fix)
+    if reading.bounced and not reading.direct and not slow:
+        fix = "modprobe nvidia-peermem (as root); envbuild doctor in the job's container"
+        return failed(f"{listed}, without GPUDirect RDMA: data is copied through the host's memory", "minor", fix)
+    more = [", ".join(reading.providers), f"{reading.direct} channels with GPUDirect RDMA" if reading.direct else ""]
+    return passed("; ".join([listed, *filter(None, more)]))

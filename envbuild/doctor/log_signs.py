@@ -1,0 +1,122 @@
+"""Lines of logs that state a fault: what each means and what to do. A new one is one row of `SIGNS`."""
+# ruff: noqa: E501 - a pattern on one line can be searched
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .model import ADMINISTRATOR, MINOR, USER
+
+
+class Sign(NamedTuple):
+    """A line, and what it means."""
+
+    name: str
+    pattern: re.Pattern[str]
+    meaning: str
+    severity: str
+    fix: str
+
+
+def sign(name: str, pattern: str, meaning: str, severity: str, fix: str) -> Sign:
+    """Return a row."""
+    return Sign(name, re.compile(pattern, re.IGNORECASE), meaning, severity, fix)
+
+
+SIGNS = (
+    # IBV_WC_RETRY_EXC_ERR of <infiniband/verbs.h>; NCCL writes "with error" or "with status=", UCX names it
+    sign(
+        "completion-error-12", r"got completion (?:from peer \S+ )?with (?:error |status=)12\b|transport retry count exceeded",
+        "the other node does not answer: completion error 12, the retries of InfiniBand are used up", ADMINISTRATOR,
+        "check the link of both nodes: envbuild doctor; RoCE: NCCL_IB_GID_INDEX and the switch's PFC; a busy fabric: NCCL_IB_TIMEOUT=22",
+    ),
+    sign(
+        "completion-error", r"got completion (?:from peer \S+ )?with (?:error |status=)(?!12\b)\d+",
+        "a transfer over InfiniBand failed", ADMINISTRATOR, "check both nodes: envbuild doctor; envbuild doctor --gather DIR",
+    ),
+    sign(
+        "no-device", r"NET/IB : No device found",
+        "NCCL finds no InfiniBand device and takes TCP, unless NCCL_NET forbids it", USER,
+        "in the container: ls /dev/infiniband; MELLANOX_VISIBLE_DEVICES=all; docker run --device=/dev/infiniband; NCCL_IB_HCA must match a device",
+    ),
+    sign(
+        "forced-network-missing", r"Error: network .+ not found|Failed to initialize any NET plugin",
+        "the network of NCCL_NET is missing, so NCCL stopped", USER,
+        "IB: envbuild doctor in the container; Libfabric: the plugin aws-ofi-nccl must be in the image; NCCL_NET_PLUGIN must not name another one",
+    ),
+    sign(
+        "plugin-missing", r"NET/Plugin: Could not find: |No plugin found \(",
+        "NCCL finds no network plugin: EFA, and SHARP of HPC-X, need one", MINOR,
+        "InfiniBand without SHARP needs none; EFA: use an image with aws-ofi-nccl; unset NCCL_NET_PLUGIN",
+    ),
+    sign(
+        "duplicate-gpu", r"Duplicate GPU detected",
+        "two ranks use one GPU", USER, "srun --ntasks-per-node=N --gpus-per-node=N; set the device by LOCAL_RANK",
+    ),
+    sign(
+        "nvls-missing", r"NVLS multicast support is not available",
+        "NVSwitch multicast is not available", ADMINISTRATOR, "systemctl restart nvidia-fabricmanager; envbuild doctor shows the state of the fabric",
+    ),
+    sign(
+        "fabric-not-ready", r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|cudaErrorSystemNotReady",
+        "CUDA error 802: the GPUs are not registered with the fabric manager", ADMINISTRATOR,
+        "systemctl start nvidia-fabricmanager, of the driver's version",
+    ),
+    sign(
+        "driver-too-old", r"CUDA driver version is insufficient|forward compatibility was attempted on non supported",
+        "the driver is too old for the CUDA of the image, or its compat libraries are not for this GPU", ADMINISTRATOR,
+        "envbuild doctor --image NAME names the driver that it needs",
+    ),
+    sign(
+        "ucx-device-missing", r"UCX +WARN +(?:network device|transports?) .*(?:is|are) not available",
+        "UCX does not have a device or transport of UCX_NET_DEVICES or UCX_TLS, and continues without it, often over TCP", USER,
+        "ucx_info -d | grep Device; set UCX_NET_DEVICES to the names of this node",
+    ),
+    sign(
+        "ucx-tcp-alone", r"UCX +INFO .*ep_cfg\[\d+\]: \w+\((?:tcp/\S+ ?)+\)",
+        "UCX uses TCP alone for a connection", MINOR, "UCX_TLS=rc,sm,self with InfiniBand; ucx_info -d lists what UCX can use here",
+    ),
+    sign(
+        "memlock", r"Cannot allocate memory.*(?:ibv_|mlx5|memlock)|(?:ibv_reg_mr|ibv_create_\w+|fi_mr_reg)\w*\b.*(?:failed|Cannot allocate memory)|locked memory limit",
+        "memory cannot be registered: the limit of locked memory", ADMINISTRATOR,
+        "ulimit -l unlimited; docker run --ulimit memlock=-1; slurmd.service: LimitMEMLOCK=infinity",
+    ),
+    sign(
+        "shared-memory", r"No space left on device.*(?:/dev/shm|nccl-)|(?:/dev/shm|nccl-\w+).*No space left on device|Bus error.*shared memory|insufficient shared memory \(shm\)",
+        "/dev/shm is full", USER, "docker run --ipc=host, or --shm-size=8g",
+    ),
+    sign(
+        "acs", r"ACS is enabled", "PCI access control (ACS) is on: GPUs and NICs reach each other through the CPU alone", ADMINISTRATOR,
+        "turn ACS off in the firmware, or by setpci on each PCI bridge",
+    ),
+    sign(
+        "efa-not-found", r"fi_getinfo.*(?:-61|No data available)|NET/OFI.*(?:Failed to initialize|No eligible providers)",
+        "libfabric finds no EFA device", USER, "envbuild doctor p5-efa in the job's container; mount /dev/infiniband; ulimit -l unlimited",
+    ),
+    sign(
+        "pmix-gds", r"PMIX ERROR: ERROR in file gds_|Framework:\s+gds\b|Component:\s+ds(?:12|21)\b",
+        "Slurm's PMIx names storage that the image's PMIx does not have", MINOR, "export PMIX_MCA_gds=hash",
+    ),
+    # the process group of UCC in torch (ProcessGroupUCC.cpp), and FSDP over it
+    sign(
+        "ucc-reduce-op", r"Not supported ReduceOp for UCC|Cannot use ReduceOp\.AVG with boolean|\[UCC\].*(?:avg|AVG).*(?:not supported|unsupported)|UCC.*reduce_scatter.*not supported|ProcessGroupUCC.*Operation is not supported",
+        "UCC does not have this reduction: FSDP2 averages gradients, which UCC cannot on CPU tensors", USER,
+        "module.set_force_sum_reduction_for_comms(True); or init_process_group('cpu:gloo,cuda:ucc')",
+    ),
+    sign(
+        "ucc-data-type", r"Not supported data type for UCC|ec_cpu.*unsupported (?:reduction|data) ?type|unsupported reduction type \(float16\)",
+        "UCC cannot reduce this data type in CPU memory; float16 there even ends without an error, with the input unchanged", USER,
+        "init_process_group('cpu:gloo,cuda:ucc')",
+    ),
+    sign(
+        "ucc-full-tensor", r"full_tensor.*(?:UCC|ucc)|ProcessGroupUCC.*(?:all_gather_into_tensor|allgather_into_tensor_coalesced).*not (?:implemented|supported)|Backend ucc does not support \w+",
+        "the process group of UCC does not have this operation: DTensor.full_tensor() fails over it", USER,
+        "gather over gloo: init_process_group('cpu:gloo,cuda:ucc'), or save sharded checkpoints",
+    ),
+    sign(
+        "ucc-missing", r"built without UCC|UCC is not available|TL_NCCL.*(?:failed|error)|ucc_context_create failed",
+        "the process group of UCC cannot start", USER,
+        "envbuild doctor --image FILE; in the container: ucc_info -s, which lists cuda=… and nccl=… on a node with GPUs",
+    ),
+)  # fmt: skip

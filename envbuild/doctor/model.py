@@ -1,0 +1,78 @@
+"""Results of checks, and what a kind of node is expected to have, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+PASS, FAIL, NOT_RUN = "pass", "fail", "not-run"
+# of a failure: works, but slower or less safe; the user can fix it; an administrator can; hardware must be replaced
+MINOR, USER, ADMINISTRATOR, HARDWARE = "minor", "user", "administrator", "hardware"
+SEVERITIES = (MINOR, USER, ADMINISTRATOR, HARDWARE)
+DRAINING = (ADMINISTRATOR, HARDWARE)  # a node with such a failure is not for jobs
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one check, or of one part of it.
+
+    `detail`: what was found, or for `NOT_RUN` the reason; `fix`: the command that repairs it, or a choice of them."""
+
+    status: str
+    detail: str
+    severity: str = ""
+    fix: str = ""
+    check: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Need:
+    """The properties of the nodes of a target. Empty values: nothing is expected.
+
+    `fabric`: none, ethernet, infiniband or efa. `nics`, `rate` (Gb/s), `layer`: the network ports. `ranks`: processes
+    of a node. `source`: the name of the target."""
+
+    source: str = ""
+    arch: str = ""
+    cpu: str = ""
+    gpu: str = ""
+    gpus: int = 0
+    nvidia: bool = False
+    driver: str = ""
+    fabric: str = ""
+    nics: int = 0
+    rate: int = 0
+    layer: str = ""
+    efa: int = 0
+    imex: bool = False
+
+    @property
+    def neuron(self) -> bool:
+        return bool(self.gpu) and not self.nvidia
+
+
+def passed(detail: str) -> Result:
+    """Return a result that passed."""
+    return Result(PASS, detail)
+
+
+def failed(detail: str, severity: str, fix: str) -> Result:
+    """Return a failure with the command that repairs it."""
+    return Result(FAIL, detail, severity, fix)
+
+
+def not_run(reason: str, fix: str = "") -> Result:
+    """Return that a check did not run, with the reason; `fix`: the command that makes it possible."""
+    return Result(NOT_RUN, reason, "", fix)
+
+
+def result_data(result: Result) -> dict[str, str]:
+    """Return a result as JSON has it."""
+    return {name: str(value) for name, value in asdict(result).items()}
+
+
+def read_need(data: dict[str, Any]) -> Need:
+    """Return the need that `asdict` wrote; unknown keys are left out."""
+    known = {field.name for field in fields(Need)}
+    return Need(**{key: value for key, value in data.items() if key in known})

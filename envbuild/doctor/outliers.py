@@ -1,0 +1,100 @@
+"""Several nodes compared: the values that most of them have, and the nodes that differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+# What differs between healthy nodes of one kind, or from minute to minute.
+OWN = ("host", "time", "user", "place_because", "bus")
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A value of one node that differs. `usual`: what most nodes have; "" where no value has a majority."""
+
+    node: str
+    fact: str
+    value: str
+    usual: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The comparison of nodes. `failures`: node → checks that failed there; `unread`: file → why."""
+
+    nodes: tuple[str, ...]
+    outliers: tuple[Outlier, ...]
+    failures: dict[str, list[str]] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def equal(self) -> bool:
+        return not (self.outliers or self.failures or self.unread)
+
+
+def compare_nodes(documents: dict[str, Any], unread: dict[str, str]) -> Comparison:
+    """Compare the answers of ``envbuild doctor --json``, by their files."""
+    nodes: dict[str, dict[str, str]] = {}
+    failures: dict[str, list[str]] = {}
+    faults = dict(unread)
+    for name, document in documents.items():
+        facts = document.get("facts") if isinstance(document, dict) else None
+        if not isinstance(facts, dict) or not facts.get("host"):
+            faults[name] = "not an answer of envbuild doctor --json"
+            continue
+        node = str(facts["host"])
+        if node in nodes:
+            faults[name] = f"a second file of node {node}"
+            continue
+        nodes[node] = dict(flatten(facts, ""))
+        results = document.get("results")
+        rows = [row for row in results if isinstance(row, dict)] if isinstance(results, list) else []
+        bad = [str(row.get("check")) for row in rows if row.get("status") == "fail" and row.get("severity") != "minor"]
+        if bad:
+            failures[node] = bad
+    return Comparison(tuple(sorted(nodes)), tuple(find_outliers(nodes)), failures, faults)
+
+
+def find_outliers(nodes: dict[str, dict[str, str]]) -> Iterator[Outlier]:
+    """Yield the values that differ from those of most nodes."""
+    for fact in sorted({fact for values in nodes.values() for fact in values}):
+        values = {node: facts.get(fact, "") for node, facts in nodes.items()}
+        ranked = Counter(values.values()).most_common(2)
+        if len(ranked) < 2:
+            continue
+        usual, count = ranked[0]
+        has_majority = count > len(nodes) / 2
+        for node, value in sorted(values.items()):
+            if not has_majority or value != usual:
+                yield Outlier(node, fact, value or "nothing", usual or "nothing" if has_majority else "", count)
+
+
+def flatten(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield path → text of every value; parts of a list are named by their own name, where they have one."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in OWN:
+                yield from flatten(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        yield f"{path}.count", str(len(value))
+        for number, inner in enumerate(value):
+            name = inner.get("port") if isinstance(inner, dict) else None
+            yield from flatten(inner, f"{path}[{name or number}]")
+    else:
+        yield path, str(value)
+
+
+def comparison_text(found: Comparison) -> str:
+    """Return the comparison as text."""
+    lines: Iterable[str] = [f"{name}: not compared: {why}" for name, why in sorted(found.unread.items())]
+    rows = []
+    for one in found.outliers:
+        usual = f"{one.usual} on {one.count} of {len(found.nodes)} nodes" if one.usual else "no value has a majority"
+        rows.append(f"{one.node}: {one.fact} is {one.value} ({usual})")
+    failed = [f"{node}: failed: {', '.join(checks)}" for node, checks in sorted(found.failures.items())]
+    verdict = "all equal" if found.equal else "not all equal"
+    return "\n".join([*lines, *rows, *failed, f"{len(found.nodes)} nodes compared: {verdict}"])

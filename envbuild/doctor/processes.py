@@ -1,0 +1,145 @@
+"""Programs of the machine: each command line runs at most once, all side by side, for at most LIMIT seconds.
+
+A program that takes longer is ended with every process that it started. One that cannot be ended (it waits in the
+kernel, as nvidia-smi on a sick GPU does) is left behind. Output goes to files: a process that is left behind does not
+block the reader."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+LIMIT = 10.0  # seconds
+END = 1.0  # seconds that a killed program may take to end
+MAX_OUTPUT = 8 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class Output:
+    """The end of a program. `fault`: why its output is not usable: missing, timed out, killed; empty otherwise."""
+
+    text: str = ""
+    errors: str = ""
+    code: int = 0
+    fault: str = ""
+    seconds: float = 0.0
+
+    @property
+    def missing(self) -> bool:
+        return self.code == 127 and bool(self.fault)
+
+
+@dataclass
+class Running:
+    """A program that was started."""
+
+    process: subprocess.Popen[bytes]
+    out: IO[bytes]
+    err: IO[bytes]
+    start: float = field(default_factory=time.monotonic)
+
+
+class Programs:
+    """The programs of one pass, by command line. `path`: where they are searched, as in PATH."""
+
+    def __init__(self, environ: Mapping[str, str], limit: float = LIMIT) -> None:
+        self.environ = {**environ, "LC_ALL": "C"}
+        self.limit = limit
+        self.running: dict[tuple[str, ...], Running] = {}
+        self.done: dict[tuple[str, ...], Output] = {}
+
+    def find(self, name: str) -> str:
+        """Return the path of a program, or ""."""
+        return shutil.which(name, path=self.environ.get("PATH", os.defpath)) or ""
+
+    def start(self, *command: str) -> None:
+        """Start a program, unless it was started before; `output` waits for it."""
+        if command in self.running or command in self.done:
+            return
+        program = self.find(command[0])
+        if not program:
+            self.done[command] = Output(code=127, fault=f"{command[0]} is not installed")
+            return
+        out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            process = subprocess.Popen(
+                [program, *command[1:]], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=self.environ,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            self.done[command] = Output(code=126, fault=f"{command[0]} cannot be started: {error.strerror}")
+            return
+        with contextlib.suppress(OSError):  # it has ended
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (MAX_OUTPUT, MAX_OUTPUT))
+        self.running[command] = Running(process, out, err)
+
+    def output(self, *command: str) -> Output:
+        """Return the end of a program, which is started now if it was not before."""
+        self.start(*command)
+        if command not in self.done:
+            self.done[command] = self._end(command[0], self.running.pop(command))
+        return self.done[command]
+
+    def close(self) -> None:
+        """End the programs whose output was not read."""
+        for running in self.running.values():
+            end_tree(running.process)
+        self.running.clear()
+
+    def _end(self, name: str, running: Running) -> Output:
+        fault = ""
+        left = running.start + self.limit - time.monotonic()
+        try:
+            running.process.wait(max(left, 0.001))
+        except subprocess.TimeoutExpired:
+            ended = end_tree(running.process)
+            fault = f"{name} did not end within {self.limit:.0f} s" + ("" if ended else ", and cannot be killed")
+        texts = []
+        for file in (running.out, running.err):
+            with file:
+                file.seek(0)
+                texts.append(file.read(MAX_OUTPUT).decode("utf-8", "replace"))
+        code = running.process.poll()
+        if not fault and code is not None and code < 0:
+            fault = f"{name} was ended by signal {-code}"
+        return Output(texts[0], texts[1], -1 if code is None else code, fault, time.monotonic() - running.start)
+
+
+def end_tree(process: subprocess.Popen[bytes]) -> bool:
+    """Kill a program and all that it started. Return whether it ended."""
+    for pid in [process.pid, *descendants(process.pid)]:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        process.wait(END)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below a process, by /proc."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            parent = int(entry.read_text(errors="replace").rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.parent.name))
+    found: list[int] = []
+    left = [pid]
+    while left:
+        below = children.get(left.pop(), [])
+        found += below
+        left += below
+    return found

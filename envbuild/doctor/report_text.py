@@ -1,0 +1,40 @@
+"""The report of an examination for a terminal: a group, a mark, what was found, the command that repairs it."""
+
+from __future__ import annotations
+
+from .checks import GROUPS
+from .examination import Examination
+from .model import FAIL, MINOR, NOT_RUN, PASS, Result
+
+MARKS = {PASS: "ok", FAIL: "FAIL", NOT_RUN: "-"}
+SEVERITY = {"minor": "minor", "user": "you can fix it", "administrator": "ask an administrator", "hardware": "hardware"}
+
+
+def report_text(found: Examination) -> str:
+    """Return the report."""
+    facts = found.facts
+    lines = [f"{facts['host']}: {facts['place']} ({facts['place_because']})", ""]
+    for group in dict.fromkeys([*GROUPS, *(result.group for result in found.results)]):
+        rows = [result for result in found.results if result.group == group]
+        if rows:
+            lines += [group, *(line for row in rows for line in result_lines(row)), ""]
+    return "\n".join([*lines, summary_line(found)])
+
+
+def result_lines(result: Result) -> list[str]:
+    """Return a result as lines."""
+    note = f" [{SEVERITY[result.severity]}]" if result.severity in SEVERITY else ""
+    reason = "not run: " if result.status == NOT_RUN else ""
+    lines = [f"  {MARKS[result.status]:<5} {result.check}: {reason}{result.detail}{note}"]
+    return [*lines, f"        fix: {result.fix}"] if result.fix and result.status == FAIL else lines
+
+
+def summary_line(found: Examination) -> str:
+    """Return the counts and what they mean."""
+    counts, minor = found.counts, sum(result.severity == MINOR for result in found.failures)
+    failed = f"{counts[FAIL]} failed" + (f" ({minor} minor)" if minor else "")
+    target = f" for {found.need.source}" if found.need.source else ""
+    verdict = (
+        "not ready" if found.serious else "no failure, and what did not run is unknown" if counts[NOT_RUN] else "ready"
+    )
+    return f"{verdict}{target}: {counts[PASS]} passed, {failed}, {counts[NOT_RUN]} not run ({found.seconds:.1f} s)"

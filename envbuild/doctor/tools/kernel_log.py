@@ -1,0 +1,46 @@
+"""The kernel's log: XID events of NVIDIA GPUs and SXID events of NVSwitches.
+
+What a number means, and what it needs, is from NVIDIA's catalogue of XIDs (release 590) as AWS' health check of its
+accelerated instances classes it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)(?: (?P<part>GPU-I:\w+))?\): (?P<number>\d+),? ?(?P<text>.*)"
+)
+SXID = re.compile(r"nvidia-nvswitch\S* SXid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<number>\d+),? ?(?P<text>.*)")
+REBOOT = (79, 151, 168)
+RESET = (48, 95, 119, 120, 140)
+NVLINK = (74, *range(144, 151))
+APPLICATION = (13, 31, 43, 63, 92, 94)  # a program's fault, or information
+
+
+class Event(NamedTuple):
+    """An event. `switch`: of an NVSwitch."""
+
+    bus: str
+    number: int
+    text: str
+    switch: bool = False
+
+    @property
+    def action(self) -> str:
+        """reboot, reset, nvlink, application, or "unknown" for numbers without a class."""
+        if self.switch:
+            return "nvlink"
+        named = (("reboot", REBOOT), ("reset", RESET), ("nvlink", NVLINK), ("application", APPLICATION))
+        return next((name for name, numbers in named if self.number in numbers), "unknown")
+
+
+def parse_kernel_log(text: str) -> list[Event]:
+    """Return the events in their order."""
+    events = []
+    for line in text.splitlines():
+        found = XID.search(line) or SXID.search(line)
+        if found:
+            number, switch = int(found["number"]), "SXid" in line
+            events.append(Event(found["bus"].lower(), number, found["text"].strip()[:200], switch))
+    return events

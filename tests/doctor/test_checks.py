@@ -1,0 +1,317 @@
+"""Checks on nodes made of files: a healthy one, and one fault at a time."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envbuild.doctor.checks import GROUPS, check_names
+from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, PASS, SEVERITIES, USER, Need
+from tests.support.node_files import NEED, TEXTS, Node, result_of
+
+pytestmark = pytest.mark.unit
+# read by system calls, which a copy of files does not answer
+OF_THE_SYSTEM = {"clock", "cpu-affinity", "shared-memory", "user-namespaces", "image-store"}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    node = Node(tmp_path)
+    node.add_gpus()
+    node.add_ports()
+    node.add_slurm()
+    return node
+
+
+def test_a_healthy_node_has_no_failure(node: Node) -> None:
+    found = node.examine()
+    assert [(one.check, one.detail) for one in found.failures] == []
+    assert {one.check for one in found.results if one.status == PASS} >= {
+        "cpu", "kernel", "memlock", "nvidia-driver", "gpu-count", "gpu-devices", "gpu-memory-errors", "gpu-settings",
+        "gpu-pcie", "gpu-versions", "nvlink", "fabric-manager", "gpudirect", "rdma-ports", "rdma-firmware",
+        "link-errors", "verbs-devices", "enroot", "pyxis", "slurm-node", "slurm-mpi", "xid",
+    }  # fmt: skip
+    assert found.facts["place"] == "compute node"
+    assert [gpu["max_clocks"]["sm"] for gpu in found.facts["nvidia"]["gpus"]] == ["1980 MHz", "1980 MHz"]
+
+
+def test_a_node_without_any_program_or_device_passes_nothing_about_devices(tmp_path: Path) -> None:
+    found = Node(tmp_path).examine(Need())
+    of_devices = [one for one in found.results if one.group in ("GPU", "network", "Neuron")]
+    assert {one.status for one in of_devices} == {NOT_RUN}
+    assert all(one.detail for one in found.results)
+
+
+FAULTS: dict[str, tuple[Callable[[Node], object], str, str]] = {
+    "an old driver": (
+        lambda node: node.write("sys/module/nvidia/version", "550.54.15"),
+        "nvidia-driver",
+        ADMINISTRATOR,
+    ),
+    "no driver": (
+        lambda node: (
+            (node.root / "sys/module/nvidia/version").unlink() or (node.root / "proc/driver/nvidia/version").unlink()
+        ),
+        "nvidia-driver",
+        ADMINISTRATOR,
+    ),
+    "libraries of another driver": (
+        lambda node: node.link("usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.570.1.2"),
+        "nvidia-driver",
+        ADMINISTRATOR,
+    ),
+    "mixed models": (lambda node: node.write_gpu("0000:43:00.0", 1, "NVIDIA A100-SXM4-80GB"), "gpu-count", USER),
+    "another model": (
+        lambda node: [node.write_gpu(slot, 0, "NVIDIA A100-SXM4-80GB") for slot in ("0000:1b:00.0", "0000:43:00.0")],
+        "gpu-count",
+        USER,
+    ),
+    "a GPU off the bus": (
+        lambda node: (
+            (node.root / "proc/driver/nvidia/gpus/0000:43:00.0/information").unlink()
+            or (node.root / "proc/driver/nvidia/gpus/0000:43:00.0").rmdir()
+        ),
+        "gpu-count",
+        HARDWARE,
+    ),
+    "a device file is missing": (lambda node: (node.root / "dev/nvidia1").unlink(), "gpu-devices", ADMINISTRATOR),
+    "an XID": (lambda node: node.write("dev/kmsg", (TEXTS / "kernel.txt").read_text()), "xid", HARDWARE),
+    "a program's XID": (lambda node: node.write("dev/kmsg", "NVRM: Xid (PCI:0000:1b:00): 31, pid=1\n"), "xid", MINOR),
+    "a link is down": (
+        lambda node: node.write_port("mlx5_1", state="1: DOWN", physical="3: Disabled"),
+        "rdma-ports",
+        HARDWARE,
+    ),
+    "no subnet manager": (lambda node: node.write_port("mlx5_1", state="2: INIT"), "rdma-ports", ADMINISTRATOR),
+    "a slow link": (lambda node: node.write_port("mlx5_1", rate="200 Gb/sec (4X HDR)"), "rdma-ports", HARDWARE),
+    "one firmware": (lambda node: node.write_port("mlx5_1", firmware="28.39.1002"), "rdma-firmware", ADMINISTRATOR),
+    "no file of verbs": (lambda node: (node.root / "dev/infiniband/uverbs1").unlink(), "verbs-devices", ADMINISTRATOR),
+    "verbs find one device": (
+        lambda node: node.program("ibv_devinfo", "head -n 10 " + str(TEXTS / "ibv_devinfo.txt")),
+        "verbs-devices",
+        ADMINISTRATOR,
+    ),
+    "no GPUDirect": (
+        lambda node: [
+            (node.root / "sys/module/nvidia_peermem/version").unlink(),
+            node.write("proc/driver/nvidia/version", "NVRM version: Kernel Module  580.95.05  x"),
+        ],
+        "gpudirect",
+        ADMINISTRATOR,
+    ),
+    "locked memory of slurmd": (
+        lambda node: node.write("proc/77/limits", "Max locked memory  65536  65536 bytes"),
+        "memlock",
+        ADMINISTRATOR,
+    ),
+    "an old kernel": (lambda node: node.write("proc/sys/kernel/osrelease", "4.18.0-553.el8"), "kernel", ADMINISTRATOR),
+    "an old CPU": (
+        lambda node: node.write("proc/cpuinfo", "flags : pni ssse3 sse4_1 sse4_2 popcnt cx16 lahf_lm"),
+        "cpu",
+        HARDWARE,
+    ),
+    "another architecture": (lambda node: node.write("proc/sys/kernel/arch", "aarch64"), "cpu", HARDWARE),
+    "a drained node": (lambda node: node.prints("scontrol", "scontrol.lines.txt"), "slurm-node", ADMINISTRATOR),
+    "no pyxis": (lambda node: node.program("srun", "echo '  --help'; echo '  --usage'"), "pyxis", ADMINISTRATOR),
+    "no PMIx": (lambda node: node.program("srun", "echo none; echo pmi2"), "slurm-mpi", MINOR),
+    "no hook": (lambda node: (node.root / "etc/enroot/hooks.d/98-nvidia.sh").unlink(), "enroot", ADMINISTRATOR),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_fails_its_check_with_a_command(fault: str, node: Node) -> None:
+    (node.bin / "head").symlink_to("/usr/bin/head")
+    break_it, check, severity = FAULTS[fault]
+    break_it(node)
+    result = result_of(node.examine(), check)
+    assert (result.status, result.severity) == (FAIL, severity), result
+    assert result.fix
+
+
+SMI_FAULTS = {  # of one GPU: what is replaced in the output of nvidia-smi, the check that fails
+    "ECC is off": (
+        "        Current                           : Enabled",
+        "        Current                           : Disabled",
+        "gpu-memory-errors",
+    ),
+    "pending rows": (
+        "        Pending                           : No",
+        "        Pending                           : Yes",
+        "gpu-memory-errors",
+    ),
+    "memory errors": (
+        "            DRAM Uncorrectable            : 0",
+        "            DRAM Uncorrectable            : 4",
+        "gpu-memory-errors",
+    ),
+    "reset": (
+        "        Reset Required                    : No",
+        "        Reset Required                    : Yes",
+        "gpu-settings",
+    ),
+    "persistence": (
+        "    Persistence Mode                      : Enabled",
+        "    Persistence Mode                      : Disabled",
+        "gpu-settings",
+    ),
+    "width": (
+        "                Current                   : 16x",
+        "                Current                   : 8x",
+        "gpu-pcie",
+    ),
+    "slowdown": (
+        "        HW Slowdown                       : Not Active",
+        "        HW Slowdown                       : Active",
+        "gpu-pcie",
+    ),
+    "firmware": (
+        "    GSP Firmware Version                  : 580.95.05",
+        "    GSP Firmware Version                  : 575.1",
+        "gpu-versions",
+    ),
+    "fabric": (
+        "        State                             : Completed",
+        "        State                             : In Progress",
+        "fabric-manager",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", SMI_FAULTS)
+def test_a_fault_of_one_gpu_in_nvidia_smi_fails(fault: str, node: Node, tmp_path: Path) -> None:
+    before, after, check = SMI_FAULTS[fault]
+    text = (TEXTS / "nvidia-smi-q.h100.txt").read_text()
+    assert before in text
+    (tmp_path / "smi.txt").write_text(text.replace(before, after, 1))
+    node.program("nvidia-smi", f'case "$1" in topo) cat {TEXTS}/topo.tabs.txt ;; *) cat {tmp_path}/smi.txt ;; esac')
+    assert result_of(node.examine(), check).status == FAIL
+
+
+def test_a_truncated_nvidia_smi_passes_nothing_that_it_states(node: Node, tmp_path: Path) -> None:
+    lines = (TEXTS / "nvidia-smi-q.h100.txt").read_text().splitlines(keepends=True)
+    stated = ("gpu-memory-errors", "gpu-settings", "gpu-pcie", "gpu-versions", "fabric-manager")
+    for count in range(0, len(lines), 7):
+        (tmp_path / "smi.txt").write_text("".join(lines[:count]))
+        node.program("nvidia-smi", f"cat {tmp_path}/smi.txt")
+        found = node.examine()
+        assert {result_of(found, check).status for check in stated} == {NOT_RUN}, count
+
+
+def test_an_unreadable_kernel_log_is_not_run_and_names_who_may_read_it(node: Node) -> None:
+    (node.root / "dev/kmsg").unlink()
+    (node.root / "dev/kmsg").mkdir()
+    result = result_of(node.examine(), "xid")
+    assert (result.status, "adm" in result.fix) == (NOT_RUN, True)
+
+
+def test_efa_is_counted_by_libfabric(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    for number, slot in enumerate(("0000:16:1b.0", "0000:32:1b.0")):
+        for name, value in (("class", "0x020000"), ("vendor", "0x1d0f"), ("device", "0xefa1")):
+            node.write(f"sys/bus/pci/devices/{slot}/{name}", value)
+        node.write_port(f"rdmap{number}", layer="Unspecified")
+        node.link(f"sys/class/infiniband/rdmap{number}/device/driver", "../drivers/efa")
+    need = Need(source="efa", fabric="efa", efa=2)
+    assert result_of(node.examine(need), "efa").status == NOT_RUN
+    node.prints("fi_info", "fi_info.txt")
+    assert result_of(node.examine(need), "efa").status == PASS
+    assert result_of(node.examine(replace(need, efa=4)), "efa").status == FAIL
+    node.program("fi_info", "echo 'fi_getinfo: -61 (No data available)' >&2; exit 1")
+    assert result_of(node.examine(need), "efa").status == FAIL
+
+
+def test_neuron_devices_are_compared_with_the_target(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    need = Need(source="trn1", gpu="Trainium1", gpus=2, fabric="efa")
+    assert result_of(node.examine(need), "neuron").status == FAIL
+    node.write("sys/module/neuron/version", "2.21")
+    for number in range(2):
+        node.write(f"sys/devices/virtual/neuron_device/neuron{number}/core_count", "2")
+        node.write(f"dev/neuron{number}", "")
+    node.prints("neuron-ls", "neuron-ls.json")
+    node.write("proc/sys/net/ipv4/ip_local_reserved_ports", "1000,48600-48700")
+    found = node.examine(need)
+    assert [result_of(found, check).status for check in ("neuron", "neuron-ports")] == [PASS, PASS]
+    assert "4 cores" in result_of(found, "neuron").detail
+    node.write("proc/sys/net/ipv4/ip_local_reserved_ports", "")
+    assert result_of(node.examine(need), "neuron-ports").status == FAIL
+
+
+def test_the_index_of_roce_is_the_first_with_an_ipv4_address(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.add_ports(layer="Ethernet")
+    assert result_of(node.examine(Need()), "roce-gids").status == FAIL
+    for device in ("mlx5_0", "mlx5_1"):
+        place = f"sys/class/infiniband/{device}/ports/1"
+        for index, kind, gid in (
+            (0, "IB/RoCE v1", "fe80::1"),
+            (3, "RoCE v2", "0000:0000:0000:0000:0000:ffff:c000:0201"),
+        ):
+            node.write(f"{place}/gids/{index}", gid)
+            node.write(f"{place}/gid_attrs/types/{index}", kind)
+    result = result_of(node.examine(Need()), "roce-gids")
+    assert (result.status, result.detail) == (PASS, "NCCL_IB_GID_INDEX=3")
+
+
+def test_one_of_a_domain_of_several_nodes_needs_a_channel(node: Node) -> None:
+    assert result_of(node.examine(), "imex").status == NOT_RUN
+    assert result_of(node.examine(replace(NEED, imex=True)), "imex").status == FAIL
+
+
+PLACES = {
+    "compute node": ({"proc/77/comm": "slurmd"}, (), {}),
+    "login node": ({}, ("srun",), {}),
+    "machine without Slurm": ({}, (), {}),
+    "container of a job": ({}, (), {"SLURM_JOB_ID": "7"}),
+    "container": ({}, (), {}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_place_is_recognised(place: str, tmp_path: Path) -> None:
+    files, programs, environ = PLACES[place]
+    node = Node(tmp_path)
+    if "proc/77/comm" not in files:
+        (node.root / "proc/77/comm").unlink()
+    if "container" in place:
+        (node.root / "proc/self/ns/user").unlink()
+        node.link("proc/self/ns/user", "user:[4026532575]")
+    for name in programs:
+        node.program(name, "exit 1")
+    found = node.examine(Need(), **environ)
+    assert found.facts["place"] == place
+
+
+@pytest.mark.parametrize("name", check_names())
+def test_a_check_has_a_group_and_a_function(name: str) -> None:
+    module = importlib.import_module(f"envbuild.doctor.checks.{name}")
+    assert module.GROUP in GROUPS
+    assert list(inspect.signature(module.check).parameters) == ["host", "need"]
+    assert module.__doc__
+
+
+def test_every_failure_has_a_severity_and_a_command(tmp_path: Path) -> None:
+    found = Node(tmp_path).examine()
+    assert found.failures
+    assert all(one.severity in SEVERITIES and one.fix for one in found.failures)
+
+
+def test_checks_by_system_calls_do_not_run_on_a_copy_of_files(node: Node) -> None:
+    found = node.examine()
+    assert {one.check for one in found.results if one.check in OF_THE_SYSTEM and one.status != NOT_RUN} == set()
+
+
+def test_a_check_that_raises_did_not_run(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    from envbuild.doctor.checks import kernel
+
+    def fail(host: object, need: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(kernel, "check", fail)
+    result = result_of(node.examine(), "kernel")
+    assert (result.status, "broken" in result.detail) == (NOT_RUN, True)

@@ -1,0 +1,96 @@
+"""Logs of jobs: faults are recognised, and the network that was used."""
+
+from __future__ import annotations
+
+import pytest
+
+from envbuild.doctor.job_log import log_results, read_log
+from envbuild.doctor.log_signs import SIGNS
+from envbuild.doctor.model import FAIL, NOT_RUN, PASS, Need, Result
+
+pytestmark = pytest.mark.unit
+
+IB = Need(source="h100-ib", fabric="infiniband")
+NCCL = "n1:1:2 [0] NCCL "
+LINES = {
+    "completion-error-12": [
+        NCCL + "WARN NET/IB : Got completion with error 12, opcode 0, len 0, vendor err 129",
+        NCCL + "WARN NET/IB: Got completion from peer 10.0.0.2<1> with status=12 opcode=0 len=0 vendor err 129 (Send)",
+    ],
+    "completion-error": [NCCL + "WARN NET/IB: Got completion from peer 10.0.0.2<1> with status=5 opcode=0 len=0"],
+    "no-device": [NCCL + "INFO NET/IB : No device found."],
+    "forced-network-missing": [
+        NCCL + "WARN Error: network AWS Libfabric not found.", NCCL + "WARN Failed to initialize any NET plugin",
+    ],
+    "plugin-missing": [NCCL + "INFO NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin."],
+    "duplicate-gpu": [NCCL + "WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000"],
+    "nvls-missing": [NCCL + "INFO NVLS multicast support is not available on dev 0"],
+    "fabric-not-ready": ["RuntimeError: CUDA error: system not yet initialized"],
+    "driver-too-old": ["RuntimeError: CUDA driver version is insufficient for CUDA runtime version"],
+    "ucx-device-missing": [
+        "[1.0] [n1:1:0] ucp_context.c:1 UCX  WARN  network device 'mlx5_0:1' is not available, please use: lo",
+        "[1.0] [n1:1:0] ucp_context.c:1 UCX  WARN  transport 'rc' is not available, please use one or more of: tcp",
+    ],
+    "ucx-tcp-alone": ["[1.0] [n1:1:0] ucp_worker.c:1 UCX  INFO    ep_cfg[0]: tag(tcp/lo tcp/eth0)"],
+    "memlock": ["mlx5: ibv_reg_mr failed: Cannot allocate memory"],
+    "shared-memory": ["Error while creating shared memory segment /dev/shm/nccl-a1 (size 9): No space left on device"],
+    "acs": [NCCL + "WARN ACS is enabled on some switches"],
+    "efa-not-found": ["fi_getinfo: -61 (No data available)"],
+    "pmix-gds": ["Framework: gds"],
+    "ucc-reduce-op": ["RuntimeError: Not supported ReduceOp for UCC"],
+    "ucc-data-type": ["RuntimeError: Not supported data type for UCC"],
+    "ucc-full-tensor": ["RuntimeError: Backend ucc does not support allgather_into_tensor_coalesced"],
+    "ucc-missing": ["RuntimeError: Distributed package was built without UCC"],
+}  # fmt: skip
+
+
+def results(lines: list[str], need: Need = IB) -> dict[str, Result]:
+    return {one.check: one for one in log_results(read_log(lines), need)}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_line_is_recognised_by_one_sign(name: str) -> None:
+    for line in LINES[name]:
+        found = [sign.name for sign in SIGNS if sign.pattern.search(line)]
+        assert found == [name], line
+        assert results(["other", line])[name].status == FAIL
+
+
+def test_every_sign_has_a_line_and_a_command() -> None:
+    assert {sign.name for sign in SIGNS} == set(LINES)
+    assert all(sign.fix and sign.meaning for sign in SIGNS)
+
+
+def test_a_silent_fall_back_to_tcp_fails_where_the_target_has_a_fabric() -> None:
+    lines = [NCCL + "INFO NET/Socket : Using [0]eth0:10.0.0.1<0>", NCCL + "INFO Using network Socket"]
+    assert results(lines)["network"].status == FAIL
+    assert results(lines, Need(source="cpu", fabric="ethernet"))["network"].status == PASS
+    assert results([*lines, LINES["no-device"][0]], Need())["network"].status == FAIL
+
+
+def test_the_network_that_was_used_passes() -> None:
+    lines = [
+        NCCL + "INFO Using network IBext_v8",
+        NCCL + "INFO Channel 00/0 : 1[1] -> 8[0] [receive] via NET/IB/0/GDRDMA",
+    ]
+    result = results(lines)["network"]
+    assert (result.status, result.detail) == (PASS, "IBext_v8 (1); 1 channels with GPUDirect RDMA")
+    efa = [
+        NCCL + "INFO Using network Libfabric",
+        NCCL + "INFO NET/OFI Selected provider is efa, fabric is efa (found 32 nics)",
+    ]
+    assert "efa, 32 devices" in results(efa, Need(fabric="efa"))["network"].detail
+
+
+def test_channels_without_gpudirect_fail() -> None:
+    lines = [NCCL + "INFO Using network IB", NCCL + "INFO Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/0"]
+    assert results(lines)["network"].status == FAIL
+
+
+def test_ranks_with_different_networks_fail() -> None:
+    assert results([NCCL + "INFO Using network IB", NCCL + "INFO Using network Socket"])["network"].status == FAIL
+
+
+@pytest.mark.parametrize("lines", [[], ["epoch 1 loss 2.0"]])
+def test_a_log_without_a_known_line_is_not_run(lines: list[str]) -> None:
+    assert [one.status for one in results(lines).values()] == [NOT_RUN]

@@ -1,0 +1,133 @@
+"""Reports for terminals, CI, the health check of a site; several nodes compared."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.doctor.ctrf import ctrf_data
+from envbuild.doctor.examination import Examination
+from envbuild.doctor.health_check import health_lines
+from envbuild.doctor.model import Need
+from envbuild.doctor.outliers import compare_nodes, comparison_text
+from envbuild.doctor.report_text import report_text
+from tests.support.node_files import Node
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def healthy(tmp_path: Path) -> Examination:
+    node = Node(tmp_path / "healthy")
+    node.add_gpus()
+    node.add_ports()
+    node.add_slurm()
+    return node.examine()
+
+
+@pytest.fixture
+def sick(tmp_path: Path) -> Examination:
+    node = Node(tmp_path / "sick")
+    node.add_gpus("550.54.15")
+    node.add_ports()
+    node.write_port("mlx5_1", state="1: DOWN", physical="3: Disabled")
+    return node.examine()
+
+
+def test_a_report_has_every_result_and_the_command_of_each_failure(sick: Examination) -> None:
+    text = report_text(sick)
+    for result in sick.results:
+        assert result.check in text
+    for failure in sick.failures:
+        assert f"fix: {failure.fix}" in text
+    assert text.splitlines()[-1].startswith("not ready for h100x2: ")
+
+
+def test_not_run_is_never_ready(tmp_path: Path) -> None:
+    assert not report_text(Node(tmp_path).examine(Need())).splitlines()[-1].startswith("ready")
+
+
+def test_ctrf_counts_what_it_lists(sick: Examination) -> None:
+    report = ctrf_data(sick, "1.0")
+    summary, tests = report["results"]["summary"], report["results"]["tests"]
+    assert summary["tests"] == len(tests) == len(sick.results)
+    for state in ("passed", "failed", "skipped"):
+        assert summary[state] == sum(test["status"] == state for test in tests)
+    json.dumps(report)
+
+
+def test_a_healthy_node_is_silent_in_a_health_check(healthy: Examination) -> None:
+    assert health_lines(healthy, "nhc") == health_lines(healthy, "healthcheck") == []
+
+
+def test_a_health_check_prints_a_line_each_and_the_command_that_drains(sick: Examination) -> None:
+    lines = health_lines(sick, "nhc")
+    assert {"nvidia-driver", "rdma-ports"} <= {line.split(": ")[1] for line in lines}
+    assert all(line.isascii() and line.startswith("envbuild_doctor: ") for line in lines)
+    command = shlex.split(health_lines(sick, "healthcheck")[-1])
+    assert command[:4] == ["scontrol", "update", "NodeName=n1", "State=DRAIN"]
+    assert command[4].startswith("Reason=envbuild doctor: ")
+
+
+def test_what_a_user_can_fix_drains_no_node(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.add_gpus()
+    node.add_ports()
+    node.add_slurm()
+    node.write_gpu("0000:43:00.0", 1, "NVIDIA A100-SXM4-80GB")
+    found = node.examine()
+    assert "gpu-count" in {one.check for one in found.serious}
+    assert health_lines(found, "nhc") == []
+
+
+def answers(found: Examination, **changed: str) -> dict[str, Any]:
+    """Return the answers of three nodes; `changed`: facts of the third."""
+    documents = {}
+    for name in ("n1", "n2", "n3"):
+        facts = json.loads(json.dumps({**found.facts, "host": name}))
+        documents[f"{name}.json"] = replace(found, facts=facts).data()
+    documents["n3.json"]["facts"] |= changed
+    return documents
+
+
+def test_equal_nodes_have_no_outlier(healthy: Examination) -> None:
+    found = compare_nodes(answers(healthy), {})
+    assert found.equal, found
+    assert found.nodes == ("n1", "n2", "n3")
+
+
+def test_one_firmware_one_clock_and_one_link_are_outliers(healthy: Examination) -> None:
+    documents = answers(healthy, kernel="5.15.0")
+    facts = documents["n2.json"]["facts"]
+    facts["network"]["ports"][1] |= {"rate": 200, "firmware": "28.39.1002"}
+    facts["nvidia"]["gpus"][0]["max_clocks"]["sm"] = "1410 MHz"
+    found = compare_nodes(documents, {})
+    assert [(one.node, one.fact, one.value, one.usual) for one in found.outliers] == [
+        ("n3", "kernel", "5.15.0", "6.8.0-31-generic"),
+        ("n2", "network.ports[mlx5_1:1].firmware", "28.39.1002", "28.41.1000"),
+        ("n2", "network.ports[mlx5_1:1].rate", "200", "400"),
+        ("n2", "nvidia.gpus[0].max_clocks.sm", "1410 MHz", "1980 MHz"),
+    ]
+    assert "not all equal" in comparison_text(found)
+
+
+def test_without_a_majority_every_value_is_listed(healthy: Examination) -> None:
+    documents = answers(healthy, kernel="5.15.0")
+    documents["n2.json"]["facts"]["kernel"] = "6.1.0"
+    found = compare_nodes(documents, {})
+    assert [(one.node, one.usual) for one in found.outliers] == [("n1", ""), ("n2", ""), ("n3", "")]
+
+
+def test_other_files_and_failures_are_not_equal(healthy: Examination, sick: Examination) -> None:
+    documents = answers(healthy)
+    documents["n3.json"] = {**sick.data(), "facts": documents["n3.json"]["facts"]}
+    documents |= {"list.json": [], "copy.json": documents["n1.json"]}
+    found = compare_nodes(documents, {"bad.json": "truncated"})
+    assert set(found.unread) == {"bad.json", "list.json", "copy.json"}
+    assert "rdma-ports" in found.failures["n3"]
+    assert not found.equal
