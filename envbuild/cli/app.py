@@ -28,6 +28,7 @@ COMMANDS = {  # name → function, or group of commands, in the order of `--help
     "verify": "envbuild.cli.verify:verify_command",
     "run": "envbuild.cli.run:run_command",
     "launch": "envbuild.cli.launch:launch_command",
+    "doctor": "envbuild.cli.doctor:doctor_command",
     "list": "envbuild.cli.list:list_command",
     "origins": "envbuild.cli.origins:origins_command",
     "recipes": "envbuild.cli.recipes:recipes_command",

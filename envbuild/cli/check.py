@@ -39,6 +39,9 @@ def check_command(
             autocompletion=complete_fact,
         ),
     ] = None,
+    host: Annotated[
+        bool, typer.Option("--host", help="Images with the driver, kernel and Slurm of this machine, not the target's.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check that versions work together on their hardware: valid, conflict, conditional, disputed or unknown, with the
@@ -51,7 +54,12 @@ def check_command(
     from envbuild.cli.check_requested import check_requested
     from envbuild.cli.check_result import exit_code, overview
 
-    results, wrong = check_requested(what or [], everything, why, waive or [])
+    facts = None
+    if host:
+        from envbuild.cli.doctor_run import examine_host
+
+        facts = examine_host().facts
+    results, wrong = check_requested(what or [], everything, why, waive or [], facts)
     if as_json:
         data = [result.data for result in results]
         keep_on_error("answers", data)

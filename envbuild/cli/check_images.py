@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from envbuild.cli.check_result import CheckResult
 from envbuild.cli.check_words import why_not_newer
@@ -26,7 +27,9 @@ from envbuild.spec.target import Target, load_target
 from envbuild.spec.workspace import load_site, with_drivers
 
 
-def check_images(names: Sequence[str], why: str = "") -> tuple[list[CheckResult], list[Finding]]:
+def check_images(
+    names: Sequence[str], why: str = "", host: Mapping[str, Any] | None = None
+) -> tuple[list[CheckResult], list[Finding]]:
     """Return the answers for images, and the findings of those that cannot be read.
 
     An image is checked as it is locked, or as its spec requests if it has no current lock; `why` uses the specs.
@@ -35,14 +38,16 @@ def check_images(names: Sequence[str], why: str = "") -> tuple[list[CheckResult]
     wrong: list[Finding] = []
     for name in names:
         try:
-            results.append(check_image(name, why))
+            results.append(check_image(name, why, host))
         except SpecError as error:
             wrong += error.findings
     return results, wrong
 
 
-def check_image(name: str, why: str = "") -> CheckResult:
+def check_image(name: str, why: str = "", host: Mapping[str, Any] | None = None) -> CheckResult:
     """Return the answer for one image. A refusal of its recipes is reported alone: it is the plainer answer.
+
+    host: the facts of a machine, whose versions replace those of the target.
 
     Raises SpecError.
     """
@@ -53,6 +58,10 @@ def check_image(name: str, why: str = "") -> CheckResult:
     target = load_target(spec.target, project)
     lock = read_head(project.lock_path(spec.path))
     asks = image_request(spec, target, matrix)
+    if host is not None:
+        from envbuild.verify.host_comparison import host_asks
+
+        asks = override_asks(asks, host_asks(host, matrix)[0])
     refusals: tuple[Finding, ...] = ()
     try:
         current = is_current(lock, spec, target)
@@ -68,7 +77,8 @@ def check_image(name: str, why: str = "") -> CheckResult:
         refusals = refused(spec, target, answer)
     if not refusals:
         answer = with_spec_hints(answer, spec, target, matrix)
-    title = f"{spec.name} ({'as locked' if current else 'as its spec requests; it has no current lock'})"
+    where = " on this machine" if host is not None else ""
+    title = f"{spec.name}{where} ({'as locked' if current else 'as its spec requests; it has no current lock'})"
     because = why_not_newer(matrix, asks, why, image_waivers(spec)) if why and not refusals else ()
     return CheckResult(matrix, answer, title, spec.name, refusals, why, because)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from envbuild.cli.check_result import CheckResult
 from envbuild.cli.check_words import check_words
@@ -12,13 +13,14 @@ from envbuild.spec.project import Project
 
 
 def check_requested(
-    words: Sequence[str], everything: bool, why: str, waived: Sequence[str] = ()
+    words: Sequence[str], everything: bool, why: str, waived: Sequence[str] = (), host: Mapping[str, Any] | None = None
 ) -> tuple[list[CheckResult], list[Finding]]:
     """Return the answers for all images with `everything`, for the images among `words`, or for words such as
     ``torch=2.0.1``; and the findings of images that cannot be read.
 
     why: a component; the answers then explain why it is not newer.
     waived: facts that the answer about words leaves out.
+    host: the facts of a machine on which the images are to run.
     Raises SpecError.
     """
     if everything and words:
@@ -32,7 +34,11 @@ def check_requested(
             raise SpecError("--waive is for components: an image has its waivers, with reasons, in its spec", hint)
         from envbuild.cli.check_images import check_images  # reads specs, recipes and locks, which words do without
 
-        return check_images(list(project.images()) if everything else words, why)
+        return check_images(list(project.images()) if everything else words, why, host)
+    if host is not None:
+        raise SpecError(
+            "--host is for images", hint="envbuild check NAME --host; for words: driver=580.65.06 kernel=6.8"
+        )
     return [check_words(words, project, why, waived)], []
 
 

@@ -27,6 +27,11 @@ def complete_recipe(incomplete: str) -> list[str]:
     return [name for name in _project().recipes() if name.startswith(incomplete)]
 
 
+def complete_target(incomplete: str) -> list[str]:
+    """Complete hardware targets."""
+    return [name for name in _project().targets() if name.startswith(incomplete)]
+
+
 def complete_word(incomplete: str) -> list[str]:
     """Complete components, then their values."""
     from envbuild.core.console import SilentReporter

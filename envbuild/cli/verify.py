@@ -27,7 +27,14 @@ Recipes = Annotated[
 
 
 def verify_command(
-    name: Name, tier: Tiers = None, only: Recipes = None, timings: Timings = False, as_json: Json = False
+    name: Name,
+    tier: Tiers = None,
+    only: Recipes = None,
+    host: Annotated[
+        bool, typer.Option("--host", help="Also compare the image with this machine, as doctor does.")
+    ] = False,
+    timings: Timings = False,
+    as_json: Json = False,
 ) -> None:
     """Audit a built image and run its checks; NAME may be a squashfs file.
 
@@ -41,4 +48,12 @@ def verify_command(
     with open_workspace(times) as workspace:
         result = verify_image(name, workspace, Selection(tuple(tier or ()), tuple(only or ())))
     slowest = sorted(result.data["seconds"].items(), key=lambda item: -item[1])[:SLOWEST] if timings else []
-    show(result.data, as_json, "\n".join([result.text, *(f"{took:8.1f} s  {name}" for name, took in slowest)]), times)
+    lines = [result.text, *(f"{took:8.1f} s  {check}" for check, took in slowest)]
+    if not host:
+        show(result.data, as_json, "\n".join(lines), times)
+        return
+    from envbuild.cli.doctor_run import compare_with_host
+
+    comparison = compare_with_host(name)
+    show({**result.data, "host": comparison.data}, as_json, "\n".join([*lines, "", comparison.text]), times)
+    raise typer.Exit(comparison.code)

@@ -1,0 +1,47 @@
+"""``envbuild doctor --gather``: the answers of several nodes in one folder, and how the nodes differ."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.errors import SpecError
+from envbuild.core.json_text import record_value
+from envbuild.doctor.outliers import Comparison, compare_nodes
+
+LARGEST = 4 << 20  # bytes of a file
+
+
+def gather(folder: str) -> Comparison:
+    """Compare the JSON files of a folder. Raises SpecError for fewer than two nodes."""
+    path = Path(folder)
+    hint = "on each node: envbuild doctor --json > DIR/$(hostname).json"
+    if not path.is_dir():
+        raise SpecError(f"{folder} is not a folder", hint=hint)
+    documents: dict[str, Any] = {}
+    unread: dict[str, str] = {}
+    for file in sorted(path.glob("*.json")):
+        try:
+            if file.stat().st_size > LARGEST:
+                raise ValueError(f"larger than {LARGEST} bytes")
+            documents[file.name] = record_value(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            unread[file.name] = error.strerror or "unreadable"
+        except (ValueError, RecursionError):
+            unread[file.name] = "not valid JSON, or truncated"
+    found = compare_nodes(documents, unread)
+    if len(found.nodes) < 2:
+        faults = "".join(f"; {name}: {why}" for name, why in found.unread.items())
+        raise SpecError(f"{folder} has answers of {len(found.nodes)} nodes, and two are needed{faults}", hint=hint)
+    return found
+
+
+def comparison_data(found: Comparison) -> dict[str, Any]:
+    """Return the comparison as JSON has it."""
+    return {
+        "nodes": list(found.nodes),
+        "outliers": [asdict(one) for one in found.outliers],
+        "failures": found.failures,
+        "unread": found.unread,
+    }

@@ -1,0 +1,78 @@
+"""``envbuild doctor``: one pass over this machine, for a target, an image, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.errors import EngineError, SpecError, VerifyError
+from envbuild.doctor.examination import Examination, examine
+from envbuild.doctor.host import Host
+from envbuild.doctor.job_log import log_results, read_log
+from envbuild.doctor.main import missing_folder
+from envbuild.doctor.model import Need
+from envbuild.doctor.report_text import report_text
+
+
+@dataclass(frozen=True, slots=True)
+class HostComparison:
+    """An image compared with this machine: the answer for ``--json``, its text and its exit code."""
+
+    data: Mapping[str, Any]
+    text: str
+    code: int
+
+
+def examine_host(need: Need | None = None) -> Examination:
+    """Return what one pass over this machine found. Raises EngineError without /proc and /sys."""
+    host = Host()
+    if missing := missing_folder(host):
+        raise EngineError(f"{missing} cannot be read", hint=f"mount -t {missing[1:]}fs {missing[1:]} {missing}")
+    return examine(host, need or Need())
+
+
+def need_of(target: str) -> Need:
+    """Return what a target expects. Raises SpecError for an unknown one."""
+    from envbuild.spec.project import Project
+    from envbuild.spec.target import load_target
+    from envbuild.verify.node_need import node_need
+
+    return node_need(load_target(target, Project.find())) if target else Need()
+
+
+def examine_for(target: str, image: str, log: str) -> Examination:
+    """Return one pass for a target, with the comparison with an image and the faults of a log. Without a target, the
+    image's is used."""
+    need = need_of(target)
+    if not image:
+        found = examine_host(need)
+    else:
+        from envbuild.matrix.facts.compile import load_fact_table
+        from envbuild.spec.project import Project
+        from envbuild.verify.host_comparison import image_results
+        from envbuild.verify.host_image import read_host_image
+        from envbuild.verify.node_need import node_need
+
+        known = read_host_image(image)
+        if not target and known.target:
+            need = node_need(known.target)
+        found = examine_host(need)
+        found = found.with_results(image_results(found.facts, known, load_fact_table(Project.find().facts())))
+    return found.with_results(log_results(*read_job_log(log, need))) if log else found
+
+
+def read_job_log(path: str, need: Need) -> tuple[Any, Need]:
+    """Return the reading of a log. Raises SpecError for a file that cannot be read."""
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            return read_log(file), need
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}", hint="--log FILE: the output of a job") from error
+
+
+def compare_with_host(image: str) -> HostComparison:
+    """Return an image compared with this machine."""
+    found = examine_for("", image, "")
+    return HostComparison(found.data(), report_text(found), VerifyError.exit_code if found.serious else 0)

@@ -1,0 +1,140 @@
+"""``envbuild doctor`` on this machine: answers, exit codes, mistakes; and its single file, without envbuild."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.doctor.model import FAIL, NOT_RUN, PASS, Need, Result
+from envbuild.doctor.script import single_file
+from envbuild.matrix import FACTS as FACTS_FOLDER
+from envbuild.matrix.facts.compile import load_fact_table
+from envbuild.verify.host_comparison import image_results
+from envbuild.verify.host_image import HostImage
+from tests.support.command import ROOT, envbuild, refused
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_answer_has_facts_counts_and_results() -> None:
+    done = envbuild("doctor", "--json")
+    data = json.loads(done.stdout)
+    serious = [row for row in data["results"] if row["status"] == "fail" and row["severity"] != "minor"]
+    assert done.returncode == (7 if serious else 0)
+    assert data["facts"]["kernel"] == Path("/proc/sys/kernel/osrelease").read_text().strip()
+    assert sum(data["counts"].values()) == len(data["results"])
+    assert {row["status"] for row in data["results"]} <= {PASS, FAIL, NOT_RUN}
+
+
+def test_a_target_whose_devices_are_missing_fails() -> None:
+    done = envbuild("doctor", "h100-ib", "--json")
+    results = {row["check"]: row for row in json.loads(done.stdout)["results"]}
+    assert done.returncode == 7
+    assert results["nvidia-driver"]["status"] == results["rdma-ports"]["status"] == "fail"
+    assert "error" not in json.loads(done.stdout)
+
+
+def test_mistakes_are_refused_with_a_hint(tmp_path: Path) -> None:
+    refused(envbuild("doctor", "h100-bi"), 2, "h100-ib")
+    refused(envbuild("doctor", "--as", "nagios"), 2, "nhc")
+    refused(envbuild("doctor", "--print-script", "--ctrf"), 2, "choose one")
+    refused(envbuild("doctor", "--log", str(tmp_path / "none")), 2, "No such file")
+    refused(envbuild("doctor", "--gather", str(tmp_path)), 2, "two are needed")
+    refused(envbuild("doctor", "--gather", str(tmp_path / "none")), 2, "is not a folder")
+    refused(envbuild("doctor", "--image", "no-image"), 2, "no-image")
+    refused(envbuild("check", "torch", "--host"), 2, "--host is for images")
+
+
+def test_a_log_is_part_of_the_results(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_bytes(b"\xff n1 NCCL WARN NET/IB : Got completion with error 12, opcode 0\n")
+    done = envbuild("doctor", "--log", str(log), "--json")
+    rows = [row for row in json.loads(done.stdout)["results"] if row["group"] == "log"]
+    assert (done.returncode, rows[0]["check"], rows[0]["status"]) == (7, "completion-error-12", "fail")
+
+
+def test_nodes_of_a_folder_are_compared(tmp_path: Path) -> None:
+    data = json.loads(envbuild("doctor", "--json").stdout)
+    data["results"] = []
+    for name in ("n1", "n2", "n3"):
+        facts = {**data["facts"], "host": name, "kernel": "5.4.0" if name == "n3" else data["facts"]["kernel"]}
+        (tmp_path / f"{name}.json").write_text(json.dumps({**data, "facts": facts}))
+    (tmp_path / "n4.json").write_text('{"facts": {"host"')
+    done = envbuild("doctor", "--gather", str(tmp_path), "--json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 7
+    assert [(one["node"], one["fact"]) for one in answer["outliers"]] == [("n3", "kernel")]
+    assert answer["unread"] == {"n4.json": "not valid JSON, or truncated"}
+
+
+def test_the_single_file_answers_as_the_command_does(tmp_path: Path) -> None:
+    script = tmp_path / "doctor.py"
+    script.write_text(envbuild("doctor", "h100-ib", "--print-script").stdout)
+    run = [sys.executable, "-I", str(script), "--json"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    own, command = json.loads(done.stdout), json.loads(envbuild("doctor", "h100-ib", "--json").stdout)
+    assert done.returncode == 7
+    assert {row["check"]: row["status"] for row in own["results"]} == {
+        row["check"]: row["status"] for row in command["results"]
+    }
+    assert own.keys() == command.keys()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["doctor.py"]
+
+
+def test_the_single_file_has_the_syntax_of_python_3_8() -> None:
+    text = single_file(Need(), "1.0")
+    ast.parse(text, feature_version=(3, 8))
+    for path in (ROOT / "envbuild" / "doctor").rglob("*.py"):
+        source = path.read_text()
+        code = ast.parse(source, feature_version=(3, 8))
+        assert "from __future__ import annotations" in source or len(code.body) == 1, path
+        names = {node.attr for node in ast.walk(code) if isinstance(node, ast.Attribute)}
+        assert not names & {"removeprefix", "removesuffix", "is_relative_to", "bit_count"}, path
+        modules = {node.module or "" for node in ast.walk(code) if isinstance(node, ast.ImportFrom) and not node.level}
+        modules |= {item.name for node in ast.walk(code) if isinstance(node, ast.Import) for item in node.names}
+        assert {module.partition(".")[0] for module in modules} <= set(sys.stdlib_module_names), path
+
+
+FACTS: dict[str, Any] = {
+    "kernel": "6.8.0-31-generic", "nvidia": {"driver": "580.95.05"}, "neuron": {"driver": ""},
+    "programs": {"slurm": "", "enroot": ""}, "network": {"ofed": "24.10-0.7.0", "ports": [{}]},
+}  # fmt: skip
+
+
+def compared(versions: dict[str, str], driver: str) -> dict[str, Result]:
+    facts = {**FACTS, "nvidia": {"driver": driver}}
+    return {
+        one.check: one
+        for one in image_results(facts, HostImage("mine", versions, "2.41"), load_fact_table([FACTS_FOLDER]))
+    }
+
+
+def test_the_driver_is_compared_with_the_cuda_of_an_image() -> None:
+    assert compared({"cuda": "13.2"}, "580.95.05")["image-driver"].status == PASS
+    assert compared({"cuda": "13.2"}, "535.86.10")["image-driver"].status == FAIL
+    assert compared({"cuda": "13.2"}, "")["image-needs"].status == FAIL
+
+
+def test_what_no_fact_compares_is_not_run() -> None:
+    found = compared({"rdma-core": "56.1"}, "580.95.05")
+    assert found["image-ofed"].status == NOT_RUN
+    assert (
+        image_results(FACTS, HostImage("mine", fault="it has no lock"), load_fact_table([FACTS_FOLDER]))[0].status
+        == NOT_RUN
+    )
+
+
+def test_an_image_of_the_project_is_compared_with_this_machine() -> None:
+    done = envbuild("doctor", "--image", "h100-nccl", "--json")
+    data = json.loads(done.stdout)
+    assert (done.returncode, data["target"]) == (7, "h100-ib")
+    assert [row for row in data["results"] if row["group"] == "image"]
+    answer = json.loads(envbuild("check", "h100-nccl", "--host", "--json").stdout)["answers"][0]
+    requested = {one["component"]: one["text"] for one in answer["request"]}
+    assert requested["kernel"].endswith(".".join(data["facts"]["kernel"].split(".")[:2]))
