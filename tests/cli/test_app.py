@@ -119,9 +119,9 @@ def test_run_without_a_current_file_builds_the_layers_and_makes_no_lock(
 
     seen: list[Any] = []
     built = SimpleNamespace(plan="plan", layers=[SimpleNamespace(diff_id="d")])
-    monkeypatch.setattr(run_image, "read_image_record", lambda *_: object() if is_current else None)
-    monkeypatch.setattr(run_image, "load_built_image", lambda *_: built)
-    monkeypatch.setattr("envbuild.make.make_layers", lambda *given: seen.append(given[-1].lock) or ("plan", built))
+    monkeypatch.setattr(run_image, "read_image_record", lambda *_, **__: object() if is_current else None)
+    monkeypatch.setattr(run_image, "load_built_image", lambda *_, **__: built)
+    monkeypatch.setattr("envbuild.make.make_layers", lambda *given, **_: seen.append(given[-1].lock) or ("plan", built))
     monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
     reporter = SilentReporter()
     with open_workspace(reporter, project) as workspace:

@@ -44,6 +44,7 @@ READ = {
     "diff": [IMAGE, IMAGE],
     "store du": [],
     "export": ["--list"],
+    "doctor": ["--image", IMAGE],
 }
 NO_STORE = {
     "importer release",

@@ -58,9 +58,7 @@ class UnitSupply:
             self.check(units, inputs_to_fetch(self.lock, at.store, digests=digests))
         where, folder = self.request.source_places(), Path(self.request.folder)
         contents = self.request.contents
-        fetch(
-            self.lock, at.store, at.site, at.reporter, digests=digests, where=where, folder=folder, contents=contents
-        )
+        fetch(self.lock, at.store, at.site, at.reporter, digests=digests, where=where, folder=folder, contents=contents)
 
     def check(self, units: Sequence[Unit], wanted: Sequence[Input]) -> None:
         """Report the forecast of the build of `units`, and check that it can begin. wanted: inputs that the store
