@@ -38,9 +38,9 @@ class Steps:
             reporter=SilentReporter(),
         )
         lock = SimpleNamespace(image="app")
-        resolution = SimpleNamespace(target=None)
+        resolution = SimpleNamespace(target=None, contents=())
         artifact = SimpleNamespace(path="/app.sqsh", sha256="ab", messages=("note",))
-        request = SimpleNamespace(source_places=lambda: {}, folder="")
+        request = SimpleNamespace(source_places=lambda: {}, folder="", contents=())
         step = self.step
         for name, value in {
             "envbuild.make.load_image_spec": step("load", None),

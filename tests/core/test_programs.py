@@ -49,6 +49,8 @@ OTHERS = {
     "build/engines/embedded/mount_squashfs.py": "in the process namespace of a unit, which ends with it",
     "inspector/report.py": "in the process namespace of an image, which ends with it; it has no other module",
     "cli/start.py": "it is the same process",
+    "doctor/processes.py": "also a file for Python alone; each has a limit, and is ended with its children",
+    "doctor/checks/user_namespaces.py": "the copy makes a few system calls, and ends",
 }
 
 

@@ -144,7 +144,7 @@ def test_keys_added_to_the_site_file_are_preserved(store: Store, tmp_path: Path)
     path = tmp_path / "bundle/site.yaml"
     path.write_text(path.read_text() + "  github:demo/demo: [sources]\npartition: gpu\n")
     export_mirror(lock(deb(store, "hello")), store, tmp_path / "bundle", SilentReporter())
-    assert read_site(path).partition == "gpu"
+    assert read_site(path).nodes.partition == "gpu"
 
 
 def test_a_commit_is_exported_as_its_tarball(store: Store, tmp_path: Path) -> None:
