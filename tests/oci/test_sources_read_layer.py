@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import hashlib
 import io
-import os
 import struct
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,30 +17,19 @@ from typing import IO
 import pytest
 import zstandard
 
-from envbuild.core import bombs
 from envbuild.core.errors import EnvbuildError, InputError
-from envbuild.oci.sources import read_layer as module
 from envbuild.oci.sources.base import SourceLayer
 from envbuild.oci.sources.read_layer import LayerSize, read_layer, read_unnamed_layer
 from envbuild.oci.tar.decompress import open_decompressed
 from envbuild.oci.tar.member import Member
-from envbuild.oci.tar.reader import LayerError
 from envbuild.squashfs.pack.writer import PackWriter
 from tests.support import tars as kit
+from tests.support.layer_streams import MIB, TAR, WRONG, Count
 from tests.support.tars import Drops, Recorder, source
 
 pytestmark = pytest.mark.unit
 
-MIB = 1 << 20
 
-
-def big() -> bytes:
-    """Return a tar of more than one and a half MiB, half of it random."""
-    files = [kit.file(b"f%d" % number, os.urandom(number * 4500) + bytes(number * 4500)) for number in range(1, 20)]
-    return b"".join(files) + kit.END
-
-
-TAR = big()
 GZIP = gzip.compress(TAR, 1)
 
 
@@ -159,9 +147,6 @@ def test_a_second_tar_after_the_first() -> None:
             read_layer(source(blob, TAR + TAR), [Recorder()])
 
 
-WRONG = "sha256:" + "0" * 64
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_wrong_digests_and_sizes_are_refused(form: str) -> None:
     blob = packed(form)
@@ -212,117 +197,6 @@ def test_digests_of_other_kinds() -> None:
             read_layer(source(TAR, TAR, diff_id=wrong), [Recorder()])
 
 
-class Count:
-    """A sink that only counts."""
-
-    def __init__(self) -> None:
-        self.size = 0
-
-    def begin(self, member: Member) -> None: ...
-
-    def data(self, chunk: bytes) -> None:
-        self.size += len(chunk)
-        assert len(chunk) <= MIB
-
-    def zeros(self, count: int) -> None:
-        self.size += count
-
-    def end(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def zeros_tar(size: int, compressor: object) -> bytes:
-    """Return the blob of a tar with one file of so many zeros."""
-    parts = [compressor.compress(kit.header(b"zeros", size=kit.octal(size)))]  # type: ignore[attr-defined]
-    piece = bytes(16 * MIB)
-    parts += [compressor.compress(piece) for _ in range(size // len(piece))]  # type: ignore[attr-defined]
-    return b"".join([*parts, compressor.compress(kit.END), compressor.flush()])  # type: ignore[attr-defined]
-
-
-@pytest.mark.slow_unit
-def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A blob that would unpack to many times what it has; one of honest size passes."""
-    from isal import isal_zlib
-
-    assert bombs.SUSPECT == 1 << 30
-    monkeypatch.setattr(bombs, "SUSPECT", 64 * MIB)
-    monkeypatch.setattr(module, "EMPTY", 0)
-    for compressor in (isal_zlib.compressobj(1, wbits=31), zstandard.ZstdCompressor().compressobj()):
-        blob = zeros_tar(80 * MIB, compressor)
-        assert len(blob) * 200 < 64 * MIB
-        sink = Count()
-        with pytest.raises(InputError, match="200 times as many: it is a bomb"):
-            read_layer(source(blob, b""), [sink])
-        assert sink.size <= 65 * MIB
-        with pytest.raises(InputError, match="more than 9999 bytes, which is the limit"):
-            read_layer(source(blob, b""), [Count()], limit=9999)
-        with pytest.raises(InputError, match="it is a bomb"):
-            read_unnamed_layer(replace(source(blob, b""), diff_id="", digest=""), sink := Count())
-        assert sink.size <= 65 * MIB
-    with pytest.raises(InputError, match="its tar is sha256"):  # read to its end
-        read_layer(source(blob, b""), [sink := Count()], ratio=0)
-    assert sink.size == 80 * MIB
-
-
-@pytest.mark.slow_unit
-def test_a_bomb_in_a_part_of_a_layer_is_refused_when_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However large the rest is: a blob of 5 GB might otherwise unpack to 1 TB first."""
-    monkeypatch.setattr(bombs, "SUSPECT", 16 * MIB)
-    monkeypatch.setattr(module, "EMPTY", 0)
-    rest, zeros, compress = os.urandom(14 * MIB), 96 * MIB, zstandard.ZstdCompressor().compress
-    blob = compress(kit.header(b"zeros", size=kit.octal(zeros)) + bytes(zeros))
-    blob += compress(kit.header(b"rest", size=kit.octal(len(rest))) + rest + kit.END)
-    assert len(blob) * 8 > zeros + len(rest)  # as a whole it is none
-    with pytest.raises(InputError, match="more than 8 times as many: it is a bomb"):
-        read_layer(source(blob, b""), [sink := Count()], ratio=8)
-    assert sink.size < zeros
-
-
-@pytest.mark.slow_unit
-def test_a_large_file_of_zeros_is_no_bomb_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk image, or a database that was allocated in advance, at the begin of a layer."""
-    assert module.EMPTY == 4 << 30
-    monkeypatch.setattr(bombs, "SUSPECT", 16 * MIB)
-    monkeypatch.setattr(module, "EMPTY", 64 * MIB)
-    blob = zeros_tar(48 * MIB, zstandard.ZstdCompressor().compressobj())
-    assert len(blob) * 200 < 16 * MIB
-    with pytest.raises(InputError, match="its tar is sha256"):  # read to its end
-        read_layer(source(blob, b""), [sink := Count()])
-    assert sink.size == 48 * MIB
-    bomb = zeros_tar(160 * MIB, zstandard.ZstdCompressor().compressobj())
-    with pytest.raises(InputError, match="it is a bomb"):
-        read_layer(source(bomb, b""), [sink := Count()])
-    assert sink.size < 100 * MIB
-
-
-def test_zeros_that_no_file_announces_are_a_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bombs, "SUSPECT", 2 * MIB)
-    blob = zstandard.ZstdCompressor().compress(kit.file(b"small", b"text") + kit.END + bytes(16 * MIB))
-    with pytest.raises(InputError, match="it is a bomb"):
-        read_layer(source(blob, b""), [Count()])
-
-
-def test_a_layer_beyond_the_limit_is_not_read_to_its_end() -> None:
-    read: list[int] = []
-    tar = TAR + bytes(8 * MIB)  # far more than what is read ahead
-
-    class Counted(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
-            chunk = super().read(size)
-            read.append(len(chunk))
-            return chunk
-
-    @contextlib.contextmanager
-    def opened() -> Iterator[IO[bytes]]:
-        yield Counted(tar)
-
-    wrong = replace(source(tar, tar, digest=WRONG), open=opened)
-    with pytest.raises(InputError, match="limit"):
-        read_layer(wrong, [Count()], limit=9999)
-    assert sum(read) < len(tar)
-
-
 def test_layers_without_a_name() -> None:
     """A Docker Engine does not always name the layer that it sends; where it names the blob, that is checked."""
     named = "sha256:" + hashlib.sha256(TAR).hexdigest()
@@ -333,22 +207,6 @@ def test_layers_without_a_name() -> None:
         read_unnamed_layer(replace(source(TAR, TAR), diff_id="", digest=WRONG), Count())
     with pytest.raises(InputError, match="larger than the 5 bytes"):
         read_unnamed_layer(replace(source(TAR, TAR), diff_id="", digest="", size=5), Count())
-
-
-def test_blocks_of_high_ratio_are_read_in_pieces() -> None:
-    """Four bytes of a zstd frame can be 128 KiB: a megabyte of them comes in pieces too."""
-    block = struct.pack("<I", (1 << 17) << 3 | 1 << 1)[:3] + b"\0"
-    last = struct.pack("<I", 1)[:3]
-    blob = b"\x28\xb5\x2f\xfd\x00\x58" + block * 2000 + last  # a window of 2 MiB
-    with open_decompressed(io.BytesIO(blob)) as stream:
-        sizes = [len(piece) for piece in iter(lambda: stream.read(1 << 30), b"")]
-    assert sum(sizes) == 2000 << 17 and max(sizes) <= MIB
-
-
-def test_large_windows_are_refused() -> None:
-    blob = b"\x28\xb5\x2f\xfd\x00\xff" + b"\x01\0\0"  # a window of nearly 4 TiB
-    with pytest.raises(LayerError), open_decompressed(io.BytesIO(blob)) as stream:
-        stream.read(1)
 
 
 # what is left behind

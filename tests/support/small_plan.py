@@ -75,3 +75,6 @@ def small_plan() -> Plan:
         labels={"org.opencontainers.image.title": "small", "note": "back\\slash"},
     )
     return Plan("small", units, config, EPOCH)
+
+
+KEYS = small_plan().keys()
