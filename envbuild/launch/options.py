@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from envbuild.core.errors import SpecError
 from envbuild.launch.clients import DIGESTS, Clients, older
@@ -33,7 +33,7 @@ def job_options(
     ):
         if value:
             found.append(Option(f"--{name}={value}", owner, f"{name} of the {owner}"))
-    found += layout.options()
+    found += layout.options
     if not clients.has_gpu_options():
         found = [item._replace(text=item.text.replace("--gpus-per-node=", "--gres=gpu:")) for item in found]
     own = [option for option in target.launch.job if layout.whole or option != "--exclusive"]
@@ -67,9 +67,10 @@ def step_options(
     return tuple(with_own(found, nodes.step, "an option of steps on this site"))
 
 
-def with_own(found: Iterable[Option], own: Iterable[str], because: str) -> list[Option]:
-    """Return options with those of the site, which replace options of the same name."""
-    added = [Option(option, "site", because) for option in own]
+def with_own(found: Sequence[Option], own: Iterable[str], because: str) -> list[Option]:
+    """Return options with those of the site, which replace options of the same name, except the command line's."""
+    typed = {option.name for option in found if option.owner == "command line"}
+    added = [option for text in own if (option := Option(text, "site", because)).name not in typed]
     names = {option.name for option in added}
     return [*(option for option in found if option.name not in names), *added]
 

@@ -16,27 +16,16 @@ MAX_NODES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class TaskLayout:
-    """Tasks and GPUs of a node, CPUs of a task (0: not known). `whole`: the job has all GPUs of its nodes. `workers`:
-    what torchrun starts on a node."""
+    """Tasks and GPUs of a node, CPUs of a task (0: not known), and the options of the job for them. `whole`: the job
+    has all GPUs of its nodes. `workers`: what torchrun or DeepSpeed start on a node."""
 
     tasks_per_node: int
     gpus: int
     cpus_per_task: int
     cpus_owner: str
-    tasks_because: str
     whole: bool
     workers: int
-    slurm_gpus: bool
-
-    def options(self) -> list[Option]:
-        """Return the options of the job for them."""
-        found = [Option(f"--ntasks-per-node={self.tasks_per_node}", "launch", self.tasks_because)]
-        if self.slurm_gpus:
-            found.append(Option(f"--gpus-per-node={self.gpus}", "target", "GPUs of a node"))
-        if self.cpus_per_task:
-            because = "the CPUs of a node, shared by its tasks"
-            found.append(Option(f"--cpus-per-task={self.cpus_per_task}", self.cpus_owner, because))
-        return found
+    options: tuple[Option, ...]
 
 
 def lay_out_tasks(
@@ -53,30 +42,40 @@ def lay_out_tasks(
         findings.append(
             Finding(f"--gpus {request.gpus}: a node of target '{target.name}' {there}", hint=hint),
         )
-    tasks, because = default_tasks(target, gpus, command, one=one)
-    if request.tasks_per_node:
-        tasks, because = request.tasks_per_node, "--tasks-per-node"
-        if target.gpus and not target.launch.tasks_per_node and tasks > gpus:
-            message = f"--tasks-per-node {tasks}: the job has {gpus} GPUs on a node, and each task needs one of its own"
-            hint = f"type --tasks-per-node {gpus} or less, and -N for more nodes"
-            findings.append(Finding(message, hint=hint))
+    ranks = request.tasks_per_node
+    if ranks and target.gpus and not target.launch.tasks_per_node and ranks > gpus:
+        message = f"--tasks-per-node {ranks}: the job has {gpus} GPUs on a node, and each task needs one of its own"
+        hint = f"type --tasks-per-node {gpus} or less, and -N for more nodes"
+        findings.append(Finding(message, hint=hint))
     if findings:
         raise SpecError.of(findings)
-    whole = gpus == target.gpus
+    tasks, *why = count_tasks(target, gpus, request, command, one=one)
+    options = [Option(f"--ntasks-per-node={tasks}", *why)]
+    if target.sm:
+        why = ["command line", "--gpus"] if request.gpus else ["target", "GPUs of a node"]
+        options.append(Option(f"--gpus-per-node={gpus}", *why))
     cpus, owner = cpus_per_task(target, numa, request, tasks, gpus)
-    workers = target.launch.workers or gpus or tasks
-    return TaskLayout(tasks, gpus, cpus, owner, because, whole, workers, bool(target.sm))
+    if cpus:
+        options.append(Option(f"--cpus-per-task={cpus}", owner, "the CPUs of a node, shared by its tasks"))
+    workers = ranks or target.launch.workers or gpus or tasks
+    return TaskLayout(tasks, gpus, cpus, owner, gpus == target.gpus, workers, tuple(options))
 
 
-def default_tasks(target: Target, gpus: int, command: Sequence[str], *, one: bool) -> tuple[int, str]:
-    """Return how many tasks a node gets, and why."""
+def count_tasks(
+    target: Target, gpus: int, request: Request, command: Sequence[str], *, one: bool
+) -> tuple[int, str, str]:
+    """Return how many tasks a node gets, who states it, and why."""
     if one:
-        return 1, "torchrun starts the ranks of its node"
+        return 1, "launch", "torchrun starts the ranks of its node"
+    if request.tasks_per_node:
+        return request.tasks_per_node, "command line", "--tasks-per-node"
     if target.launch.tasks_per_node:
-        return target.launch.tasks_per_node, f"tasks_per_node of target {target.name}"
+        return target.launch.tasks_per_node, "target", f"tasks_per_node of target {target.name}"
     if starts_ranks(command):
-        return 1, "the command starts the ranks of its node"
-    return (gpus, "one task for each GPU") if gpus else (1, "one task on each node: the target has no GPU")
+        return 1, "launch", "the command starts the ranks of its node"
+    if gpus:
+        return gpus, "launch", "one task for each GPU"
+    return 1, "launch", "one task on each node: the target has no GPU"
 
 
 def cpus_per_task(target: Target, numa: Numa | None, request: Request, tasks: int, gpus: int) -> tuple[int, str]:

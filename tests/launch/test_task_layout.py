@@ -84,3 +84,32 @@ def test_several_tasks_on_nodes_without_gpus() -> None:
     assert option_values(make_plan(("hostname",), image=image, tasks_per_node=64))["--ntasks-per-node"] == "64"
     with pytest.raises(SpecError, match="a node of target 'cpu' has no GPU"):
         make_plan(("hostname",), image=image, gpus=1)
+
+
+def test_the_command_line_beats_the_options_of_the_site() -> None:
+    """Each owner overrides those before it: what is typed beats what `job` and `step` of a site state."""
+    nodes = NodeSettings(
+        job=("--time=01:00:00", "--partition=slow", "--ntasks-per-node=8", "--gpus-per-node=8", "--cpus-per-task=9"),
+        step=("--cpus-per-task=9",),
+    )
+    typed = {"time": "04:00:00", "partition": "fast", "tasks_per_node": 4, "gpus": 4, "cpus_per_task": 3}
+    plan = make_plan(at=site(nodes=nodes), **typed)
+    for options in (plan.job, plan.step):
+        assert len({item.name for item in options}) == len(options)
+    found = option_values(plan)
+    wanted = {
+        "--time": "04:00:00", "--partition": "fast", "--ntasks-per-node": "4", "--gpus-per-node": "4",
+        "--cpus-per-task": "3",
+    }  # fmt: skip
+    assert {name: found[name] for name in wanted} == wanted
+    assert {item.owner for item in plan.job if item.name in wanted} == {"command line"}
+    assert option_values(make_plan(at=site(nodes=nodes)))["--time"] == "01:00:00"
+
+
+@pytest.mark.parametrize("form", ["torchrun", "docker", "deepspeed", "trainjob"])
+def test_ranks_of_a_node_are_the_workers_of_its_launcher(form: str) -> None:
+    plan = make_plan(form=form, tasks_per_node=4)
+    assert plan.workers == 4
+    assert plan.tasks_per_node == (1 if form in ("torchrun", "trainjob") else 4)
+    with pytest.raises(SpecError, match="--tasks-per-node 9: the job has 8 GPUs"):
+        make_plan(form=form, tasks_per_node=9)
