@@ -13,7 +13,10 @@ from envbuild.launch.steps import PORT, has_port, inner_command, ranks_command, 
 
 def batch_script(plan: Plan, command: Sequence[str], rank_names: Sequence[str] = ()) -> str:
     """Return the script that starts `command`. `rank_names`: variables that a shell of each task exports."""
-    options = [f"--job-name={plan.name}", "--output=%x_%j.out", *(item.text for item in plan.job)]
+    stated = {item.name for item in plan.job}
+    usual = {"--job-name": plan.name, "--output": "%x_%j.out"}
+    options = [f"{name}={value}" for name, value in usual.items() if name not in stated]
+    options += [item.text for item in plan.job]
     head = [
         "#!/bin/bash",
         *map(sbatch_line, options),

@@ -20,7 +20,7 @@ MEMORY = "whole nodes are requested, and without it a job gets only Slurm's defa
 def job_options(
     target: Target, nodes: NodeSettings, clients: Clients, request: Request, layout: TaskLayout
 ) -> tuple[Option, ...]:
-    """Return the options of the job, without its name and output."""
+    """Return the options of the job."""
     slurm = clients.slurm
     asked = "command line" if request.partition else "site"
     found = [Option(f"--nodes={request.nodes}", "command line", "-N")]
@@ -30,6 +30,7 @@ def job_options(
         ("qos", slurm.qos, "site"),
         ("reservation", slurm.reservation, "site"),
         ("time", request.time, "command line"),
+        ("job-name", request.name, "command line"),
     ):
         if value:
             found.append(Option(f"--{name}={value}", owner, f"{name} of the {owner}"))

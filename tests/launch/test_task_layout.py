@@ -7,7 +7,7 @@ import pytest
 from envbuild.core.errors import SpecError
 from envbuild.net.numa import Numa
 from envbuild.net.slurm_site import NodeSettings
-from tests.support.launching import make_plan, option_values, site, torch_image
+from tests.support.launching import make_plan, option_values, site, torch_image, write_launch
 
 pytestmark = pytest.mark.unit
 
@@ -113,3 +113,12 @@ def test_ranks_of_a_node_are_the_workers_of_its_launcher(form: str) -> None:
     assert plan.tasks_per_node == (1 if form in ("torchrun", "trainjob") else 4)
     with pytest.raises(SpecError, match="--tasks-per-node 9: the job has 8 GPUs"):
         make_plan(form=form, tasks_per_node=9)
+
+
+@pytest.mark.parametrize("form", ["srun", "sbatch", "torchrun", "edf"])
+def test_the_name_of_the_job_reaches_slurm(form: str) -> None:
+    nodes = NodeSettings(job=("--job-name=theirs", "--output=/logs/%j.out"))
+    typed = write_launch(form=form, at=site(nodes=nodes), name="mine")
+    assert typed.count("--job-name=") == typed.count("--job-name=mine") == 1
+    assert typed.count("--output=") == typed.count("--output=/logs/%j.out") == 1
+    assert write_launch(form=form, at=site(nodes=nodes)).count("--job-name=theirs") == 1
