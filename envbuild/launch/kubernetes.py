@@ -49,7 +49,8 @@ def env_lines(plan: Plan, indent: str) -> list[str]:
     return [f"{indent}- {{name: {item.name}, value: {yaml_string(item.value)}}}" for item in plan.env]
 
 
-def mount_pair(mount: str) -> tuple[str, str]:
-    """Return a mount as the folder of the node and the place in the container."""
+def split_mount(mount: str) -> tuple[str, str, bool]:
+    """Return the folder of the node, the place in the container, and whether it is read-only there."""
     source, _, rest = mount.partition(":")
-    return source, rest.partition(":")[0] or source
+    place, _, flags = rest.partition(":")
+    return source, place or source, "ro" in re.split("[+,]", flags)

@@ -51,7 +51,8 @@ def toml_string(value: str) -> str:
 
 
 def edf_string(value: str) -> str:
-    """Return a value of an environment definition file: a string of TOML in which ``$`` expands nothing."""
+    """Return a string of an environment definition file: one of TOML in which ``$`` expands nothing. Its reader expands
+    ``${VAR}`` in all keys, the image and the mounts too (eth-cscs/cscs-docs, edf.md)."""
     return toml_string(value.replace("$", "$$"))
 
 

@@ -108,6 +108,13 @@ def test_an_edf_is_toml_with_strings() -> None:
     assert all(isinstance(item, str) for item in value["env"].values())
 
 
+def test_a_dollar_in_a_path_of_an_edf_expands_nothing() -> None:
+    image = torch_image(squashfs="/fs/${USER}/net.sqsh")
+    value = tomllib.loads(edf_of(write_launch(form="edf", image=image, mounts=("/data/${A}:/data",))))
+    assert value["image"] == "/fs/$${USER}/net.sqsh"
+    assert value["mounts"][-1] == "/data/$${A}:/data"
+
+
 def test_a_trainjob_is_what_kubeflow_reads() -> None:
     value = yaml.safe_load(sample("trainjob", env=HARD))
     assert (value["apiVersion"], value["kind"]) == ("trainer.kubeflow.org/v1alpha1", "TrainJob")
@@ -128,6 +135,17 @@ def test_an_mpijob_passes_each_variable_by_mpirun() -> None:
     worker = replicas["Worker"]["template"]["spec"]["containers"][0]
     assert worker["resources"]["requests"] == {"nvidia.com/gpu": 8, "rdma/ib": 1}
     assert (value["spec"]["slotsPerWorker"], replicas["Worker"]["replicas"]) == (8, 2)
+
+
+def test_an_mpijob_keeps_mounts_read_only() -> None:
+    mounts = ("/data", "/fs/team:/team:ro", "/a:/b:private+ro", "/c:/d:rw")
+    value = yaml.safe_load(sample("mpijob", mounts=mounts))
+    worker = value["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert [item["hostPath"]["path"] for item in worker["volumes"][-4:]] == ["/data", "/fs/team", "/a", "/c"]
+    found = {item["mountPath"]: item.get("readOnly", False) for item in worker["containers"][0]["volumeMounts"]}
+    assert {name: found[name] for name in ("/data", "/team", "/b", "/d")} == {
+        "/data": False, "/team": True, "/b": True, "/d": False,
+    }  # fmt: skip
 
 
 def test_host_files_are_in_the_dialect_of_their_reader(tmp_path: Path) -> None:

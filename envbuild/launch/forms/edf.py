@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envbuild.core.shell import shell_word
 from envbuild.launch.model import Kind, Plan, Written
-from envbuild.launch.quoting import edf_string, shell_lines, toml_string
+from envbuild.launch.quoting import edf_string, shell_lines
 from envbuild.launch.steps import ranks_command
 
 KIND = Kind(slurm=True)
@@ -26,9 +26,9 @@ def write(plan: Plan) -> Written:
 def edf_lines(plan: Plan) -> list[str]:
     """Return the lines of the file. A value of `env` beats the image's."""
     image = plan.container[0].text.removeprefix("--container-image=")
-    mounts = [toml_string(mount if ":" in mount else f"{mount}:{mount}") for mount in plan.mounts]
+    mounts = [edf_string(mount if ":" in mount else f"{mount}:{mount}") for mount in plan.mounts]
     lines = [
-        f"image = {toml_string(image)}",
+        f"image = {edf_string(image)}",
         "entrypoint = false",
         "writable = false",
         f"mounts = [{', '.join(mounts)}]",

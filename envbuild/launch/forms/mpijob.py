@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envbuild.core.errors import SpecError
-from envbuild.launch.kubernetes import image_reference, job_name, mount_pair, resource_lines
+from envbuild.launch.kubernetes import image_reference, job_name, resource_lines, split_mount
 from envbuild.launch.model import Kind, Plan, Written
 from envbuild.launch.quoting import yaml_list, yaml_string
 
@@ -20,7 +20,7 @@ def write(plan: Plan) -> Written:
     exports = [word for item in plan.env for word in ("-x", f"{item.name}={item.value}")]
     command = ["mpirun", "-np", str(plan.ranks), "--map-by", f"ppr:{plan.tasks_per_node}:node", *exports, *plan.command]
     resources = resource_lines(plan, "            ")
-    mounts = [(number, *mount_pair(mount)) for number, mount in enumerate(plan.mounts)]
+    mounts = [(number, *split_mount(mount)) for number, mount in enumerate(plan.mounts)]
     lines = [
         "apiVersion: kubeflow.org/v2beta1",
         "kind: MPIJob",
@@ -48,7 +48,7 @@ def write(plan: Plan) -> Written:
         "            emptyDir: {medium: Memory}",
         *(
             f"          - {{name: host-{number}, hostPath: {{path: {yaml_string(source)}}}}}"
-            for number, source, _ in mounts
+            for number, source, _, _ in mounts
         ),
         "          containers:",
         "          - name: worker",
@@ -57,7 +57,10 @@ def write(plan: Plan) -> Written:
         "              capabilities: {add: [IPC_LOCK]}",
         "            volumeMounts:",
         "            - {name: shm, mountPath: /dev/shm}",
-        *(f"            - {{name: host-{number}, mountPath: {yaml_string(to)}}}" for number, _, to in mounts),
+        *(
+            f"            - {{name: host-{number}, mountPath: {yaml_string(to)}{', readOnly: true' if closed else ''}}}"
+            for number, _, to, closed in mounts
+        ),
         *(["            resources:", *resources] if resources else []),
     ]
     return Written("\n".join(lines) + "\n", ("kubectl", "create", "-f", "-"))
