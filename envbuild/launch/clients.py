@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from envbuild.core.errors import SpecError
 from envbuild.core.programs import TimeoutExpired, run_program
+from envbuild.core.yaml_reader import short
 from envbuild.net.slurm_site import Slurm
 
 LIMIT = 10  # seconds: srun waits for its controller
@@ -104,14 +105,16 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def check_partition(partition: str, query: Callable[..., str] | None = None) -> None:
-    """Raise SpecError if Slurm on this machine has no such partition, or none that jobs get without naming one."""
+    """Raise SpecError if Slurm on this machine has no such partition, or none that jobs get without naming one.
+    Several partitions, with commas, are a choice that Slurm makes."""
     listed = (query or output_of)("sinfo", "--noheader", "--format=%P").split()
     names = [name.rstrip("*") for name in listed]
     if not names or any(not re.fullmatch(r"[\w.-]+\*?", name) for name in listed):  # an error text, or no Slurm
         return
-    if partition and partition not in names:
+    unknown = [name for name in partition.split(",") if name not in names] if partition else []
+    if unknown:
         raise SpecError(
-            f"this cluster has no partition '{partition}'",
+            f"this cluster has no partition '{short(unknown[0])}'",
             hint=f"its partitions are: {', '.join(names)}; write partition: NAME into site.yaml, or type --partition",
         )
     if not partition and not any(name.endswith("*") for name in listed):

@@ -13,10 +13,13 @@ PROGRAMS = {"nvbandwidth": "host_device_bandwidth", "bandwidthTest": "host_devic
 PROGRAMS["ib_write_bw"] = "ib_write_bandwidth_gdr"
 
 
-def expected(target: Target, command: Sequence[str], nodes: int, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return lines with the figure that a benchmark must reach on such nodes; none for other commands."""
+def expected(
+    target: Target, command: Sequence[str], nodes: int, env: Mapping[str, str], *, whole: bool = True
+) -> tuple[str, ...]:
+    """Return lines with the figure that a benchmark must reach on such nodes; none for other commands, and none for
+    collectives of some of their GPUs (not `whole`)."""
     name = threshold_name(command, nodes, env)
-    if not name:
+    if not name or (name.endswith("_busbw") and not whole):
         return ()
     if (floor := target.thresholds.get(name)) is not None:
         return (f"at least {floor.value:g} {floor.unit} ({name}): {floor.because}",)

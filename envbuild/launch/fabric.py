@@ -18,11 +18,12 @@ PLUGINS = ("nccl-rdma-sharp", "hpcx")  # with a NCCL plugin for InfiniBand of th
 
 
 class Devices(NamedTuple):
-    """Names of network devices, and who states them."""
+    """Names of network devices, each with who states it."""
 
     nics: tuple[str, ...]
+    nics_owner: str
     interface: str
-    owner: str
+    interface_owner: str
 
 
 def find_devices(target: Target, nodes: NodeSettings) -> Devices:
@@ -36,7 +37,8 @@ def find_devices(target: Target, nodes: NodeSettings) -> Devices:
         )
     names = nodes.nics or (own.names if own else ())
     interface = nodes.interface or (own.interface if own else "")
-    return Devices(names, interface, "site" if nodes.nics or nodes.interface else "target")
+    owners = ["site" if stated else "target" for stated in (nodes.nics, nodes.interface)]
+    return Devices(names, owners[0], interface, owners[1])
 
 
 def uses_nccl(image: LaunchImage, target: Target) -> bool:
@@ -94,16 +96,17 @@ def fabric_settings(
     fabric = target.fabric == "infiniband"
     if devices.nics and fabric and uses_nccl(image, target):
         because = "the devices of the fabric, exactly these; others are Ethernet"
-        yield Setting("NCCL_IB_HCA", "=" + ",".join(devices.nics), devices.owner, because)
+        yield Setting("NCCL_IB_HCA", "=" + ",".join(devices.nics), devices.nics_owner, because)
     yield from _ucx_settings(target, image, devices, command, mpi=mpi)
 
 
 def _interface_settings(target: Target, image: LaunchImage, devices: Devices) -> Iterator[Setting]:
     because = "the interface that all nodes share"
+    name, owner = devices.interface, devices.interface_owner
     if uses_nccl(image, target):
-        yield Setting("NCCL_SOCKET_IFNAME", devices.interface, devices.owner, f"NCCL's first contact: {because}")
+        yield Setting("NCCL_SOCKET_IFNAME", name, owner, f"NCCL's first contact: {because}")
     if has_torch(image):
-        yield Setting("GLOO_SOCKET_IFNAME", devices.interface, devices.owner, f"gloo's traffic: {because}")
+        yield Setting("GLOO_SOCKET_IFNAME", name, owner, f"gloo's traffic: {because}")
 
 
 def _ucx_settings(
@@ -116,8 +119,8 @@ def _ucx_settings(
         yield Setting("UCX_TLS", "tcp", "launch", "UCX transfers MPI's start alone; NCCL the data")
         if devices.interface:
             because = "UCX transfers MPI's start alone, over the interface that all nodes share"
-            yield Setting("UCX_NET_DEVICES", devices.interface, devices.owner, because)
+            yield Setting("UCX_NET_DEVICES", devices.interface, devices.interface_owner, because)
     elif devices.nics and target.fabric == "infiniband" and (mpi or is_ucc_program(command, image)):
         ports = ",".join(f"{name}:1" for name in devices.nics)
         because = "UCX transfers the data, over the ports of the fabric and no Ethernet port"
-        yield Setting("UCX_NET_DEVICES", ports, devices.owner, because)
+        yield Setting("UCX_NET_DEVICES", ports, devices.nics_owner, because)

@@ -68,7 +68,7 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
         docker=tuple(Option(item, "target", f"a container on nodes of {target.name}") for item in target.launch.docker),
         mounts=tuple(mount for mount, _ in mounts),
         name=request.name or image.name,
-        expect=expected(target, command, request.nodes, values),
+        expect=expected(target, command, request.nodes, values, whole=layout.whole),
         warnings=(*image.warnings, *plugin_warnings(target, image), *missing(target, values), *doubts),
     )
 

@@ -132,6 +132,9 @@ def test_a_partition_that_the_cluster_does_not_have() -> None:
     ask = machine(**{"format_%P": "debug*\ngpu\n"})
     check_partition("gpu", ask)
     check_partition("", ask)
+    check_partition("gpu,debug", ask)
+    with pytest.raises(SpecError, match="this cluster has no partition 'hpc'"):
+        check_partition("gpu,hpc", ask)
     with pytest.raises(SpecError) as caught:
         check_partition("hpc", ask)
     assert str(caught.value) == (

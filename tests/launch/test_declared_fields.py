@@ -206,6 +206,8 @@ def test_every_threshold_has_a_command() -> None:
         ("ib_write_bw", {}, "at least 185 Gb/s (ib_write_bandwidth_gdr): "),
         ("nvbandwidth", {}, "at least 23 GB/s (host_device_bandwidth): "),
         ("all_reduce_perf", {"nodes": 3}, ""),
+        ("all_reduce_perf", {"gpus": 2}, ""),
+        ("nvbandwidth", {"gpus": 2}, "at least 23 GB/s (host_device_bandwidth): "),
         ("train.py", {}, ""),
     ],
 )

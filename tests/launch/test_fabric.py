@@ -70,6 +70,8 @@ def test_a_site_replaces_the_names_of_a_machine_type_without_a_reason() -> None:
     plan = make_plan(image=torch_image(target="azure-ndv5"), at=site(nodes=nodes))
     assert variables(plan)["NCCL_SOCKET_IFNAME"] == "ens1"
     assert variables(plan)["NCCL_IB_HCA"].startswith("=mlx5_ib0,")
+    owners = {item.name: item.owner for item in plan.env}
+    assert (owners["NCCL_SOCKET_IFNAME"], owners["NCCL_IB_HCA"]) == ("site", "target")
 
 
 def test_as_many_nics_as_the_target_has() -> None:
