@@ -13,20 +13,46 @@ NCCL_TESTS = (
 )
 UCC = ("ucc_perftest", "ucc_test_mpi")
 MPI = r"osu_[a-z0-9_]+|IMB-[A-Za-z0-9]+|ucc_test_mpi|ucc_perftest"
-LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate", "deepy.py", "torch.distributed.run")
+MODULES = ("torch.distributed.run", "torch.distributed.launch")  # python -m
+LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate", "deepy.py", *MODULES)
 PYTHON = r"python(3(\.[0-9]+)?)?"
 MPI_LAYERS = ("openmpi", "hpcx")
-WRAPPERS = ("env", "numactl", "taskset", "nsys", "time", "neuron_parallel_compile")
+# Programs that start another one: letters of their options whose value may be a word of its own (manual pages of
+# coreutils, numactl, util-linux and time; Nsight Systems' user guide), and how many words precede the command.
+WRAPPERS = {
+    "env": ("uC", 0),
+    "numactl": ("imNCp", 0),
+    "taskset": ("", 1),
+    "nsys": ("bcdefnopstwxy", 1),
+    "time": ("fo", 0),
+    "neuron_parallel_compile": ("", 0),
+}
 
 
 def program_of(command: Sequence[str]) -> str:
     """Return the name of the program that a command starts, without the words before it: ``env A=1 nsys profile``."""
-    words = list(command)
-    while len(words) > 1 and PurePosixPath(words[0]).name in WRAPPERS:
-        del words[0]
-        while len(words) > 1 and (words[0].startswith("-") or re.fullmatch(r"[A-Za-z_]\w*=.*", words[0])):
-            del words[0]
+    words = program_words(command)
     return PurePosixPath(words[0]).name if words else ""
+
+
+def program_words(command: Sequence[str]) -> list[str]:
+    """Return the program that a command starts and its words, without those before it."""
+    words = list(command)
+    while len(words) > 1 and (name := PurePosixPath(words[0]).name) in WRAPPERS:
+        letters, own = WRAPPERS[name]
+        del words[0]
+        while len(words) > 1:
+            if words[0].startswith("-"):
+                apart = len(words[0]) == 2 and words[0][1] in letters
+                del words[: min(1 + apart, len(words) - 1)]
+            elif re.fullmatch(r"[A-Za-z_]\w*=.*", words[0]):
+                del words[0]
+            elif own:
+                own -= 1
+                del words[0]
+            else:
+                break
+    return words
 
 
 def is_nccl_test(command: Sequence[str]) -> bool:
@@ -40,9 +66,12 @@ def is_ucc_program(command: Sequence[str], image: LaunchImage) -> bool:
 
 
 def starts_ranks(command: Sequence[str]) -> bool:
-    """Return whether a command starts the ranks of a node itself."""
-    name = program_of(command)
-    return name in LAUNCHERS or any(PurePosixPath(word).name in LAUNCHERS for word in command[1:3])
+    """Return whether a command starts the ranks of a node itself: ``torchrun``, ``python -u -m torch.distributed.run``,
+    ``python ./deepy.py``."""
+    program, *words = program_words(command) or [""]
+    while words and words[0].startswith("-"):
+        del words[0]
+    return any(PurePosixPath(word).name in LAUNCHERS for word in (program, *words[:2]))
 
 
 def has_mpi(image: LaunchImage) -> bool:
