@@ -1,18 +1,16 @@
-"""Slurm, pyxis and enroot of the cluster, and the options that they have. A site states them, or programs here do."""
+"""Slurm, pyxis and enroot of the cluster, and the options that they have. A site states them, or programs here do
+(`envbuild.launch.client_queries`)."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from envbuild.core.errors import SpecError
-from envbuild.core.programs import TimeoutExpired, run_program
 from envbuild.core.yaml_reader import short
 from envbuild.net.slurm_site import Slurm
 
-LIMIT = 10  # seconds: srun waits for its controller
 # Option of srun → the first release of pyxis that has it (its tags).
 PYXIS_OPTIONS = {
     "--container-env": "0.15.0",
@@ -59,9 +57,9 @@ class Clients:
             )
 
 
-def find_clients(stated: Slurm, query: Callable[..., str] | None = None) -> Clients:
-    """Return the clients of the cluster. The programs of this machine are queried where the site states nothing."""
-    query = query or output_of
+def find_clients(stated: Slurm, query: Callable[..., str]) -> Clients:
+    """Return the clients of the cluster. The programs of this machine are queried where the site states nothing.
+    query: returns what a program prints, or nothing."""
     found = stated
     queries: list[str] = []
     without = False
@@ -76,17 +74,6 @@ def find_clients(stated: Slurm, query: Callable[..., str] | None = None) -> Clie
     if not stated.enroot and (text := query("enroot", "version")):
         found, queries = replace(found, enroot=first_version(text)), [*queries, "enroot version"]
     return Clients(found, tuple(queries), without)
-
-
-def output_of(*command: str) -> str:
-    """Return what a program of this machine prints; empty if there is none, or if it does not answer."""
-    if not shutil.which(command[0]):
-        return ""
-    try:
-        done = run_program(command, text=True, timeout=LIMIT)
-    except (OSError, TimeoutExpired):
-        return ""
-    return f"{done.stdout}{done.stderr}"
 
 
 def first_version(text: str) -> str:
@@ -104,10 +91,10 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part[:DIGITS]) for part in re.findall(r"[0-9]+", version))
 
 
-def check_partition(partition: str, query: Callable[..., str] | None = None) -> None:
+def check_partition(partition: str, query: Callable[..., str]) -> None:
     """Raise SpecError if Slurm on this machine has no such partition, or none that jobs get without naming one.
     Several partitions, with commas, are a choice that Slurm makes."""
-    listed = (query or output_of)("sinfo", "--noheader", "--format=%P").split()
+    listed = query("sinfo", "--noheader", "--format=%P").split()
     names = [name.rstrip("*") for name in listed]
     if not names or any(not re.fullmatch(r"[\w.-]+\*?", name) for name in listed):  # an error text, or no Slurm
         return

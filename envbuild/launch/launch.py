@@ -9,6 +9,7 @@ from typing import Any
 
 from envbuild.core.errors import SpecError
 from envbuild.core.yaml_reader import one_of, short
+from envbuild.launch.client_queries import ClientQueries
 from envbuild.launch.clients import Clients, check_partition, find_clients
 from envbuild.launch.forms import FORMS
 from envbuild.launch.image_sources import find_image
@@ -41,10 +42,11 @@ def launch_image(name: str, form: str, request: Request, workspace: Workspace) -
     site = workspace.site
     clients = Clients(site.slurm)
     if kind.slurm:
-        clients = find_clients(site.slurm)
+        query = ClientQueries(workspace.reporter)
+        clients = find_clients(site.slurm, query)
         if kind.pyxis:
             clients.require_pyxis()
-        check_partition(request.partition or site.nodes_of(target.name).partition)
+        check_partition(request.partition or site.nodes_of(target.name).partition, query)
     plan = plan_launch(image, target, site, clients, request, kind)
     for line in plan.warnings:
         workspace.reporter.warn(line)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import SpecError
+from envbuild.launch.client_queries import ClientQueries
 from envbuild.launch.clients import Clients, check_partition, find_clients, older
 from envbuild.net.slurm_site import NodeSettings, Slurm
 from tests.support.launching import ENV, make_plan, option_values, shipped_target, site, torch_image, write_launch
@@ -44,7 +47,25 @@ def test_what_the_site_states_is_not_queried() -> None:
 
 def test_a_machine_without_programs_answers_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_clients(Slurm()) == Clients(Slurm())
+    assert find_clients(Slurm(), ClientQueries()) == Clients(Slurm())
+
+
+def test_a_program_that_does_not_answer_is_reported_and_queried_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """srun and sinfo wait for the controller of Slurm, which may be down."""
+    program = tmp_path / "srun"
+    program.write_text(f"#!/bin/sh\necho >> {tmp_path}/count\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    reporter = SilentReporter()
+    assert find_clients(Slurm(enroot="4.0.1"), ClientQueries(reporter, limit=1, patience=0.2)).slurm.version == ""
+    assert (tmp_path / "count").read_text() == "\n"
+    assert reporter.lines == [
+        "waiting for 'srun --version', at most 1 s",
+        "srun did not answer within 1 s, and is not queried again: "
+        "slurm: {version: …, pyxis: …, enroot: …, pmix: […]} in site.yaml states those of srun and enroot",
+    ]
 
 
 def test_slurm_without_pyxis_is_refused() -> None:

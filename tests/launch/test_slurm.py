@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from envbuild.core.errors import SpecError
+from envbuild.launch.client_queries import ClientQueries
 from envbuild.launch.clients import check_partition, find_clients
 from envbuild.launch.model import Plan
 from envbuild.launch.quoting import sbatch_line
@@ -125,13 +126,14 @@ def test_the_first_host_of_a_list(hosts: str, cluster: Cluster) -> None:
 def test_what_this_slurm_answers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PATH", "SLURM_CONF"):
         monkeypatch.setenv(name, cluster.env[name])
-    found = find_clients(Slurm())
+    query = ClientQueries()
+    found = find_clients(Slurm(), query)
     assert re.fullmatch(r"[0-9.]+", found.slurm.version)
     assert "pmix" in (found.slurm.pmix or ()) or found.slurm.pmix == ()
-    check_partition("gpu")
-    check_partition("")
+    check_partition("gpu", query)
+    check_partition("", query)
     with pytest.raises(SpecError, match="this cluster has no partition 'hpc'"):
-        check_partition("hpc")
+        check_partition("hpc", query)
     if not found.slurm.pyxis:
         with pytest.raises(SpecError, match="Slurm here has no pyxis"):
             found.require_pyxis()
@@ -142,7 +144,7 @@ def test_a_cluster_without_a_default_partition(monkeypatch: pytest.MonkeyPatch) 
         for name in ("PATH", "SLURM_CONF"):
             monkeypatch.setenv(name, found.env[name])
         with pytest.raises(SpecError, match="no partition is named, and this cluster has no default one"):
-            check_partition("")
+            check_partition("", ClientQueries())
 
 
 def test_an_image_starts_by_pyxis(tmp_path: Path) -> None:
