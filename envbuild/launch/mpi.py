@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from envbuild.core.errors import SpecError
 from envbuild.launch.clients import Clients
 from envbuild.launch.model import LaunchImage, Setting
-from envbuild.launch.programs import has_mpi, is_nccl_test, program_of
+from envbuild.launch.programs import has_mpi, is_nccl_test, program_of, usual_plugin
 from envbuild.spec.target import Target
 
 WITHOUT_PLUGIN = "srun --mpi=list shows the plugins; Open MPI alone starts with --as mpirun"
@@ -21,7 +21,7 @@ def pmix_plugin(clients: Clients) -> tuple[str, str]:
         return "pmix", f"whether Slurm has PMIx is not known, and MPI needs it: srun --mpi=list shows it; then {hint}"
     if not plugins:
         raise SpecError("the command starts MPI, and Slurm has no PMIx plugin", hint=WITHOUT_PLUGIN)
-    return "pmix" if "pmix" in plugins else plugins[-1], ""
+    return usual_plugin(plugins), ""
 
 
 def check_mpi(image: LaunchImage, command: Sequence[str]) -> None:

@@ -80,6 +80,11 @@ def has_mpi(image: LaunchImage) -> bool:
     return image.has(*MPI_LAYERS) or any(name in image.env for name in foreign)
 
 
+def usual_plugin(plugins: Sequence[str]) -> str:
+    """Return the one of Slurm's PMIx plugins that starts MPI: the default one, else the newest."""
+    return "pmix" if "pmix" in plugins else plugins[-1]
+
+
 def has_torch(image: LaunchImage) -> bool:
     """Return whether an image contains PyTorch."""
     return image.has("torch", "neuron", "torch-neuronx") or "PYTORCH_VERSION" in image.env

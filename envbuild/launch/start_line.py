@@ -6,17 +6,17 @@ from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.shell import shell_word
+from envbuild.launch.programs import MPI_LAYERS, usual_plugin
 from envbuild.launch.shared_path import is_shared
 from envbuild.net.site import Site
 
-MPI_LAYERS = ("openmpi", "hpcx")
 RECORD = b"etc/envbuild/resolution.json"
 LIMIT = 1 << 20
 
 
 def start_lines(path: Path, site: Site, again: str, *, chosen: bool, width: int = 9) -> str:
-    """Return the lines that start a squashfs file on compute nodes; with MPI, if the image contains it. A folder of
-    this machine alone is not named.
+    """Return the lines that start a squashfs file on compute nodes; with MPI, if the image contains it and the site
+    does not state that its Slurm has no PMIx. A folder of this machine alone is not named.
 
     again: the command that writes the file, to which -o is added.
     chosen: whether the user named the path, and so knows who reads it. width: of the titles.
@@ -34,12 +34,13 @@ def start_lines(path: Path, site: Site, again: str, *, chosen: bool, width: int 
     image = f"--container-image={shell_word(path)}"
     lines = [("copy:", copy)] if copy else []
     lines.append(("start:", f"srun {image} --pty bash"))
-    if has_mpi(file):
-        lines.append(("MPI:", f"srun --mpi=pmix -n 2 {image} CMD"))
+    plugins = site.slurm.pmix
+    if plugins != () and records_mpi(file):
+        lines.append(("MPI:", f"srun --mpi={usual_plugin(plugins or ('pmix',))} -n 2 {image} CMD"))
     return "\n".join(f"  {title:{width}} {line}" for title, line in lines)
 
 
-def has_mpi(path: Path) -> bool:
+def records_mpi(path: Path) -> bool:
     """Return whether the image of a file was built with MPI, as its records in the file state."""
     from envbuild.core.json_text import record_value
     from envbuild.squashfs.read.tree import SquashTree  # not all of the metadata: a `make` without work is short

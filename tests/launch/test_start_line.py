@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from envbuild.launch import start_line
 from envbuild.launch.start_line import start_lines
+from envbuild.net.slurm_site import Slurm
 from tests.support.launching import site, write_squashfs
 
 pytestmark = pytest.mark.unit
@@ -60,6 +62,18 @@ def test_an_image_with_mpi_has_its_line(layer: str, tmp_path: Path) -> None:
     path = squashfs(tmp_path, ["ucx", layer])
     second = start_lines(path, site(), AGAIN, chosen=True).splitlines()[1]
     assert second == f"  MPI:      srun --mpi=pmix -n 2 --container-image={path} CMD"
+
+
+@pytest.mark.parametrize(
+    ("plugins", "option"),
+    [(None, "--mpi=pmix"), (("pmix", "pmix_v4"), "--mpi=pmix"), (("pmix_v3", "pmix_v4"), "--mpi=pmix_v4"), ((), "")],
+)
+def test_the_line_of_mpi_names_a_plugin_of_the_site(
+    plugins: tuple[str, ...] | None, option: str, tmp_path: Path
+) -> None:
+    path = squashfs(tmp_path, ["openmpi"])
+    text = start_lines(path, site(slurm=Slurm(pmix=plugins)), AGAIN, chosen=True)
+    assert re.findall(r"--mpi=\S+", text) == ([option] if option else [])
 
 
 def test_a_file_without_records_has_one_line(tmp_path: Path) -> None:
