@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.core.errors import LockError, SpecError
@@ -15,7 +17,6 @@ from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.metadata import ImageMetadata
 
 REGISTRY = "docker://"
-MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def find_image(name: str, workspace: Workspace, target: str = "") -> LaunchImage:
@@ -28,16 +29,17 @@ def find_image(name: str, workspace: Workspace, target: str = "") -> LaunchImage
     if is_elsewhere(name):
         image = published_image(name, workspace, target)
     elif file := find_squashfs_file(name):
-        image = squashfs_image(file, target)
+        image = squashfs_image(file, workspace, target)
     else:
         image = project_image(name, workspace, target)
     return image
 
 
-def squashfs_image(file: Path, target: str) -> LaunchImage:
+def squashfs_image(file: Path, workspace: Workspace, target: str) -> LaunchImage:
     """Return the image of a squashfs file. The user named its path, who therefore knows that nodes read it."""
     found = read_file(file)
-    return of_metadata(found, file.name.removesuffix(".sqsh"), target, squashfs=str(file), arch=architecture_of(found))
+    image = of_metadata(found, file.name.removesuffix(".sqsh"), workspace, target, architecture_of(found))
+    return replace(image, squashfs=str(file))
 
 
 def read_file(file: Path) -> ImageMetadata:
@@ -60,23 +62,18 @@ def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage
     title = name.removeprefix(REGISTRY).partition("@")[0].rpartition("/")[2].partition(":")[0]
     lacks = (f"{name[:200]} is not an image that nodes can pull", "publish it to a registry, or name a squashfs file")
     reference = name if name.startswith(REGISTRY) else ""
-    arch = found.config.config.architecture
-    image = of_metadata(found.metadata(), title, target, reference=reference, arch=arch)
-    from dataclasses import replace
-
-    return replace(image, docker=reference.removeprefix(REGISTRY), lacks_path=lacks)
+    image = of_metadata(found.metadata(), title, workspace, target, found.config.config.architecture)
+    return replace(image, reference=reference, docker=reference.removeprefix(REGISTRY), lacks_path=lacks)
 
 
-def of_metadata(
-    found: ImageMetadata, name: str, target: str, *, squashfs: str = "", reference: str = "", arch: str = ""
-) -> LaunchImage:
+def of_metadata(found: ImageMetadata, name: str, workspace: Workspace, target: str, arch: str) -> LaunchImage:
     """Return an image as its own records describe it. Raises SpecError if they name no target and `target` is empty."""
     origin = found.origin
     own = origin.get("target")
     if not target and not (isinstance(own, str) and own):
         raise SpecError(
             f"{name} does not record the target that it is for",
-            hint="type --target NAME; envbuild launch --help, and the targets: ls envbuild/targets",
+            hint=f"type --target NAME, one of: {', '.join(workspace.project.targets())}",
         )
     order = origin.get("order")
     layers = tuple(str(item) for item in order) if isinstance(order, list) else ()
@@ -89,8 +86,6 @@ def of_metadata(
         env=env,
         versions=found.versions,
         layers=layers,
-        squashfs=squashfs,
-        reference=reference,
     )
 
 
@@ -130,7 +125,7 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
     made = read_image_record(resolution, workspace) if locked else None
     file = Path(made.artifact) if made else None
     env = read_file(file).env if file else image_config(resolution, lock).env
-    versions = {**{recipe.name: str(getattr(recipe, "version", "") or "") for recipe in resolution.recipes}}
+    versions = {recipe.name: str(getattr(recipe, "version", "") or "") for recipe in resolution.recipes}
     versions = {key: value for key, value in versions.items() if value} | dict(resolution.chosen) | dict(lock.versions)
     path, lacks, warnings = nodes_path(spec.name, file, workspace)
     if not file:
@@ -168,7 +163,7 @@ def nodes_path(name: str, file: Path | None, workspace: Workspace) -> tuple[str,
     folder = workspace.site.images
     if folder:
         path = Path(folder) / f"{name}.sqsh"
-        there = Path(folder).is_dir() and not path.exists()
+        there = os.path.isdir(folder) and not os.path.exists(path)  # noqa: PTH110, PTH112  # this machine may not read it
         copy = f"envbuild export {name} --to squashfs -o {shell_word(path)}"
         return str(path), ("", ""), (f"{path} does not exist yet: {copy}",) if there else ()
     if file and is_shared(file):

@@ -67,8 +67,9 @@ def test_an_image_of_another_architecture_is_refused(at: Workspace, tmp_path: Pa
 
 def test_an_image_without_a_target_needs_one(at: Workspace, tmp_path: Path) -> None:
     file = image_file(tmp_path, recorded=False)
-    with pytest.raises(SpecError, match="net does not record the target that it is for"):
+    with pytest.raises(SpecError, match="net does not record the target that it is for") as caught:
         find_image(str(file), at)
+    assert caught.value.hint == f"type --target NAME, one of: {', '.join(at.project.targets())}"
     assert find_image(str(file), at, "h100-ib").target == "h100-ib"
     launch = launch_image(str(file), "srun", Request(("python", "train.py"), target="h100-ib"), at)
     assert "export NCCL_NET=IB" in launch.written.text
@@ -92,6 +93,12 @@ def test_an_image_that_is_not_built_is_printed_with_a_warning(tmp_path: Path) ->
     assert any("is not built" in line and "envbuild make h100-nccl" in line for line in launch.plan.warnings)
     assert launch.plan.image.squashfs == "/fs/images/h100-nccl.sqsh"
     assert launch.plan.image.env["PYTORCH_VERSION"]
+
+
+def test_a_folder_that_this_machine_does_not_read_is_named(tmp_path: Path) -> None:
+    folder = f"{tmp_path}/{'a' * 300}"  # as a folder without permission: each look at it is an error
+    launch = launch_shipped("h100-nccl", "srun", SITE.replace("/fs/images", folder), tmp_path, ["hostname"])
+    assert launch.plan.image.squashfs == f"{folder}/h100-nccl.sqsh"
 
 
 def test_the_reference_is_that_of_publish(tmp_path: Path) -> None:
