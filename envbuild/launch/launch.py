@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from envbuild.core.errors import SpecError
+from envbuild.core.errors import Finding, SpecError
 from envbuild.core.yaml_reader import one_of, short
 from envbuild.launch.client_queries import ClientQueries
 from envbuild.launch.clients import Clients, check_partition, find_clients
@@ -37,6 +37,8 @@ def launch_image(name: str, form: str, request: Request, workspace: Workspace) -
     module = load_form(form)
     kind: Kind = module.KIND
     check_hosts(form, request, needed=kind.hosts)
+    if not kind.slurm:
+        check_no_slurm_options(form, request)
     image = find_image(name, workspace, request.target)
     target = load_target(image.target, workspace.project)
     site = workspace.site
@@ -71,3 +73,11 @@ def check_hosts(form: str, request: Request, *, needed: bool) -> None:
         raise SpecError(message, hint=f"type -N {len(request.hosts)}, or name {request.nodes} hosts")
     if request.hosts and not needed:
         raise SpecError(f"--hosts has no meaning with --as {form}: Slurm or Kubernetes chooses nodes", "leave it out")
+
+
+def check_no_slurm_options(form: str, request: Request) -> None:
+    """Raise SpecError if the request has options that a form without Slurm would ignore."""
+    stated = {"--time": request.time, "--partition": request.partition, "--cpus-per-task": request.cpus_per_task}
+    why = f"has no meaning with --as {form}: it is an option of Slurm"
+    if findings := [Finding(f"{option} {why}", hint="leave it out") for option, value in stated.items() if value]:
+        raise SpecError.of(findings)

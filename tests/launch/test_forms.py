@@ -21,7 +21,17 @@ from envbuild.launch.forms import DEFAULT, FORMS
 from envbuild.launch.launch import check_hosts, load_form
 from envbuild.launch.model import Kind, Request
 from envbuild.net.slurm_site import NodeSettings
-from tests.support.launching import answer_of, check_script, edf_of, make_plan, site, torch_image, write_launch, written
+from tests.support.launching import (
+    answer_of,
+    check_script,
+    edf_of,
+    launch_shipped,
+    make_plan,
+    site,
+    torch_image,
+    write_launch,
+    written,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -195,6 +205,17 @@ def test_names_of_hosts() -> None:
         check_hosts("docker", Request(("x",), nodes=2, hosts=("a",)), needed=True)
     with pytest.raises(SpecError, match="--hosts has no meaning with --as srun"):
         check_hosts("srun", Request(("x",), hosts=("a",)), needed=False)
+
+
+@pytest.mark.parametrize("form", [name for name in FORMS if not load_form(name).KIND.slurm])
+def test_options_of_slurm_are_refused_without_it(form: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        launch_shipped("h100-nccl", form, "", tmp_path, ["x"], time="1:00", partition="gpu", cpus_per_task=2)
+    assert [finding.message.partition(" has no meaning")[0] for finding in caught.value.findings] == [
+        "--time",
+        "--partition",
+        "--cpus-per-task",
+    ]
 
 
 def test_an_unknown_form_names_all() -> None:
