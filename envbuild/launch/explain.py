@@ -22,7 +22,7 @@ def explain(plan: Plan, *, slurm: bool) -> str:
             title,
             *(line for item in options for line in (f"  {item.text}", f"    {item.owner}: {printable(item.because)}")),
         ]
-    if plan.rendezvous:
+    if plan.rendezvous and (slurm or plan.rendezvous == "address"):  # elsewhere torchrun sets what ranks need
         names = RENDEZVOUS[plan.rendezvous]
         lines += [
             "ranks",

@@ -37,11 +37,12 @@ class Option(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """The kind of an output form: whether it is a job of Slurm, starts its container with pyxis, starts one task on a
-    node, names the nodes, and starts a container for each rank."""
+    """The kind of an output form: whether it is a job of Slurm, starts its container with pyxis or with docker run,
+    starts one task on a node, names the nodes, and starts a container for each rank."""
 
     slurm: bool = False
     pyxis: bool = False
+    docker: bool = False
     one_task: bool = False
     hosts: bool = False
     apart: bool = False
@@ -109,7 +110,8 @@ class Plan:
 
     env: exported by the job, sorted. beats_image: those of them that the finished image defines, too.
     container_env: whether pyxis has the option that makes them win, or the form needs none.
-    rendezvous: ``ranks`` (MASTER_ADDR, MASTER_PORT and WORLD_SIZE are needed), ``address`` (the first two), or empty.
+    rendezvous: ``ranks`` (MASTER_ADDR, MASTER_PORT and WORLD_SIZE are needed), ``address`` (the first two), or empty,
+    also for a form whose program sets them.
     pmix: the value of ``srun --mpi``. pyxis: whether it starts the container. job, step, container, docker: options.
     expect: lines with the figures that a healthy node reaches with this command.
     """

@@ -104,6 +104,11 @@ def container_options(
     return tuple(found)
 
 
+def docker_options(target: Target) -> tuple[Option, ...]:
+    """Return the options of docker run."""
+    return tuple(Option(item, "target", f"a container on nodes of {target.name}") for item in target.launch.docker)
+
+
 def container_image(image: LaunchImage, clients: Clients) -> str:
     """Return an image as pyxis reads it: a path, or ``REGISTRY#PATH:TAG``, which every enroot understands."""
     if image.squashfs:

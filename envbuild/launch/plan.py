@@ -9,9 +9,9 @@ from envbuild.launch.clients import Clients
 from envbuild.launch.compose import compose
 from envbuild.launch.expectations import expected
 from envbuild.launch.fabric import fabric_settings, find_devices, plugin_warnings, uses_ucx
-from envbuild.launch.model import RENDEZVOUS, Kind, LaunchImage, Option, Plan, Request, Setting
+from envbuild.launch.model import RENDEZVOUS, Kind, LaunchImage, Plan, Request, Setting
 from envbuild.launch.mpi import check_mpi, open_mpi_settings, pmix_plugin, pmix_settings
-from envbuild.launch.options import container_options, job_options, step_options
+from envbuild.launch.options import container_options, docker_options, job_options, step_options
 from envbuild.launch.programs import has_torch, is_mpi_command, starts_ranks
 from envbuild.launch.task_layout import TaskLayout, lay_out_tasks
 from envbuild.net.site import Site
@@ -37,7 +37,8 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
     pmix, doubt = pmix_plugin(clients) if mpi and kind.slurm else ("", "")
     env = compose([*claims(image, target, nodes, request, mpi=mpi, pmix=bool(pmix), apart=kind.apart)])
     hook = kind.pyxis and clients.slurm.pytorch_hook and "PYTORCH_VERSION" in image.env
-    wanted = rendezvous(image, request, layout, mpi=mpi, one=kind.one_task)
+    own = kind.slurm or kind.docker
+    wanted = rendezvous(image, request, layout, mpi=mpi, one=kind.one_task) if own else ""
     exported = {item.name for item in env} | set(RENDEZVOUS[wanted])
     beats = tuple(sorted(exported & set(image.env)))
     mounts = (
@@ -65,7 +66,7 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
         job=job_options(target, nodes, clients, request, layout),
         step=step_options(target, nodes, layout, numa, pmix),
         container=container_options(image, clients, request, mounts, beats) if kind.slurm else (),
-        docker=tuple(Option(item, "target", f"a container on nodes of {target.name}") for item in target.launch.docker),
+        docker=docker_options(target) if kind.docker else (),
         mounts=tuple(mount for mount, _ in mounts),
         name=request.name or image.name,
         expect=expected(target, command, request.nodes, values, whole=layout.whole),

@@ -17,6 +17,7 @@ import yaml
 from envbuild.cli.launch_job import parse_hosts
 from envbuild.core.errors import SpecError
 from envbuild.launch.clients import older
+from envbuild.launch.explain import explain
 from envbuild.launch.forms import DEFAULT, FORMS
 from envbuild.launch.launch import check_hosts, load_form
 from envbuild.launch.model import Kind, Request
@@ -216,6 +217,18 @@ def test_options_of_slurm_are_refused_without_it(form: str, tmp_path: Path) -> N
         "--partition",
         "--cpus-per-task",
     ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_explained_is_in_the_text(form: str) -> None:
+    kind = load_form(form).KIND
+    hosts = {"hosts": ("n1", "n2")} if kind.hosts else {}
+    plan = make_plan(COMMANDS.get(form, ("train.py",)), form=form, image=DEEPSPEED, nodes=2, **hosts)
+    text, found = written(plan, form), explain(plan, slurm=kind.slurm)
+    for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"):
+        assert (name in found) <= (name in text), name
+    for options in (plan.job, plan.step, plan.docker):
+        assert all(item.text.partition("=")[0] in text for item in options if item.text in found)
 
 
 def test_an_unknown_form_names_all() -> None:
