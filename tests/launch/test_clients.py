@@ -13,7 +13,7 @@ from envbuild.core.errors import SpecError
 from envbuild.launch.client_queries import ClientQueries
 from envbuild.launch.clients import Clients, check_partition, find_clients, older
 from envbuild.net.slurm_site import NodeSettings, Slurm
-from tests.support.launching import ENV, make_plan, option_values, shipped_target, site, torch_image, write_launch
+from tests.support.launching import ENV, make_plan, option_values, site, torch_image, write_launch
 
 pytestmark = pytest.mark.unit
 
@@ -171,4 +171,3 @@ def test_a_partition_that_the_cluster_does_not_have() -> None:
 def test_versions_are_compared_as_numbers() -> None:
     assert older("0.9.0", "0.15.0")
     assert not older("0.15", "0.15")
-    assert shipped_target("cpu").fabric == "ethernet"

@@ -6,7 +6,7 @@ import pytest
 
 from envbuild.core.errors import SpecError
 from envbuild.net.slurm_site import NodeSettings
-from tests.support.launching import make_plan, site, torch_image, variables
+from tests.support.launching import make_plan, shipped_target, site, torch_image, variables
 
 pytestmark = pytest.mark.unit
 
@@ -30,6 +30,7 @@ MPI4PY = torch_image(layers=("ucx", "openmpi", "mpi4py"), versions={}, env={}, t
 def test_nccl_is_forced_onto_the_fabric(target: str, net: str | None) -> None:
     image = torch_image(target=target)
     assert variables(make_plan(image=image, nodes=2)).get("NCCL_NET") == net
+    assert shipped_target("cpu").fabric == "ethernet"  # without GPUs nothing is forced onto it
 
 
 @pytest.mark.parametrize(

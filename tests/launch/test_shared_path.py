@@ -8,7 +8,7 @@ import pytest
 
 from envbuild.core.errors import SpecError
 from envbuild.launch.shared_path import file_system, is_shared
-from tests.support.launching import ROOT, launch_shipped
+from tests.support.launching import launch_shipped
 
 pytestmark = pytest.mark.unit
 
@@ -63,4 +63,3 @@ def test_the_folder_of_the_site_is_named(tmp_path: Path) -> None:
     launch = launch_shipped("cpu-ucx", "srun", text, tmp_path, ["hostname"])
     assert f"--container-image={folder}/cpu-ucx.sqsh" in launch.written.text
     assert any(f"{folder}/cpu-ucx.sqsh does not exist yet" in line for line in launch.plan.warnings)
-    assert ROOT.is_dir()
