@@ -135,6 +135,8 @@ def read_thresholds(reader: Reader, node: Node) -> dict[str, Threshold]:
         if lacks_key(entry, "at_least", "unit", "because"):
             hint = f"write {name}: {{at_least: 1.0, unit: GB/s, because: …}}"
             reader.wrong(place.where, f"threshold '{name}' needs a number, a unit and a reason", hint)
+        elif number is not None and number <= 0:
+            reader.wrong(inner["at_least"].where, f"'at_least' must be more than 0, not {number:g}")
         elif number is not None:
             values[name] = Threshold(number, unit, because)
     return values

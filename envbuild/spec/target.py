@@ -155,7 +155,9 @@ def _check_fabric(reader: Reader, nodes: Mapping[str, Node], target: Target) -> 
     """Report what contradicts the fabric or the NUMA nodes."""
     if target.nics and target.nics.layer and target.nics.layer != LAYER_OF.get(target.fabric):
         message = f"link layer {target.nics.layer} contradicts fabric '{target.fabric}'"
-        reader.wrong(nodes["nics"].where, message, f"write layer: {LAYER_OF.get(target.fabric, '…')}")
+        fabric = next(name for name, layer in LAYER_OF.items() if layer == target.nics.layer)
+        own = LAYER_OF.get(target.fabric)
+        reader.wrong(nodes["nics"].where, message, f"write layer: {own}" if own else f"write fabric: {fabric}")
     if target.efa and target.fabric != "efa":
         reader.wrong(nodes["efa"].where, f"'efa' contradicts fabric '{target.fabric}'", "write fabric: efa")
     if "MELLANOX_VISIBLE_DEVICES" in target.env and target.fabric == "efa":
