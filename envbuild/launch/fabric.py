@@ -55,9 +55,10 @@ def uses_ucx(image: LaunchImage) -> bool:
     return image.has("ucx", "ucc", "hpcx", "openmpi", "torch-ucc")
 
 
-def nccl_net(target: Target, image: LaunchImage) -> Setting | None:
-    """Return NCCL_NET for a fabric and an image; None where NCCL is not used, or there is no fabric."""
-    if not uses_nccl(image, target) or target.fabric == "none":
+def nccl_net(target: Target, image: LaunchImage, nodes: int) -> Setting | None:
+    """Return NCCL_NET for a fabric and an image; None where NCCL is not used, or there is no fabric. An image without
+    the plugin of the fabric keeps one node: NCCL opens its network for each communicator, also within a node."""
+    if not uses_nccl(image, target) or target.fabric == "none" or (nodes == 1 and lacks_plugin(target, image)):
         return None
     if target.fabric == "infiniband":
         because = "NCCL falls back to TCP in silence when InfiniBand cannot be used; forced, the job fails at once"
@@ -74,19 +75,24 @@ def nccl_net(target: Target, image: LaunchImage) -> Setting | None:
     return Setting("NCCL_NET", "Socket", "launch", because)
 
 
+def lacks_plugin(target: Target, image: LaunchImage) -> bool:
+    """Return whether NCCL of an image cannot use the fabric for want of a plugin."""
+    known = bool(image.layers or image.versions)
+    return target.fabric == "efa" and known and uses_nccl(image, target) and not image.has("aws-ofi-nccl", "efa")
+
+
 def plugin_warnings(target: Target, image: LaunchImage) -> tuple[str, ...]:
     """Return a warning for an image whose NCCL cannot use the fabric."""
-    known = bool(image.layers or image.versions)
-    if target.fabric == "efa" and known and uses_nccl(image, target) and not image.has("aws-ofi-nccl", "efa"):
+    if lacks_plugin(target, image):
         return ("the image has no NCCL plugin for EFA, so a job on several nodes fails: add layer aws-ofi-nccl",)
     return ()
 
 
 def fabric_settings(
-    target: Target, image: LaunchImage, devices: Devices, command: Sequence[str], *, mpi: bool
+    target: Target, image: LaunchImage, devices: Devices, command: Sequence[str], nodes: int, *, mpi: bool
 ) -> Iterator[Setting]:
     """Yield the variables that follow from the fabric and the names of its devices."""
-    if net := nccl_net(target, image):
+    if net := nccl_net(target, image, nodes):
         yield net
     if target.imex:
         yield Setting("NVIDIA_IMEX_CHANNELS", "0", "launch", "channel 0 of the NVLink domain is shown to the container")

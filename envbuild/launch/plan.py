@@ -81,7 +81,7 @@ def claims(
     for name, value in image.env.items():
         yield Setting(name, value, "image", "the finished image has it in /etc/environment")
     devices = find_devices(target, nodes)
-    yield from fabric_settings(target, image, devices, request.command, mpi=mpi)
+    yield from fabric_settings(target, image, devices, request.command, request.nodes, mpi=mpi)
     if pmix:
         yield from pmix_settings()
     if apart and uses_ucx(image):

@@ -44,6 +44,8 @@ def test_the_name_of_the_plugin_for_efa(version: str, net: str) -> None:
 def test_an_image_without_a_plugin_for_efa_is_reported() -> None:
     lacking = make_plan(image=torch_image(target="p5-efa"))
     assert any("no NCCL plugin for EFA" in line for line in lacking.warnings)
+    assert "NCCL_NET" not in variables(lacking)  # one node needs no fabric
+    assert variables(make_plan(image=torch_image(target="p5-efa"), nodes=2))["NCCL_NET"] == "Libfabric"
     whole = make_plan(image=torch_image(target="p5-efa", versions={"aws-ofi-nccl": "1.21.1", "nccl": "2"}))
     assert not whole.warnings
 
