@@ -95,7 +95,7 @@ def read_node_settings(reader: Reader, entries: Mapping[str, Node]) -> NodeSetti
         return reader.texts(entries[key], key, fault) if key in entries else ()
 
     return NodeSettings(
-        partition=text("partition"),
+        partition=text("partition", _partition_fault),
         driver=text("driver", _driver_fault),
         nics=texts("nics", device_fault),
         interface=text("interface", device_fault),
@@ -119,6 +119,10 @@ def read_target_settings(reader: Reader, node: Node) -> dict[str, NodeSettings]:
 def word_fault(value: str) -> str:
     """Return what is wrong with a name of Slurm's (a partition, an account, a reservation), or ""."""
     return "" if re.fullmatch(r"[^\s,;\"'\\]{1,128}", value) else f"must be one name without blanks, not '{value[:60]}'"
+
+
+def _partition_fault(value: str) -> str:
+    return next(filter(None, map(word_fault, value.split(","))), "")
 
 
 def device_fault(value: str) -> str:

@@ -52,7 +52,7 @@ slurm:
   {version: "23.11.4", pyxis: "0.20.0", enroot: "3.5.0", pmix: [pmix],
    account: me, qos: high, reservation: r1, pytorch_hook: true}
 targets:
-  h100-ib: {partition: h100, driver: "550.54.15", nics: [ibp0], interface: bond0, job: [--segment=2], step: [--l]}
+  h100-ib: {partition: "h100,gpu", driver: "550.54.15", nics: [ibp0], interface: bond0, job: [--segment=2], step: [--l]}
 upstream: false
 keyrings: {ubuntu: ca.pem, "apt:nvidia-cuda": ca.pem}
 """,
@@ -74,7 +74,9 @@ keyrings: {ubuntu: ca.pem, "apt:nvidia-cuda": ca.pem}
         images="/shared/images",
         slurm=Slurm("23.11.4", "0.20.0", "3.5.0", ("pmix",), "me", "high", "r1", pytorch_hook=True),
         nodes=NodeSettings("gpu", mounts=("/data:/data:ro",), env={"NCCL_IB_SL": Reasoned("0", "")}),
-        targets={"h100-ib": NodeSettings("h100", "550.54.15", ("ibp0",), "bond0", job=("--segment=2",), step=("--l",))},
+        targets={
+            "h100-ib": NodeSettings("h100,gpu", "550.54.15", ("ibp0",), "bond0", job=("--segment=2",), step=("--l",))
+        },
         use_host=False,
         where=str(tmp_path / "site.yaml"),
         keyrings={"ubuntu:": tmp_path / "ca.pem", "apt:nvidia-cuda": tmp_path / "ca.pem"},
