@@ -57,7 +57,8 @@ def lay_out_tasks(
     cpus, owner = cpus_per_task(target, numa, request, tasks, gpus)
     if cpus:
         options.append(Option(f"--cpus-per-task={cpus}", owner, "the CPUs of a node, shared by its tasks"))
-    workers = ranks or target.launch.workers or gpus or tasks
+    share = target.launch.workers * gpus // target.gpus if target.gpus else target.launch.workers
+    workers = ranks or share or gpus or tasks
     return TaskLayout(tasks, gpus, cpus, owner, gpus == target.gpus, workers, tuple(options))
 
 

@@ -122,3 +122,10 @@ def test_the_name_of_the_job_reaches_slurm(form: str) -> None:
     assert typed.count("--job-name=") == typed.count("--job-name=mine") == 1
     assert typed.count("--output=") == typed.count("--output=/logs/%j.out") == 1
     assert write_launch(form=form, at=site(nodes=nodes)).count("--job-name=theirs") == 1
+
+
+@pytest.mark.parametrize(("devices", "workers"), [(0, 32), (8, 16), (1, 2)])
+def test_workers_of_some_devices_of_a_node(devices: int, workers: int) -> None:
+    """A Trainium device has two cores, each with a worker."""
+    image = torch_image(target="trn1", layers=("neuron",), versions={}, env={})
+    assert make_plan(form="torchrun", image=image, gpus=devices).workers == workers
