@@ -56,7 +56,7 @@ SIGNS = (
     ),
     sign(
         "nvls-missing", r"NVLS multicast support is not available",
-        "NVSwitch multicast is not available", ADMINISTRATOR, "systemctl restart nvidia-fabricmanager; envbuild doctor shows the state of the fabric",
+        "NVSwitch multicast is not available, as always on GPUs before H100", MINOR, "H100 and newer: systemctl restart nvidia-fabricmanager; envbuild doctor shows the state of the fabric",
     ),
     sign(
         "fabric-not-ready", r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|cudaErrorSystemNotReady",
@@ -74,7 +74,7 @@ SIGNS = (
         "ucx_info -d | grep Device; set UCX_NET_DEVICES to the names of this node",
     ),
     sign(
-        "ucx-tcp-alone", r"UCX +INFO .*ep_cfg\[\d+\]: \w+\((?:tcp/\S+ ?)+\)",
+        "ucx-tcp-alone", r"UCX +INFO .*ep_cfg\[\d+\]: \w+\((?:tcp/[^\s)]+ )*tcp/[^\s)]+\)",
         "UCX uses TCP alone for a connection", MINOR, "UCX_TLS=rc,sm,self with InfiniBand; ucx_info -d lists what UCX can use here",
     ),
     sign(
