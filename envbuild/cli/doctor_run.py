@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import EngineError, SpecError, VerifyError
 from envbuild.doctor.examination import Examination, examine
 from envbuild.doctor.host import Host
-from envbuild.doctor.job_log import log_results, read_log
-from envbuild.doctor.main import missing_folder
+from envbuild.doctor.job_log import LogReading, log_results, read_log_file
+from envbuild.doctor.main import missing_folder, mount_command, print_line
 from envbuild.doctor.model import Need
 from envbuild.doctor.report_text import report_text
 
@@ -27,9 +26,9 @@ class HostComparison:
 
 def examine_host(need: Need | None = None) -> Examination:
     """Return what one pass over this machine found. Raises EngineError without /proc and /sys."""
-    host = Host()
+    host = Host(notice=print_line)
     if missing := missing_folder(host):
-        raise EngineError(f"{missing} cannot be read", hint=f"mount -t {missing[1:]}fs {missing[1:]} {missing}")
+        raise EngineError(f"{missing} cannot be read", hint=mount_command(missing))
     return examine(host, need or Need())
 
 
@@ -46,6 +45,7 @@ def examine_for(target: str, image: str, log: str) -> Examination:
     """Return one pass for a target, with the comparison with an image and the faults of a log. Without a target, the
     image's is used."""
     need = need_of(target)
+    reading = read_job_log(log) if log else None
     if not image:
         found = examine_host(need)
     else:
@@ -60,14 +60,13 @@ def examine_for(target: str, image: str, log: str) -> Examination:
             need = node_need(known.target)
         found = examine_host(need)
         found = found.with_results(image_results(found.facts, known, load_fact_table(Project.find().facts())))
-    return found.with_results(log_results(*read_job_log(log, need))) if log else found
+    return found.with_results(log_results(reading, need)) if reading else found
 
 
-def read_job_log(path: str, need: Need) -> tuple[Any, Need]:
+def read_job_log(path: str) -> LogReading:
     """Return the reading of a log. Raises SpecError for a file that cannot be read."""
     try:
-        with Path(path).open(encoding="utf-8", errors="replace") as file:
-            return read_log(file), need
+        return read_log_file(path, print_line)
     except OSError as error:
         raise SpecError(f"{path} cannot be read: {error.strerror}", hint="--log FILE: the output of a job") from error
 

@@ -14,7 +14,7 @@ from .facts.gpus import SMI, TOPOLOGY, module_gpus, pci_gpus, wants_smi
 from .facts.place import COMPUTE, LOGIN, find_place
 from .facts.summary import machine_facts
 from .host import Host
-from .model import FAIL, MINOR, NOT_RUN, Need, Result, not_run, result_data
+from .model import FAIL, MINOR, NOT_RUN, Need, Result, not_run, one_line, result_data
 from .tools import docker, short_answers, sinfo
 
 
@@ -96,6 +96,6 @@ def run_check(name: str, host: Host, need: Need) -> list[Result]:
         found = [not_run(f"the check failed: {type(error).__name__}: {error}")]
     title = name.replace("_", "-")
     return [
-        replace(result, check=title, group=module.GROUP, detail=" ".join(result.detail.split()))
+        replace(result, check=title, group=module.GROUP, detail=one_line(result.detail))
         for result in found or [not_run("the check has no result")]
     ]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from .processes import LIMIT, Output, Programs
+from .processes import LIMIT, Notice, Output, Programs, ignore
 
 MAX_TEXT = 1 << 20  # bytes of a file
 
@@ -27,12 +27,15 @@ class Text(NamedTuple):
 
 
 class Host:
-    """A machine. `root`: its "/", or the folder with a copy of its files."""
+    """A machine. `root`: its "/", or the folder with a copy of its files. `notice` receives a line about a program
+    that takes long."""
 
-    def __init__(self, root: str = "/", environ: Mapping[str, str] | None = None, limit: float = LIMIT) -> None:
+    def __init__(
+        self, root: str = "/", environ: Mapping[str, str] | None = None, limit: float = LIMIT, notice: Notice = ignore
+    ) -> None:
         self.root = Path(root)
         self.environ = dict(os.environ if environ is None else environ)
-        self.programs = Programs(self.environ, limit)
+        self.programs = Programs(self.environ, limit, notice)
         self.cache: dict[str, object] = {}
 
     @property
@@ -71,11 +74,11 @@ class Host:
             found = [entry.name for entry in self.path(path).iterdir()]
         except OSError:
             return []
-        return sorted(found, key=lambda name: [int(part) if part.isdigit() else part for part in split_digits(name)])
+        return sorted(found, key=lambda name: [int(part) if part.isdecimal() else part for part in split_digits(name)])
 
     def has(self, path: str) -> bool:
         """Return whether there is a file."""
-        return self.path(path).exists()
+        return os.path.exists(self.path(path))  # noqa: PTH110 - Path.exists raises for a folder that is closed here
 
     def link_name(self, path: str) -> str:
         """Return the last name of the target of a link, or ""."""
@@ -93,7 +96,7 @@ def split_digits(name: str) -> list[str]:
     """Return a name in pieces that are all digits or have none, beginning with one that has none."""
     pieces = [""]
     for sign in name:
-        digit = sign.isdigit()
+        digit = sign.isdecimal()
         if digit != (len(pieces) % 2 == 0):
             pieces.append("")
         pieces[-1] += sign

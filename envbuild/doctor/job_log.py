@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import IO
 
 from .log_signs import SIGNS, Sign
-from .model import USER, Need, Result, failed, not_run, passed
+from .model import FAIL, USER, Need, Result, failed, not_run, one_line, passed
+from .processes import FIRST_WORD, Notice, ignore
 
 NETWORK = re.compile(r"NCCL INFO Using network (.+?)\s*$")
 FAST = re.compile(r"IB|IBext|Libfabric|UCX|SHARP|NVLS", re.IGNORECASE)
@@ -17,7 +20,8 @@ DIRECT = re.compile(r"via NET/\S+")
 KNOWN = re.compile(
     r"NCCL (?:INFO|WARN)|UCX +(?:INFO|WARN|ERROR|DIAG)|\[UCC\]|ProcessGroupUCC|ProcessGroupNCCL|libfabric:|NET/OFI"
 )
-LONGEST = 4000  # characters of a line
+LONGEST = 4000  # characters of a line that are searched
+NEXT_WORD = 10.0  # seconds between two reports about a long log
 
 
 @dataclass
@@ -33,11 +37,34 @@ class LogReading:
     bounced: int = 0
 
 
+def read_log_file(path: str, notice: Notice = ignore) -> LogReading:
+    """Read the log in a file. `notice` receives a line about a long one. Raises OSError."""
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return read_log(noticed(bounded_lines(file), path, notice))
+
+
+def bounded_lines(file: IO[str]) -> Iterator[str]:
+    """Yield the lines of a log, the first characters of each: a line may be as long as the file."""
+    while line := file.readline(LONGEST):
+        yield line
+        while line and not line.endswith("\n"):
+            line = file.readline(LONGEST)
+
+
+def noticed(lines: Iterable[str], path: str, notice: Notice) -> Iterator[str]:
+    """Yield the lines, and report from time to time how many there were."""
+    due = time.monotonic() + FIRST_WORD
+    for number, line in enumerate(lines):
+        if number % 1000 == 999 and time.monotonic() >= due:
+            notice(f"reading {path}: {number + 1} lines so far")
+            due = time.monotonic() + NEXT_WORD
+        yield line
+
+
 def read_log(lines: Iterable[str]) -> LogReading:
     """Read a log line by line."""
     reading = LogReading()
-    for number, raw in enumerate(lines, 1):
-        line = raw[:LONGEST]
+    for number, line in enumerate(lines, 1):
         reading.lines = number
         reading.known += bool(KNOWN.search(line))
         for sign in SIGNS:
@@ -61,16 +88,16 @@ def log_results(reading: LogReading, need: Need) -> list[Result]:
     if not reading.known:
         hint = "export NCCL_DEBUG=INFO UCX_LOG_LEVEL=info; run the job again"
         results = [
-            *[result for result in results if result.status == "fail"],
+            *[result for result in results if result.status == FAIL],
             not_run(f"no line of NCCL, UCX, UCC or libfabric in {reading.lines} lines", hint),
         ]
-    return [Result(one.status, one.detail, one.severity, one.fix, one.check or "network", "log") for one in results]
+    return [replace(one, detail=one_line(one.detail), check=one.check or "network", group="log") for one in results]
 
 
 def sign_result(sign: Sign, lines: list[int]) -> Result:
     """Return the failure of one sign."""
     times = f"line {lines[0]}" + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")
-    return Result("fail", f"{sign.meaning} ({times})", sign.severity, sign.fix, sign.name)
+    return Result(FAIL, f"{sign.meaning} ({times})", sign.severity, sign.fix, sign.name)
 
 
 def network_result(reading: LogReading, need: Need) -> Result:

@@ -12,7 +12,7 @@ from .ctrf import ctrf_data
 from .examination import examine
 from .health_check import KINDS, health_lines
 from .host import Host
-from .job_log import log_results, read_log
+from .job_log import log_results, read_log_file
 from .model import read_need
 from .report_text import report_text
 
@@ -30,20 +30,18 @@ def main(arguments: Sequence[str], need_data: dict[str, Any], version: str) -> i
     parser.add_argument("--as", dest="kind", choices=KINDS, help="print failures for the health check of a site")
     parser.add_argument("--log", metavar="FILE", help="read the log of a job, too")
     options = parser.parse_args(arguments)
-    host, need = Host(), read_need(need_data)
+    host, need = Host(notice=print_line), read_need(need_data)
     if missing := missing_folder(host):
-        print(
-            f"error: {missing} cannot be read\nhint: mount -t {missing[1:]}fs {missing[1:]} {missing}", file=sys.stderr
-        )
+        print_line(f"error: {missing} cannot be read\nhint: {mount_command(missing)}")
         return ENGINE
+    try:
+        reading = read_log_file(options.log, print_line) if options.log else None
+    except OSError as error:
+        print_line(f"error: {options.log} cannot be read: {error.strerror}")
+        return SPEC
     found = examine(host, need)
-    if options.log:
-        try:
-            with open(options.log, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-                found = found.with_results(log_results(read_log(file), need))
-        except OSError as error:
-            print(f"error: {options.log}: {error.strerror}", file=sys.stderr)
-            return SPEC
+    if reading:
+        found = found.with_results(log_results(reading, need))
     if options.kind:
         lines = health_lines(found, options.kind)
         print("\n".join(lines), end="\n" if lines else "")
@@ -62,3 +60,14 @@ def missing_folder(host: Host) -> str:
     return next(
         (path for path, inside in (("/proc", "self/stat"), ("/sys", "devices")) if not host.has(f"{path}/{inside}")), ""
     )
+
+
+def mount_command(folder: str) -> str:
+    """Return the command that mounts /proc or /sys."""
+    kind = {"/proc": "proc", "/sys": "sysfs"}[folder]
+    return f"mount -t {kind} {kind} {folder}"
+
+
+def print_line(line: str) -> None:
+    """Print a line for the user: stdout is data."""
+    print(line, file=sys.stderr, flush=True)

@@ -30,8 +30,8 @@ class Result:
 class Need:
     """The properties of the nodes of a target. Empty values: nothing is expected.
 
-    `fabric`: none, ethernet, infiniband or efa. `nics`, `rate` (Gb/s), `layer`: the network ports. `ranks`: processes
-    of a node. `source`: the name of the target."""
+    `fabric`: none, ethernet, infiniband or efa. `nics`, `rate` (Gb/s), `layer`: the network ports. `efa`: number of
+    EFA devices. `source`: the name of the target."""
 
     source: str = ""
     arch: str = ""
@@ -65,6 +65,11 @@ def failed(detail: str, severity: str, fix: str) -> Result:
 def not_run(reason: str, fix: str = "") -> Result:
     """Return that a check did not run, with the reason; `fix`: the command that makes it possible."""
     return Result(NOT_RUN, reason, "", fix)
+
+
+def one_line(text: str) -> str:
+    """Return a text of a program or a log on one line, and without what controls a terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in " ".join(text.split()))
 
 
 def result_data(result: Result) -> dict[str, str]:

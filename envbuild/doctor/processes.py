@@ -14,14 +14,21 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 LIMIT = 10.0  # seconds
+FIRST_WORD = 3.0  # seconds without a word to the user, at most
 END = 1.0  # seconds that a killed program may take to end
 MAX_OUTPUT = 8 << 20  # bytes
+
+Notice = Callable[[str], object]  # receives a line for a user who waits
+
+
+def ignore(line: str) -> None:
+    """Receive a line and print nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +57,11 @@ class Running:
 
 
 class Programs:
-    """The programs of one pass, by command line. `path`: where they are searched, as in PATH."""
+    """The programs of one pass, by command line. `notice` receives a line about one that takes long."""
 
-    def __init__(self, environ: Mapping[str, str], limit: float = LIMIT) -> None:
+    def __init__(self, environ: Mapping[str, str], limit: float = LIMIT, notice: Notice = ignore) -> None:
         self.environ = {**environ, "LC_ALL": "C"}
-        self.limit = limit
+        self.limit, self.notice = limit, notice
         self.running: dict[tuple[str, ...], Running] = {}
         self.done: dict[tuple[str, ...], Output] = {}
 
@@ -70,7 +77,11 @@ class Programs:
         if not program:
             self.done[command] = Output(code=127, fault=f"{command[0]} is not installed")
             return
-        out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
+        except OSError as error:  # of a machine whose temporary folders are full or read-only
+            self.done[command] = Output(code=126, fault=f"{command[0]} has no file for its output: {error.strerror}")
+            return
         try:
             process = subprocess.Popen(
                 [program, *command[1:]], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=self.environ,
@@ -87,7 +98,7 @@ class Programs:
         """Return the end of a program, which is started now if it was not before."""
         self.start(*command)
         if command not in self.done:
-            self.done[command] = self._end(command[0], self.running.pop(command))
+            self.done[command] = self._end(command, self.running.pop(command))
         return self.done[command]
 
     def close(self) -> None:
@@ -96,11 +107,10 @@ class Programs:
             end_tree(running.process)
         self.running.clear()
 
-    def _end(self, name: str, running: Running) -> Output:
-        fault = ""
-        left = running.start + self.limit - time.monotonic()
+    def _end(self, command: tuple[str, ...], running: Running) -> Output:
+        name, fault = command[0], ""
         try:
-            running.process.wait(max(left, 0.001))
+            self._wait(command, running)
         except subprocess.TimeoutExpired:
             ended = end_tree(running.process)
             fault = f"{name} did not end within {self.limit:.0f} s" + ("" if ended else ", and cannot be killed")
@@ -113,6 +123,15 @@ class Programs:
         if not fault and code is not None and code < 0:
             fault = f"{name} was ended by signal {-code}"
         return Output(texts[0], texts[1], -1 if code is None else code, fault, time.monotonic() - running.start)
+
+    def _wait(self, command: tuple[str, ...], running: Running) -> None:
+        """Wait for a program until its limit, and report one that takes long. Raises TimeoutExpired."""
+        if self.limit > FIRST_WORD:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.process.wait(max(running.start + FIRST_WORD - time.monotonic(), 0.001))
+                return
+            self.notice(f"waiting for {' '.join(command)}, at most {self.limit:.0f} s")
+        running.process.wait(max(running.start + self.limit - time.monotonic(), 0.001))
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import time
+
 import pytest
 
-from envbuild.doctor.job_log import log_results, read_log
-from envbuild.doctor.log_signs import SIGNS
-from envbuild.doctor.model import FAIL, NOT_RUN, PASS, Need, Result
+from envbuild.doctor.job_log import LONGEST, bounded_lines, log_results, noticed, read_log
+from envbuild.doctor.log_signs import SIGNS, Sign
+from envbuild.doctor.model import FAIL, MINOR, NOT_RUN, PASS, Need, Result
 
 pytestmark = pytest.mark.unit
 
@@ -94,3 +97,33 @@ def test_ranks_with_different_networks_fail() -> None:
 @pytest.mark.parametrize("lines", [[], ["epoch 1 loss 2.0"]])
 def test_a_log_without_a_known_line_is_not_run(lines: list[str]) -> None:
     assert [one.status for one in results(lines).values()] == [NOT_RUN]
+
+
+@pytest.mark.parametrize("sign", SIGNS, ids=[sign.name for sign in SIGNS])
+def test_a_long_line_of_a_stranger_takes_no_time(sign: Sign) -> None:
+    began = time.process_time()
+    for text in ("tcp/x", "tcp/x ", "UCC", "nccl-a", "full_tensor", "got completion from peer ", "NET/OFI"):
+        for start in ("", "UCX  INFO ep_cfg[0]: tag("):
+            sign.pattern.search(start + text * 27)
+    assert time.process_time() - began < 5
+
+
+def test_of_a_long_line_the_first_characters_are_read() -> None:
+    log = io.StringIO("a" * (3 * LONGEST) + "\n" + LINES["acs"][0] + "\nb")
+    assert [len(line.rstrip()) for line in bounded_lines(log)] == [LONGEST, len(LINES["acs"][0]), 1]
+
+
+def test_control_characters_of_a_log_are_not_printed() -> None:
+    detail = results([NCCL + "INFO Using network IB\x1b[2J"])["network"].detail
+    assert detail == "IB?[2J (1)"
+
+
+def test_a_long_log_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.doctor.job_log.FIRST_WORD", 0.0)
+    lines: list[str] = []
+    assert len(list(noticed(map(str, range(2500)), "job.log", lines.append))) == 2500
+    assert lines == ["reading job.log: 1000 lines so far"]
+
+
+def test_missing_multicast_is_minor_because_older_gpus_have_none() -> None:
+    assert results(LINES["nvls-missing"])["nvls-missing"].severity == MINOR

@@ -13,6 +13,8 @@ import pytest
 from envbuild.doctor.ctrf import ctrf_data
 from envbuild.doctor.examination import Examination
 from envbuild.doctor.health_check import health_lines
+from envbuild.doctor.host import Host
+from envbuild.doctor.main import missing_folder, mount_command
 from envbuild.doctor.model import Need
 from envbuild.doctor.outliers import compare_nodes, comparison_text
 from envbuild.doctor.report_text import report_text
@@ -131,3 +133,11 @@ def test_other_files_and_failures_are_not_equal(healthy: Examination, sick: Exam
     assert set(found.unread) == {"bad.json", "list.json", "copy.json"}
     assert "rdma-ports" in found.failures["n3"]
     assert not found.equal
+
+
+def test_a_machine_without_proc_or_sys_has_the_command_that_mounts_it(tmp_path: Path) -> None:
+    host = Host(str(tmp_path))
+    assert (missing_folder(host), mount_command("/proc")) == ("/proc", "mount -t proc proc /proc")
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "stat").touch()
+    assert (missing_folder(host), mount_command("/sys")) == ("/sys", "mount -t sysfs sysfs /sys")
