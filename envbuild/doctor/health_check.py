@@ -7,7 +7,7 @@ from __future__ import annotations
 import shlex
 
 from .examination import Examination
-from .model import DRAINING, Result
+from .model import DRAINING, Result, one_line
 
 KINDS = ("nhc", "healthcheck")
 LONGEST = 180  # characters of a reason
@@ -21,7 +21,7 @@ def health_lines(found: Examination, kind: str) -> list[str]:
     if kind == "nhc":
         return [f"envbuild_doctor: {reason_of(result)}" for result in failures]
     reason = f"envbuild doctor: {'; '.join(result.check for result in failures)}: {failures[0].detail}"
-    node = found.facts.get("slurm_node") or str(found.facts["host"]).partition(".")[0]
+    node = shlex.quote(one_line(found.facts["slurm_node"]))
     command = f"scontrol update NodeName={node} State=DRAIN Reason={shlex.quote(clean(reason))}"
     return [*(reason_of(result) for result in failures), command]
 
@@ -33,5 +33,5 @@ def reason_of(result: Result) -> str:
 
 def clean(text: str) -> str:
     """Return a text on one line, in ASCII, not too long for a reason of Slurm."""
-    line = " ".join(text.split()).encode("ascii", "replace").decode().replace("'", "")
+    line = one_line(text).encode("ascii", "replace").decode().replace("'", "")
     return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
-from .processes import LIMIT, Notice, Output, Programs, ignore
+from .processes import LIMIT, Output, Programs, ignore
 
 MAX_TEXT = 1 << 20  # bytes of a file
+
+T = TypeVar("T")
 
 
 class Text(NamedTuple):
@@ -31,17 +33,27 @@ class Host:
     that takes long."""
 
     def __init__(
-        self, root: str = "/", environ: Mapping[str, str] | None = None, limit: float = LIMIT, notice: Notice = ignore
+        self,
+        root: str = "/",
+        environ: Mapping[str, str] | None = None,
+        limit: float = LIMIT,
+        notice: Callable[[str], object] = ignore,
     ) -> None:
         self.root = Path(root)
         self.environ = dict(os.environ if environ is None else environ)
         self.programs = Programs(self.environ, limit, notice)
-        self.cache: dict[str, object] = {}
+        self.cache: dict[object, object] = {}
 
     @property
     def is_real(self) -> bool:
         """Return whether the files are those of this machine: otherwise the system is not called."""
         return self.root == Path("/")
+
+    def once(self, read: Callable[[Host], T]) -> T:
+        """Return what a function reads of this machine; several checks need it, and it is read once."""
+        if read not in self.cache:
+            self.cache[read] = read(self)
+        return cast("T", self.cache[read])
 
     def path(self, path: str) -> Path:
         """Return where a file of the machine is."""

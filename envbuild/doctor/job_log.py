@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import IO
 
 from .log_signs import SIGNS, Sign
 from .model import FAIL, USER, Need, Result, failed, not_run, one_line, passed
-from .processes import FIRST_WORD, Notice, ignore
+from .processes import FIRST_WORD, ignore
 
 NETWORK = re.compile(r"NCCL INFO Using network (.+?)\s*$")
 FAST = re.compile(r"IB|IBext|Libfabric|UCX|SHARP|NVLS", re.IGNORECASE)
@@ -37,7 +37,7 @@ class LogReading:
     bounced: int = 0
 
 
-def read_log_file(path: str, notice: Notice = ignore) -> LogReading:
+def read_log_file(path: str, notice: Callable[[str], object] = ignore) -> LogReading:
     """Read the log in a file. `notice` receives a line about a long one. Raises OSError."""
     with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         return read_log(noticed(bounded_lines(file), path, notice))
@@ -51,7 +51,7 @@ def bounded_lines(file: IO[str]) -> Iterator[str]:
             line = file.readline(LONGEST)
 
 
-def noticed(lines: Iterable[str], path: str, notice: Notice) -> Iterator[str]:
+def noticed(lines: Iterable[str], path: str, notice: Callable[[str], object]) -> Iterator[str]:
     """Yield the lines, and report from time to time how many there were."""
     due = time.monotonic() + FIRST_WORD
     for number, line in enumerate(lines):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # What differs between healthy nodes of one kind, or from minute to minute.
-OWN = ("host", "time", "user", "place_because", "bus")
+OWN = ("host", "slurm_node", "time", "user", "place_because", "bus")
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ FIRST_WORD = 3.0  # seconds without a word to the user, at most
 END = 1.0  # seconds that a killed program may take to end
 MAX_OUTPUT = 8 << 20  # bytes
 
-Notice = Callable[[str], object]  # receives a line for a user who waits
-
 
 def ignore(line: str) -> None:
     """Receive a line and print nothing."""
@@ -45,6 +43,12 @@ class Output:
     def missing(self) -> bool:
         return self.code == 127 and bool(self.fault)
 
+    def failure(self, command: str) -> str:
+        """Return why a command has no usable output: its fault, or its exit code and the first line that it printed."""
+        lines = [line.strip() for line in (self.errors + "\n" + self.text).splitlines() if line.strip()]
+        first = f": {lines[0][:200]}" if lines else ""
+        return self.fault or f"{command} failed with exit code {self.code}{first}"
+
 
 @dataclass
 class Running:
@@ -59,7 +63,9 @@ class Running:
 class Programs:
     """The programs of one pass, by command line. `notice` receives a line about one that takes long."""
 
-    def __init__(self, environ: Mapping[str, str], limit: float = LIMIT, notice: Notice = ignore) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], limit: float = LIMIT, notice: Callable[[str], object] = ignore
+    ) -> None:
         self.environ = {**environ, "LC_ALL": "C"}
         self.limit, self.notice = limit, notice
         self.running: dict[tuple[str, ...], Running] = {}

@@ -4,7 +4,6 @@ It contains the modules of this package as readable text, and imports them from 
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,7 +28,7 @@ import sys
 
 SOURCES = {{}}  # module: its text
 VERSION = {version!r}
-NEED = {need}
+NEED = {need!r}
 '''
 
 TAIL = '''
@@ -70,7 +69,7 @@ def single_file(need: Need, version: str) -> str:
         HEAD.format(
             version=version,
             target=target,
-            need=json.dumps(asdict(need)).replace("false", "False").replace("true", "True"),
+            need=asdict(need),
         )
     ]
     parts.append(f"CHECKS = {check_names()!r}\n")

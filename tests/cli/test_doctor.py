@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.doctor.model import FAIL, NOT_RUN, PASS, Need, Result
+from envbuild.doctor.model import FAIL, NOT_RUN, PASS, Need, Result, read_need
 from envbuild.doctor.script import single_file
 from envbuild.matrix import FACTS as FACTS_FOLDER
 from envbuild.matrix.facts.compile import load_fact_table
@@ -87,6 +87,12 @@ def test_the_single_file_answers_as_the_command_does(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["doctor.py"]
 
 
+def test_the_need_of_the_single_file_is_the_target_s() -> None:
+    need = Need(source="true-false", nvidia=True)
+    line = next(line for line in single_file(need, "1.0").splitlines() if line.startswith("NEED = "))
+    assert read_need(ast.literal_eval(line.partition(" = ")[2])) == need
+
+
 def test_the_single_file_has_the_syntax_of_python_3_8() -> None:
     text = single_file(Need(), "1.0")
     ast.parse(text, feature_version=(3, 8))
@@ -96,6 +102,16 @@ def test_the_single_file_has_the_syntax_of_python_3_8() -> None:
         assert "from __future__ import annotations" in source or len(code.body) == 1, path
         names = {node.attr for node in ast.walk(code) if isinstance(node, ast.Attribute)}
         assert not names & {"removeprefix", "removesuffix", "is_relative_to", "bit_count"}, path
+        generic = {
+            item.name
+            for node in ast.walk(code)
+            if isinstance(node, ast.ImportFrom)
+            for item in node.names
+            if node.module == "collections.abc"
+        } | {"dict", "list", "set", "tuple"}
+        values = [part for node in ast.walk(code) if isinstance(node, ast.Assign) for part in ast.walk(node.value)]
+        parts = [part.value for part in values if isinstance(part, ast.Subscript)]
+        assert not [part.id for part in parts if isinstance(part, ast.Name) and part.id in generic], path
         modules = {node.module or "" for node in ast.walk(code) if isinstance(node, ast.ImportFrom) and not node.level}
         modules |= {item.name for node in ast.walk(code) if isinstance(node, ast.Import) for item in node.names}
         assert {module.partition(".")[0] for module in modules} <= set(sys.stdlib_module_names), path

@@ -76,6 +76,13 @@ def test_a_health_check_prints_a_line_each_and_the_command_that_drains(sick: Exa
     assert command[4].startswith("Reason=envbuild doctor: ")
 
 
+def test_the_command_that_drains_has_the_name_of_slurm(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    found = node.examine(SLURMD_NODENAME="gpu 01;x")
+    command = shlex.split(health_lines(found, "healthcheck")[-1])
+    assert command[2] == "NodeName=gpu 01;x"
+
+
 def test_what_a_user_can_fix_drains_no_node(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.add_gpus()

@@ -154,6 +154,8 @@ def test_the_first_node_of_several_lines_is_read_with_its_reason() -> None:
 
 
 def test_a_node_that_does_not_respond_is_not_usable() -> None:
+    assert states({"State": "IDLE*"}) == ["IDLE", "NOT_RESPONDING"]
+    assert states({"State": "IDLE+NOT_RESPONDING"}) == ["IDLE", "NOT_RESPONDING"]
     rows = parse_sinfo(text("sinfo.txt"))
     assert [(row.node, row.usable) for row in rows] == [
         ("n1", True), ("n1", True), ("n2", False), ("n3", False), ("n4", True),

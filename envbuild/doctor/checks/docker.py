@@ -1,4 +1,4 @@
-"""Docker Engine answers, or podman is installed in its place."""
+"""Docker Engine answers its client."""
 
 from __future__ import annotations
 

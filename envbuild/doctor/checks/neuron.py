@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.neuron import TOOL, instance_type, neuron_devices, neuron_driver
+from ..facts.neuron import FOLDER, TOOL, instance_type, neuron_devices, neuron_driver
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run, passed
 from ..tools.neuron_ls import parse_neuron
 
 GROUP = "Neuron"
-FOLDER = "/sys/devices/virtual/neuron_device"
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:

@@ -23,8 +23,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     output = host.output(*SRUN_HELP)
     options, complete = parse_srun_help(output.text)
-    if output.fault or not complete:
-        yield not_run(output.fault or "the help of srun is truncated")
+    if output.fault or output.code:
+        yield not_run(output.failure("srun --help"))
+    elif not complete:
+        yield not_run("the help of srun is truncated")
     elif "--container-image" not in options:
         fix = "install pyxis, build it again after an update of Slurm, and name it in /etc/slurm/plugstack.conf"
         yield failed("srun has no option --container-image", ADMINISTRATOR, fix)

@@ -18,8 +18,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     output = host.output(*SRUN_MPI)
     plugins = parse_mpi_list(output.text + "\n" + output.errors)
-    if output.fault or not plugins:
-        yield not_run(output.fault or "srun --mpi=list prints no plugin")
+    if output.fault or (output.code and not plugins):
+        yield not_run(output.failure("srun --mpi=list"))
+    elif not plugins:
+        yield not_run("srun --mpi=list prints no plugin")
     elif not any(name.startswith("pmix") for name in plugins):
         yield failed(
             f"no PMIx; there are {', '.join(plugins)}",

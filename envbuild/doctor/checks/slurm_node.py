@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from ..facts.gpus import module_gpus
-from ..facts.place import COMPUTE, find_place
+from ..facts.place import COMPUTE, find_place, slurm_name
 from ..host import Host
 from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
 from ..tools.scontrol import FAILING, gpus_of, parse_node, states
@@ -24,11 +23,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     output = host.output(*node_command(host))
     node = parse_node(output.text)
-    if output.fault:
-        yield not_run(output.fault)
-        return
-    if output.code:
-        yield not_run(f"scontrol failed: {(output.errors or output.text).strip()[:200]}")
+    if output.fault or output.code:
+        yield not_run(output.failure("scontrol show node"))
         return
     bad = [state for state in states(node) if state in FAILING]
     configured, here = gpus_of(node), len(module_gpus(host))
@@ -49,6 +45,5 @@ def check(host: Host, need: Need) -> Iterator[Result]:
 
 
 def node_command(host: Host) -> tuple[str, ...]:
-    """Return the command line; Slurm's name of a node may differ from the host's."""
-    name = host.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
-    return ("scontrol", "-o", "show", "node", name)
+    """Return the command line."""
+    return ("scontrol", "-o", "show", "node", slurm_name(host))

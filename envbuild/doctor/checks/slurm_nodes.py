@@ -24,7 +24,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run(output.fault)
     elif output.code:
         yield failed(
-            f"sinfo failed: {output.errors.strip()[:200]}",
+            output.failure("sinfo"),
             ADMINISTRATOR,
             "scontrol ping; systemctl status slurmctld munge",
         )

@@ -1,4 +1,4 @@
-"""The kernel reported no fault of a GPU (XID) or an NVSwitch (SXID) since it was booted."""
+"""The kernel's log has no fault of a GPU (XID) or an NVSwitch (SXID). Its size is fixed: old lines are lost."""
 
 from __future__ import annotations
 

@@ -30,7 +30,12 @@ class ModuleGpu(NamedTuple):
 
 
 def pci_devices(host: Host) -> list[PciDevice]:
-    """Return the devices of the PCI bus, from /sys or, where that is hidden, from lspci."""
+    """Return the devices of the PCI bus."""
+    return host.once(read_pci)
+
+
+def read_pci(host: Host) -> list[PciDevice]:
+    """Read the devices from /sys or, where that is hidden, from lspci."""
     folder = "/sys/bus/pci/devices"
     found = []
     for slot in host.names(folder):
@@ -62,6 +67,11 @@ def has_open_module(host: Host) -> bool:
 
 def module_gpus(host: Host) -> list[ModuleGpu]:
     """Return the GPUs that the kernel module drives."""
+    return host.once(read_module_gpus)
+
+
+def read_module_gpus(host: Host) -> list[ModuleGpu]:
+    """Read what the kernel module states about its GPUs."""
     found = []
     for bus in host.names(f"{PROC}/gpus"):
         pairs = [line.partition(":") for line in host.text(f"{PROC}/gpus/{bus}/information").splitlines()]
@@ -91,21 +101,19 @@ def smi_fault(host: Host) -> str:
     if not wants_smi(host):
         return "there is no NVIDIA GPU"
     output = host.output(*SMI)
-    if output.fault:
-        return output.fault
-    if output.code:
-        line = next((line for line in (output.text + output.errors).splitlines() if line.strip()), "")
-        return f"nvidia-smi -q failed with exit code {output.code}: {line.strip()[:200]}"
+    if output.fault or output.code:
+        return output.failure("nvidia-smi -q")
     return "" if smi_report(host).complete else "the output of nvidia-smi -q is truncated"
 
 
 def smi_report(host: Host) -> SmiReport:
     """Return the answer of nvidia-smi; an empty one without it."""
-    if "smi" not in host.cache:
-        host.cache["smi"] = parse_smi(host.output(*SMI).text) if wants_smi(host) else SmiReport()
-    report = host.cache["smi"]
-    assert isinstance(report, SmiReport)
-    return report
+    return host.once(read_smi)
+
+
+def read_smi(host: Host) -> SmiReport:
+    """Read the answer of nvidia-smi."""
+    return parse_smi(host.output(*SMI).text) if wants_smi(host) else SmiReport()
 
 
 def topology(host: Host) -> tuple[Topology, str]:
@@ -114,7 +122,7 @@ def topology(host: Host) -> tuple[Topology, str]:
         return Topology(), smi_fault(host)
     output = host.output(*TOPOLOGY)
     if output.fault or output.code:
-        return Topology(), output.fault or f"nvidia-smi topo -m failed with exit code {output.code}"
+        return Topology(), output.failure("nvidia-smi topo -m")
     found = parse_topology(output.text)
     return found, "" if found.complete else "the output of nvidia-smi topo -m is truncated"
 

@@ -17,11 +17,7 @@ INFINIBAND, ETHERNET, EFA = "InfiniBand", "Ethernet", "EFA"
 
 def rdma_ports(host: Host) -> list[Port]:
     """Return the ports of all devices."""
-    if "ports" not in host.cache:
-        host.cache["ports"] = read_ports(host)
-    found = host.cache["ports"]
-    assert isinstance(found, list)
-    return found
+    return host.once(read_ports)
 
 
 def read_ports(host: Host) -> list[Port]:

@@ -5,6 +5,8 @@ image has them, too."""
 
 from __future__ import annotations
 
+import os
+
 from ..host import Host
 
 LOGIN, COMPUTE, JOB, CONTAINER, OTHER = (
@@ -19,6 +21,11 @@ CLIENTS = ("srun", "scontrol")
 
 def find_place(host: Host) -> tuple[str, str]:
     """Return the place, and what shows it."""
+    return host.once(read_place)
+
+
+def read_place(host: Host) -> tuple[str, str]:
+    """Read the namespaces and the processes of the machine."""
     sign = container_sign(host)
     if sign:
         job = host.environ.get("SLURM_JOB_ID", "")
@@ -47,7 +54,17 @@ def is_container(host: Host) -> bool:
     return find_place(host)[0] in (JOB, CONTAINER)
 
 
+def host_name(host: Host) -> str:
+    """Return the name of the machine."""
+    return os.uname().nodename if host.is_real else host.text("/proc/sys/kernel/hostname")
+
+
+def slurm_name(host: Host) -> str:
+    """Return Slurm's name of the machine, which may differ from its own."""
+    return host.environ.get("SLURMD_NODENAME") or host_name(host).partition(".")[0]
+
+
 def pid_of(host: Host, name: str) -> int:
     """Return the id of the first process with this name; 0: none."""
-    pids = [entry for entry in host.names("/proc") if entry.isdigit()]
+    pids = [entry for entry in host.names("/proc") if entry.isdecimal()]
     return next((int(pid) for pid in pids if host.text(f"/proc/{pid}/comm") == name), 0)

@@ -1,4 +1,4 @@
-"""``docker version --format "{{json .}}"`` and ``docker info``: the client, and the Engine that answers it."""
+"""``docker version --format "{{json .}}"``: the client, and the Engine that answers it."""
 
 from __future__ import annotations
 

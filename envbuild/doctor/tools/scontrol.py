@@ -23,8 +23,10 @@ def parse_node(text: str) -> dict[str, str]:
 
 
 def states(node: dict[str, str]) -> list[str]:
-    """Return the parts of a node's state, without the marks of a node that does not respond."""
-    return [part.rstrip("*~#!%$@^-") for part in node.get("State", "").upper().split("+") if part]
+    """Return the parts of a node's state without their marks; ``*`` is that of a node that does not respond."""
+    text = node.get("State", "").upper()
+    parts = [part.rstrip("*~#!%$@^-") for part in text.split("+") if part]
+    return [*parts, "NOT_RESPONDING"] if "*" in text else parts
 
 
 def gpus_of(node: dict[str, str]) -> int | None:
