@@ -24,7 +24,7 @@ from envbuild.spec.pick_versions import answer_with_picks, image_waivers, satisf
 from envbuild.spec.project import Project
 from envbuild.spec.resolve import resolve
 from envbuild.spec.target import Target, load_target
-from envbuild.spec.workspace import load_site, with_drivers
+from envbuild.spec.workspace import with_site_drivers
 
 
 def check_images(
@@ -47,20 +47,22 @@ def check_images(
 def check_image(name: str, why: str = "", host: Mapping[str, Any] | None = None) -> CheckResult:
     """Return the answer for one image. A refusal of its recipes is reported alone: it is the plainer answer.
 
-    host: the facts of a machine, whose versions replace those of the target.
+    host: the facts of a machine, whose versions replace those of the target; the title names those that it lacks.
 
     Raises SpecError.
     """
-    project = Project.of(name)
-    project = with_drivers(project, load_site(project.root))
+    project = with_site_drivers(Project.of(name))
     matrix = matrix_of(project.facts())
     spec = load_image_spec(name, project)
     target = load_target(spec.target, project)
     lock = read_head(project.lock_path(spec.path))
     asks = image_request(spec, target, matrix)
+    where = ""
     if host is not None:
-        from envbuild.verify.host_comparison import host_asks
+        from envbuild.verify.host_comparison import assumed_versions, host_asks
 
+        assumed = assumed_versions(asks, host, matrix)
+        where = " on this machine" + (f", which lacks {', '.join(assumed)}: assumed" if assumed else "")
         asks = override_asks(asks, host_asks(host, matrix)[0])
     refusals: tuple[Finding, ...] = ()
     try:
@@ -77,7 +79,6 @@ def check_image(name: str, why: str = "", host: Mapping[str, Any] | None = None)
         refusals = refused(spec, target, answer)
     if not refusals:
         answer = with_spec_hints(answer, spec, target, matrix)
-    where = " on this machine" if host is not None else ""
     title = f"{spec.name}{where} ({'as locked' if current else 'as its spec requests; it has no current lock'})"
     because = why_not_newer(matrix, asks, why, image_waivers(spec)) if why and not refusals else ()
     return CheckResult(matrix, answer, title, spec.name, refusals, why, because)

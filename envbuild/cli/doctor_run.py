@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from envbuild.core.errors import EngineError, SpecError, VerifyError
+from envbuild.core.errors import EngineError, InputError, SpecError, VerifyError
 from envbuild.doctor.examination import Examination, examine
 from envbuild.doctor.host import Host
 from envbuild.doctor.job_log import LogReading, log_results, read_log_file
@@ -26,19 +27,31 @@ class HostComparison:
 
 def examine_host(need: Need | None = None) -> Examination:
     """Return what one pass over this machine found. Raises EngineError without /proc and /sys."""
-    host = Host(notice=print_line)
+    host = Host(environ=with_store(os.environ), notice=print_line)
     if missing := missing_folder(host):
         raise EngineError(f"{missing} cannot be read", hint=mount_command(missing))
     return examine(host, need or Need())
+
+
+def with_store(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with the store that the site configures; as it is where a site file is wrong, which the
+    commands that use the store report."""
+    from envbuild.spec.workspace import store_folder
+
+    try:
+        return {**environ, "ENVBUILD_STORE": str(store_folder())}
+    except (SpecError, InputError):
+        return dict(environ)
 
 
 def need_of(target: str) -> Need:
     """Return what a target expects. Raises SpecError for an unknown one."""
     from envbuild.spec.project import Project
     from envbuild.spec.target import load_target
+    from envbuild.spec.workspace import with_site_drivers
     from envbuild.verify.node_need import node_need
 
-    return node_need(load_target(target, Project.find())) if target else Need()
+    return node_need(load_target(target, with_site_drivers(Project.find()))) if target else Need()
 
 
 def examine_for(target: str, image: str, log: str) -> Examination:
@@ -59,7 +72,7 @@ def examine_for(target: str, image: str, log: str) -> Examination:
         if not target and known.target:
             need = node_need(known.target)
         found = examine_host(need)
-        found = found.with_results(image_results(found.facts, known, load_fact_table(Project.find().facts())))
+        found = found.with_results(image_results(found.facts, known, load_fact_table(Project.of(image).facts())))
     return found.with_results(log_results(reading, need)) if reading else found
 
 

@@ -103,6 +103,12 @@ def read_workspace(reporter: Reporter | None = None, folder: Path | None = None)
     return Workspace(with_drivers(project, site), site, Store(site.store), reporter).with_reporter(reporter)
 
 
+def with_site_drivers(project: Project) -> Project:
+    """Return the project with the drivers of its site, for commands that do not open a workspace. Raises SpecError for
+    a wrong site file."""
+    return with_drivers(project, load_site(project.root))
+
+
 def with_drivers(project: Project, site: Site) -> Project:
     """Return the project with the drivers that the site states: they replace the floors of targets."""
     drivers = {"*": site.nodes.driver, **{name: nodes.driver for name, nodes in site.targets.items()}}

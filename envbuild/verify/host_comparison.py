@@ -31,27 +31,34 @@ GLIBC = re.compile(rb"GLIBC_(\d+\.\d+)\0")
 
 
 def host_versions(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions of a machine that the matrix knows: component → version."""
+    """Return the versions that a machine decides: component of the matrix → version, "" where it has none."""
     kernel = re.match(r"\d+\.\d+", facts["kernel"])
-    found = {
+    return {
         "driver": facts["nvidia"]["driver"],
         "neuron-driver": facts["neuron"]["driver"],
         "kernel": kernel[0] if kernel else "",
         "slurm": facts["programs"]["slurm"],
         "enroot": facts["programs"]["enroot"],
     }
-    return {component: version for component, version in found.items() if version}
 
 
 def host_asks(facts: Mapping[str, Any], matrix: FactTable) -> tuple[tuple[Ask, ...], list[Result]]:
     """Return the machine's versions as a request, and a result for each that the facts do not know."""
     asks, unknown = [], []
     for component, version in host_versions(facts).items():
+        if not version:
+            continue
         try:
             asks.append(parse_ask(matrix, component, version, by=BY_HOST))
         except SpecError:
             unknown.append(named(not_run(f"the facts do not know {component} {version}"), component))
     return tuple(asks), unknown
+
+
+def assumed_versions(asks: Sequence[Ask], facts: Mapping[str, Any], matrix: FactTable) -> list[str]:
+    """Return what a target states of the versions that a machine decides, where this one has none that is known."""
+    known = {ask.component for ask in host_asks(facts, matrix)[0]}
+    return [ask.text for ask in asks if ask.component in host_versions(facts).keys() - known]
 
 
 def image_results(facts: Mapping[str, Any], image: HostImage, matrix: FactTable) -> list[Result]:
@@ -78,8 +85,8 @@ def version_results(facts: Mapping[str, Any], image: HostImage, matrix: FactTabl
     yield from unknown
     alone = check(matrix, own)
     have = {ask.component for ask in asks} | {result.check.partition("-")[2] for result in unknown}
-    for text in dict.fromkeys(need.text for need in alone.needs):
-        if not any(re.search(rf"\b{re.escape(component)}\b", text) for component in have):
+    for text, components in {need.text: {*need.when, *need.then} for need in alone.needs}.items():
+        if not components & have:
             fix = f"use a node with it; the fact: envbuild check {image.name.removesuffix('.sqsh')}"
             yield named(failed(f"{image.name} needs {text}, which is missing here", ADMINISTRATOR, fix), "needs")
     for ask in asks:

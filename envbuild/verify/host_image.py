@@ -13,6 +13,7 @@ from envbuild.lock.lock_head import read_head
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
 from envbuild.spec.target import Target, load_target
+from envbuild.spec.workspace import with_site_drivers
 from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.metadata import ImageMetadata, read_metadata
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
@@ -41,7 +42,7 @@ def read_host_image(name: str) -> HostImage:
 
 def image_of_spec(name: str) -> HostImage:
     """Return an image by its spec and lock."""
-    project = Project.of(name)
+    project = with_site_drivers(Project.of(name))
     spec = load_image_spec(name, project)
     lock = read_head(project.lock_path(spec.path))
     target = load_target(spec.target, project)
@@ -72,7 +73,7 @@ def target_of(within: ImageMetadata) -> Target | None:
     """Return the target that an image was built for, if this project has it."""
     name = within.origin.get("target")
     try:
-        return load_target(str(name), Project.find()) if name else None
+        return load_target(str(name), with_site_drivers(Project.find())) if name else None
     except SpecError:
         return None
 

@@ -15,6 +15,8 @@ from envbuild.doctor.model import FAIL, NOT_RUN, PASS, Need, Result, read_need
 from envbuild.doctor.script import single_file
 from envbuild.matrix import FACTS as FACTS_FOLDER
 from envbuild.matrix.facts.compile import load_fact_table
+from envbuild.spec.project import Project
+from envbuild.spec.target import load_target
 from envbuild.verify.host_comparison import image_results
 from envbuild.verify.host_image import HostImage
 from tests.support.command import ROOT, envbuild, refused
@@ -49,6 +51,29 @@ def test_mistakes_are_refused_with_a_hint(tmp_path: Path) -> None:
     refused(envbuild("doctor", "--gather", str(tmp_path / "none")), 2, "is not a folder")
     refused(envbuild("doctor", "--image", "no-image"), 2, "no-image")
     refused(envbuild("check", "torch", "--host"), 2, "--host is for images")
+
+
+def test_the_driver_of_a_site_is_what_the_doctor_expects(tmp_path: Path) -> None:
+    (tmp_path / "envbuild").mkdir()
+    (tmp_path / "envbuild/site.yaml").write_text('schema: 1\ntargets: {h100-ib: {driver: "595.45.04"}}\n')
+    for option in (("h100-ib",), ("--image", "h100-nccl")):
+        data = json.loads(envbuild("doctor", *option, "--json", XDG_CONFIG_HOME=str(tmp_path)).stdout)
+        assert data["need"]["driver"] == "595.45.04"
+
+
+def test_the_store_of_a_site_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "envbuild").mkdir()
+    (tmp_path / "envbuild/site.yaml").write_text(f"schema: 1\nstore: {tmp_path}/store\n")
+    data = json.loads(envbuild("doctor", "--json", XDG_CONFIG_HOME=str(tmp_path), ENVBUILD_STORE="").stdout)
+    (row,) = [row for row in data["results"] if row["check"] == "image-store"]
+    assert f"{tmp_path}/store" in row["detail"] or row["status"] == NOT_RUN
+
+
+def test_the_driver_of_a_target_is_named_where_this_machine_has_none() -> None:
+    driver = load_target("h100-ib", Project.find(ROOT)).driver
+    done = envbuild("check", "h100-nccl", "--host")
+    assumed = f"on this machine, which lacks driver=={driver}: assumed (as locked)" in done.stdout
+    assert assumed is not Path("/sys/module/nvidia/version").exists()
 
 
 def test_a_log_is_part_of_the_results(tmp_path: Path) -> None:

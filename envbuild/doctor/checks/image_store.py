@@ -1,7 +1,8 @@
-"""The folder of images is readable, and its file system is fit for reading one large file from many nodes."""
+"""The store is on a local disk with room, and the user may write there."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ ROOM = 20 << 30
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
-    """Read the kind and free space of the store."""
+    """Read the kind, the free space and the permissions of the store: that of the site, where envbuild passes it."""
     home = host.environ.get("XDG_CACHE_HOME") or host.environ.get("HOME", "/root") + "/.cache"
     path = host.environ.get("ENVBUILD_STORE") or f"{home}/envbuild"
     if is_container(host):
@@ -30,6 +31,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             USER,
             "export ENVBUILD_STORE=/local/envbuild; images themselves may be there",
         )
+    elif not os.access(found.folder, os.W_OK | os.X_OK):
+        yield failed(
+            f"{path}: this user may not write in {found.folder}", MINOR, "export ENVBUILD_STORE=/local/envbuild"
+        )
     elif found.free < ROOM:
         yield failed(
             f"{amount(found.free)} free in {path}",
@@ -37,12 +42,12 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             "envbuild store gc, or: export ENVBUILD_STORE=/local/envbuild",
         )
     else:
-        private = Path(path).is_dir() and not home_is_open(home)
+        private = found.folder == path and not is_open(path)
         note = "; other users cannot read it: publish or copy images for them" if private else ""
         yield passed(f"{path}: {found.kind}, {amount(found.free)} free{note}")
 
 
-def home_is_open(path: str) -> bool:
+def is_open(path: str) -> bool:
     """Return whether other users may enter a folder and all above it."""
     folder = Path(path)
-    return all(place.stat().st_mode & 0o001 for place in (folder, *folder.parents) if place.exists())
+    return all(place.stat().st_mode & 0o001 for place in (folder, *folder.parents))

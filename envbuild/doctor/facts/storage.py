@@ -12,9 +12,10 @@ NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "ceph", "fuse.sshf
 
 
 class FileSystem(NamedTuple):
-    """A file system; sizes in bytes."""
+    """A file system; sizes in bytes. `folder`: the nearest one of `path` that exists."""
 
     path: str
+    folder: str
     kind: str
     size: int
     free: int
@@ -27,14 +28,14 @@ class FileSystem(NamedTuple):
 def file_system(host: Host, path: str) -> FileSystem | None:
     """Return the file system of a path, or of its nearest folder that exists; None if it cannot be read."""
     folder = Path(path)
-    while not folder.exists() and folder != folder.parent:
+    while not os.path.exists(folder) and folder != folder.parent:  # noqa: PTH110 - see Host.has
         folder = folder.parent
     try:
         found = os.statvfs(folder)
         kind = mount_kind(host.text("/proc/self/mountinfo"), str(folder.resolve()))
     except OSError:
         return None
-    return FileSystem(path, kind, found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+    return FileSystem(path, str(folder), kind, found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
 def mount_kind(mounts: str, path: str) -> str:
