@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 from envbuild.core.errors import SpecError
 from envbuild.core.json_text import record_value
+from envbuild.core.regular_file import NotRegularError, mode_at, read_bounded
 from envbuild.doctor.outliers import Comparison, compare_nodes
 
 LARGEST = 4 << 20  # bytes of a file
@@ -17,18 +19,18 @@ def gather(folder: str) -> Comparison:
     """Compare the JSON files of a folder. Raises SpecError for fewer than two nodes."""
     path = Path(folder)
     hint = "on each node: envbuild doctor --json > DIR/$(hostname).json"
-    if not path.is_dir():
+    if not S_ISDIR(mode_at(path)):
         raise SpecError(f"{folder} is not a folder", hint=hint)
     documents: dict[str, Any] = {}
     unread: dict[str, str] = {}
     for file in sorted(path.glob("*.json")):
         try:
-            if file.stat().st_size > LARGEST:
-                raise ValueError(f"larger than {LARGEST} bytes")
-            documents[file.name] = record_value(file.read_text(encoding="utf-8"))
+            documents[file.name] = record_value(read_bounded(file, LARGEST))
+        except NotRegularError:
+            unread[file.name] = "not a regular file"
         except OSError as error:
-            unread[file.name] = error.strerror or "unreadable"
-        except (ValueError, RecursionError):
+            unread[file.name] = error.strerror or str(error)
+        except ValueError:
             unread[file.name] = "not valid JSON, or truncated"
     found = compare_nodes(documents, unread)
     if len(found.nodes) < 2:

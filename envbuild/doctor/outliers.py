@@ -50,7 +50,11 @@ def compare_nodes(documents: dict[str, Any], unread: dict[str, str]) -> Comparis
         if node in nodes:
             faults[name] = f"a second file of node {node}"
             continue
-        nodes[node] = dict(flatten(facts, ""))
+        try:
+            nodes[node] = dict(flatten(facts, ""))
+        except RecursionError:
+            faults[name] = "nested too deeply"
+            continue
         results = document.get("results")
         rows = [row for row in results if isinstance(row, dict)] if isinstance(results, list) else []
         bad = [str(row.get("check")) for row in rows if row.get("status") == "fail" and row.get("severity") != "minor"]

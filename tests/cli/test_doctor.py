@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from envbuild.cli.doctor_gather import LARGEST, gather
 from envbuild.doctor.model import FAIL, NOT_RUN, PASS, Need, Result, read_need
 from envbuild.doctor.script import single_file
 from envbuild.matrix import FACTS as FACTS_FOLDER
@@ -96,6 +98,22 @@ def test_nodes_of_a_folder_are_compared(tmp_path: Path) -> None:
     assert done.returncode == 7
     assert [(one["node"], one["fact"]) for one in answer["outliers"]] == [("n3", "kernel")]
     assert answer["unread"] == {"n4.json": "not valid JSON, or truncated"}
+
+
+def test_what_another_user_put_into_the_folder_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    facts = {"host": "n1", "kernel": "6.8.0"}
+    for name in ("n1", "n2"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"facts": {**facts, "host": name}}))
+    os.mkfifo(tmp_path / "fifo.json")
+    (tmp_path / "large.json").write_bytes(b" " * (LARGEST + 1))
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    found = gather(str(tmp_path))
+    assert found.nodes == ("n1", "n2")
+    assert found.unread == {
+        "fifo.json": "not a regular file",
+        "large.json": "the file is larger than 4 MiB",
+        "loop.json": "Too many levels of symbolic links",
+    }
 
 
 def test_the_single_file_answers_as_the_command_does(tmp_path: Path) -> None:

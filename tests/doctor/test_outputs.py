@@ -132,6 +132,16 @@ def test_without_a_majority_every_value_is_listed(healthy: Examination) -> None:
     assert [(one.node, one.usual) for one in found.outliers] == [("n1", ""), ("n2", ""), ("n3", "")]
 
 
+def test_facts_that_are_nested_too_deeply_are_not_compared(healthy: Examination) -> None:
+    documents = answers(healthy)
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    documents["n3.json"]["facts"]["deep"] = deep
+    found = compare_nodes(documents, {})
+    assert (found.nodes, found.unread) == (("n1", "n2"), {"n3.json": "nested too deeply"})
+
+
 def test_other_files_and_failures_are_not_equal(healthy: Examination, sick: Examination) -> None:
     documents = answers(healthy)
     documents["n3.json"] = {**sick.data(), "facts": documents["n3.json"]["facts"]}
