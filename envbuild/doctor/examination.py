@@ -9,9 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from .checks import GROUPS, check_names
+from .checks.efa import FI_INFO
 from .checks.slurm_node import node_command
+from .checks.verbs_devices import DEVINFO
+from .facts import network
 from .facts.gpus import SMI, TOPOLOGY, module_gpus, pci_gpus, wants_smi
-from .facts.place import COMPUTE, LOGIN, find_place
+from .facts.neuron import neuron_command, neuron_devices
+from .facts.place import COMPUTE, LOGIN, find_place, is_container
 from .facts.summary import machine_facts
 from .host import Host
 from .model import FAIL, MINOR, NOT_RUN, Need, Result, not_run, one_line, result_data
@@ -73,13 +77,17 @@ def start_programs(host: Host) -> None:
         host.programs.start(*SMI)
         if len(models_on_bus(host)) > 1:
             host.programs.start(*TOPOLOGY)
-    for command in (docker.COMMAND, short_answers.ENROOT, short_answers.SRUN_HELP, short_answers.SRUN_MPI):
+    commands = [docker.COMMAND, short_answers.ENROOT, short_answers.SRUN_HELP, short_answers.SRUN_MPI]
+    place = find_place(host)[0]
+    commands += [sinfo.COMMAND] if place == LOGIN else [node_command(host)] if place == COMPUTE else []
+    commands += [] if is_container(host) else [short_answers.TOOLKIT]
+    if host.names(network.FOLDER):
+        commands += [DEVINFO] if network.ofed_version(host) else [DEVINFO, short_answers.OFED]
+    commands += [FI_INFO] if network.efa_devices(host) else []
+    commands += [neuron_command(host)] if neuron_devices(host) else []
+    for command in commands:
         if host.programs.find(command[0]):
             host.programs.start(*command)
-    place = find_place(host)[0]
-    slurm = {LOGIN: sinfo.COMMAND, COMPUTE: node_command(host)}.get(place)
-    if slurm and host.programs.find(slurm[0]):
-        host.programs.start(*slurm)
 
 
 def models_on_bus(host: Host) -> list[str]:

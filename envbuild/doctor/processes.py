@@ -136,7 +136,8 @@ class Programs:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 running.process.wait(max(running.start + FIRST_WORD - time.monotonic(), 0.001))
                 return
-            self.notice(f"waiting for {' '.join(command)}, at most {self.limit:.0f} s")
+            if running.start + self.limit - time.monotonic() > END:
+                self.notice(f"waiting for {' '.join(command)}, at most {self.limit:.0f} s")
         running.process.wait(max(running.start + self.limit - time.monotonic(), 0.001))
 
 

@@ -40,6 +40,21 @@ def test_a_program_that_hangs_ends_with_all_it_started(tmp_path: Path) -> None:
     assert [pid for pid in pids if is_alive(pid)] == []
 
 
+def test_programs_that_hang_are_waited_for_together(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.add_gpus()
+    node.add_ports()
+    node.add_slurm()
+    programs = ("nvidia-smi", "ibv_devinfo", "nvidia-ctk", "ofed_info", "enroot", "srun", "scontrol", "docker")
+    for name in programs:
+        node.program(name, "sleep 300")
+    began = time.monotonic()
+    found = node.examine(limit=2.0)
+    assert time.monotonic() - began < 6
+    waited = [one.detail for one in found.results if "did not end within 2 s" in one.detail]
+    assert {detail.split()[0] for detail in waited} == {*programs} - {"ofed_info"}  # only a fact
+
+
 def test_a_program_runs_once(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.add_gpus()

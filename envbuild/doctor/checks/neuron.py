@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.neuron import FOLDER, TOOL, instance_type, neuron_devices, neuron_driver
+from ..facts.neuron import FOLDER, instance_type, neuron_command, neuron_devices, neuron_driver
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run, passed
 from ..tools.neuron_ls import parse_neuron
@@ -53,14 +53,14 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             "--container-mounts=/dev/neuron0,…; docker run --device=/dev/neuron0 …",
         )
         return
-    program = "neuron-ls" if host.programs.find("neuron-ls") else TOOL if host.programs.find(TOOL) else ""
-    if not program:
+    command = neuron_command(host)
+    if not host.programs.find(command[0]):
         yield not_run(
             f"{len(devices)} devices, driver {driver}; neuron-ls is not installed",
             "export PATH=$PATH:/opt/aws/neuron/bin",
         )
         return
-    output = host.output(program, "-j")
+    output = host.output(*command)
     rows = parse_neuron(output.text)
     if output.fault or rows is None:
         yield not_run(output.fault or "the output of neuron-ls is truncated")

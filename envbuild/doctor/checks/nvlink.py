@@ -9,6 +9,7 @@ from ..host import Host
 from ..model import HARDWARE, Need, Result, failed, not_run, passed
 
 GROUP = "GPU"
+# links of a GPU, from NVIDIA's data sheets: its bandwidth over that of a link, 900/50, 400/50, 1800/100, 600/50 GB/s
 FULL = (("h100", 18), ("h200", 18), ("h800", 8), ("b200", 18), ("a100", 12))  # of SXM boards with NVSwitch
 BOARDS = ("hbm3", "sxm", "b200")  # in the names of GPUs of such boards; others are PCIe cards
 

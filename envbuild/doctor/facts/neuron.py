@@ -16,6 +16,11 @@ def neuron_devices(host: Host) -> dict[str, int]:
     return {name: host.number(f"{FOLDER}/{name}/core_count") or 0 for name in names}
 
 
+def neuron_command(host: Host) -> tuple[str, str]:
+    """Return the command line of neuron-ls, which may be installed beside PATH."""
+    return ("neuron-ls" if host.programs.find("neuron-ls") else TOOL, "-j")
+
+
 def neuron_driver(host: Host) -> str:
     """Return the version of the kernel module, or ""."""
     return host.text("/sys/module/neuron/version")
