@@ -72,8 +72,9 @@ def compat_version(within: ImageMetadata) -> str:
 def target_of(within: ImageMetadata) -> Target | None:
     """Return the target that an image was built for, if this project has it."""
     name = within.origin.get("target")
+    project = with_site_drivers(Project.find())
     try:
-        return load_target(str(name), with_site_drivers(Project.find())) if name else None
+        return load_target(str(name), project) if name else None
     except SpecError:
         return None
 

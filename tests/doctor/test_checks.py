@@ -120,6 +120,32 @@ FAULTS: dict[str, tuple[Callable[[Node], object], str, str]] = {
     "a drained node": (lambda node: node.prints("scontrol", "scontrol.lines.txt"), "slurm-node", ADMINISTRATOR),
     "no pyxis": (lambda node: node.program("srun", "echo '  --help'; echo '  --usage'"), "pyxis", ADMINISTRATOR),
     "no PMIx": (lambda node: node.program("srun", "echo none; echo pmi2"), "slurm-mpi", MINOR),
+    "few processes in the cgroup": (
+        lambda node: [
+            node.write("proc/self/cgroup", "0::/job/step"),
+            node.write("sys/fs/cgroup/cgroup.controllers", "pids"),
+            node.write("sys/fs/cgroup/job/pids.max", "100"),
+            node.write("sys/fs/cgroup/job/step/pids.max", "max"),
+        ],
+        "cgroup",
+        ADMINISTRATOR,
+    ),
+    "no Docker Engine": (
+        lambda node: node.program("docker", """echo '{"Client": {"Version": "28"}}'"""),
+        "docker",
+        MINOR,
+    ),
+    "the Engine's socket": (
+        lambda node: node.program("docker", "echo 'permission denied while connecting' >&2; exit 1"),
+        "docker",
+        MINOR,
+    ),
+    "no file of GDRCopy": (lambda node: node.write("sys/module/gdrdrv/version", "2.4"), "gdrcopy", MINOR),
+    "no program of enroot's hook": (
+        lambda node: (node.bin / "nvidia-container-cli").unlink(),
+        "nvidia-container-toolkit",
+        ADMINISTRATOR,
+    ),
     "no hook": (lambda node: (node.root / "etc/enroot/hooks.d/98-nvidia.sh").unlink(), "enroot", ADMINISTRATOR),
 }
 
@@ -149,6 +175,16 @@ SMI_FAULTS = {  # of one GPU: what is replaced in the output of nvidia-smi, the 
         "            DRAM Uncorrectable            : 0",
         "            DRAM Uncorrectable            : 4",
         "gpu-memory-errors",
+    ),
+    "rows that cannot be remapped": (
+        "        Remapping Failure Occurred        : No",
+        "        Remapping Failure Occurred        : Yes",
+        "gpu-memory-errors",
+    ),
+    "partitions": (
+        "    MIG Mode\n        Current                           : Disabled",
+        "    MIG Mode\n        Current                           : Enabled",
+        "gpu-settings",
     ),
     "reset": (
         "        Reset Required                    : No",
@@ -225,6 +261,32 @@ def test_what_several_checks_need_is_read_once(tmp_path: Path) -> None:
     first = find_place(host)
     node.write("proc/77/comm", "other")
     assert find_place(host) == first != find_place(node.host())
+
+
+def test_a_counter_that_grows_while_it_is_watched_fails(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = "sys/class/infiniband/mlx5_1/ports/1/counters/symbol_error"
+    monkeypatch.setattr("envbuild.doctor.checks.link_errors.time.sleep", lambda _: node.write(counter, "9"))
+    result = result_of(node.examine(), "link-errors")
+    assert (result.status, result.severity) == (FAIL, HARDWARE)
+    assert result.detail == "growing within 0.2 s: mlx5_1:1 symbol_error +2"
+
+
+def test_a_login_node_counts_the_nodes_of_slurm(node: Node) -> None:
+    (node.root / "proc/77/comm").unlink()
+    node.prints("sinfo", "sinfo.txt")
+    result = result_of(node.examine(), "slurm-nodes")
+    assert (result.status, "not responding" in result.detail) == (PASS, True)
+    node.program("sinfo", "echo 'n1|a|down|gpu:8|cable of port 3'")
+    result = result_of(node.examine(), "slurm-nodes")
+    assert (result.status, "cable of port 3" in result.detail) == (FAIL, True)
+
+
+def test_huge_pages_that_are_all_in_use_fail_with_efa(node: Node) -> None:
+    node.write("proc/meminfo", "HugePages_Total:    8\nHugePages_Free:     0\n")
+    assert result_of(node.examine(), "huge-pages").status == NOT_RUN
+    assert result_of(node.examine(replace(NEED, fabric="efa")), "huge-pages").severity == USER
+    node.write("proc/meminfo", "HugePages_Total:    8\nHugePages_Free:     2\n")
+    assert result_of(node.examine(replace(NEED, fabric="efa")), "huge-pages").status == PASS
 
 
 def test_efa_is_counted_by_libfabric(tmp_path: Path) -> None:
