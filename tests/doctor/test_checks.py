@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.doctor.checks import GROUPS, check_names
+from envbuild.doctor.checks import GROUPS, check_names, kernel, user_namespaces
 from envbuild.doctor.facts.place import find_place
+from envbuild.doctor.host import Host
 from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, PASS, SEVERITIES, USER, Need
 from tests.support.node_files import NEED, TEXTS, Node, result_of
 
@@ -386,9 +387,15 @@ def test_checks_by_system_calls_do_not_run_on_a_copy_of_files(node: Node) -> Non
     assert {one.check for one in found.results if one.status == NOT_RUN} >= OF_THE_SYSTEM
 
 
-def test_a_check_that_raises_did_not_run(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    from envbuild.doctor.checks import kernel
+def test_an_older_kernel_that_mounts_overlays_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "FLOOR", "99")
+    step, number = user_namespaces.try_mount(overlay=True)
+    (result,) = kernel.check(Host(), Need())
+    assert result.status == (FAIL if number else PASS), user_namespaces.STEPS[step]
+    assert ("an overlay was mounted" in result.detail) is not bool(number)
 
+
+def test_a_check_that_raises_did_not_run(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(host: object, need: object) -> None:
         raise RuntimeError("broken")
 

@@ -16,7 +16,7 @@ from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
 
 GROUP = "containers"
 NEWNS, NEWUSER = 0x00020000, 0x10000000
-STEPS = ("make a user namespace", "map its user", "mount in it")
+STEPS = ("make a user namespace", "map its user", "mount in it", "mount an overlay in it")
 SETTINGS = (  # a file of /proc/sys, the value that forbids it, the command that permits it
     ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"),
     ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
@@ -48,8 +48,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(detail, MINOR if place == CONTAINER and not named else ADMINISTRATOR, fix)
 
 
-def try_mount() -> tuple[int, int]:
-    """Return the step that failed and its error number; 0: none."""
+def try_mount(*, overlay: bool = False) -> tuple[int, int]:
+    """Return the step that failed and its error number; 0: none. `overlay`: mount an overlay in the tmpfs, too."""
     read, write = os.pipe()
     uid, gid = os.getuid(), os.getgid()
     child = os.fork()
@@ -67,6 +67,13 @@ def try_mount() -> tuple[int, int]:
                 step = 2
                 done = libc.mount(b"doctor", b"/tmp", b"tmpfs", 0, b"size=4k")
                 number = ctypes.get_errno() if done else 0
+                if overlay and not number:
+                    step = 3
+                    for name in ("lower", "upper", "work"):
+                        os.mkdir(f"/tmp/{name}")  # noqa: PTH102
+                    options = b"lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work"
+                    done = libc.mount(b"doctor", b"/tmp/lower", b"overlay", 0, options)
+                    number = ctypes.get_errno() if done else 0
         except OSError as error:
             number = error.errno or errno.EIO
         finally:
