@@ -19,7 +19,7 @@ def ctrf_data(found: Examination, version: str) -> dict[str, Any]:
         "pending": 0, "other": 0, "start": end - int(found.seconds * 1000), "stop": end,
     }  # fmt: skip
     tool = {"name": "envbuild doctor", "version": version}
-    tests = [test_data(result) for result in found.results]
+    tests = [test_data(result, found.times.get(result.check, 0.0)) for result in found.results]
     return {
         "reportFormat": "CTRF",
         "specVersion": "0.0.0",
@@ -27,12 +27,12 @@ def ctrf_data(found: Examination, version: str) -> dict[str, Any]:
     }
 
 
-def test_data(result: Result) -> dict[str, Any]:
-    """Return one result."""
+def test_data(result: Result, seconds: float) -> dict[str, Any]:
+    """Return one result. `seconds`: how long the check took, with its waiting for programs."""
     more = {"trace": f"fix: {result.fix}"} if result.fix else {}
     extra = {"severity": result.severity} if result.severity else {}
     return {
-        "name": result.check, "status": STATES[result.status], "duration": 0, "suite": [result.group],
-        "message": result.detail,
+        "name": result.check, "status": STATES[result.status], "duration": round(seconds * 1000),
+        "suite": [result.group], "message": result.detail,
         **more, **({"extra": extra} if extra else {}),
     }  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .checks import GROUPS, check_names
@@ -24,12 +25,13 @@ from .tools import docker, short_answers, sinfo
 
 @dataclass(frozen=True)
 class Examination:
-    """The findings of one pass. `results` are in the order of `GROUPS`."""
+    """The findings of one pass. `results` are in the order of `GROUPS`; `times`: seconds of each check."""
 
     facts: dict[str, Any]
     need: Need
     results: tuple[Result, ...]
     seconds: float = 0.0
+    times: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def failures(self) -> list[Result]:
@@ -60,15 +62,25 @@ class Examination:
 def examine(host: Host, need: Need) -> Examination:
     """Run every check."""
     start = time.monotonic()
+    results: list[Result] = []
+    times: dict[str, float] = {}
     try:
         start_programs(host)
-        results = [result for name in check_names() for result in run_check(name, host, need)]
+        for name in check_names():
+            began = time.monotonic()
+            results += run_check(name, host, need)
+            times[check_title(name)] = time.monotonic() - began
         order = {name: number for number, name in enumerate(GROUPS)}
         results.sort(key=lambda result: (order.get(result.group, len(order)), result.check))
         facts = machine_facts(host)
     finally:
         host.programs.close()
-    return Examination(facts, need, tuple(results), time.monotonic() - start)
+    return Examination(facts, need, tuple(results), time.monotonic() - start, times)
+
+
+def check_title(name: str) -> str:
+    """Return the name of a check in reports, by that of its module."""
+    return name.replace("_", "-")
 
 
 def start_programs(host: Host) -> None:
@@ -102,8 +114,7 @@ def run_check(name: str, host: Host, need: Need) -> list[Result]:
         found = list(module.check(host, need))
     except Exception as error:  # of one check: the others are worth their results
         found = [not_run(f"the check failed: {type(error).__name__}: {error}")]
-    title = name.replace("_", "-")
     return [
-        replace(result, check=title, group=module.GROUP, detail=one_line(result.detail))
+        replace(result, check=check_title(name), group=module.GROUP, detail=one_line(result.detail))
         for result in found or [not_run("the check has no result")]
     ]

@@ -26,7 +26,8 @@ def result_lines(result: Result) -> list[str]:
     note = f" [{SEVERITY[result.severity]}]" if result.severity in SEVERITY else ""
     reason = "not run: " if result.status == NOT_RUN else ""
     lines = [f"  {MARKS[result.status]:<5} {result.check}: {reason}{result.detail}{note}"]
-    return [*lines, f"        fix: {result.fix}"] if result.fix and result.status == FAIL else lines
+    word = "fix" if result.status == FAIL else "to run it"
+    return [*lines, f"        {word}: {result.fix}"] if result.fix else lines
 
 
 def summary_line(found: Examination) -> str:

@@ -50,6 +50,11 @@ def test_a_report_has_every_result_and_the_command_of_each_failure(sick: Examina
     assert text.splitlines()[-1].startswith("not ready for h100x2: ")
 
 
+def test_what_did_not_run_has_the_command_that_makes_it_possible(healthy: Examination) -> None:
+    assert [one.fix for one in healthy.results if one.check == "gdrcopy"] == ["modprobe gdrdrv"]
+    assert "        to run it: modprobe gdrdrv" in report_text(healthy).splitlines()
+
+
 def test_not_run_is_never_ready(tmp_path: Path) -> None:
     assert not report_text(Node(tmp_path).examine(Need())).splitlines()[-1].startswith("ready")
 
@@ -61,6 +66,9 @@ def test_ctrf_counts_what_it_lists(sick: Examination) -> None:
     for state in ("passed", "failed", "skipped"):
         assert summary[state] == sum(test["status"] == state for test in tests)
     json.dumps(report)
+    durations = {test["name"]: test["duration"] for test in tests}
+    assert durations["link-errors"] >= 200  # its pause
+    assert durations["gdrcopy"] < durations["link-errors"]
 
 
 def test_a_healthy_node_is_silent_in_a_health_check(healthy: Examination) -> None:
