@@ -92,13 +92,12 @@ def lock_image(spec: ImageSpec, workspace: Workspace, options: LockOptions) -> t
     from envbuild.lock.single_upgrade import require_python_packages
     from envbuild.lock.update import update_lock
 
-    if options.only:
-        require_python_packages(spec, workspace, options.upgrade)
-    resolution = resolve_in(spec, workspace.project, ["*"] if options.fresh else options.upgrade)
+    upgrade = require_python_packages(spec, workspace, options.upgrade) if options.only else options.upgrade
+    resolution = resolve_in(spec, workspace.project, ["*"] if options.fresh else upgrade)
     done = update_lock(
         resolution,
         workspace,
-        upgrade=options.upgrade,
+        upgrade=upgrade,
         only=options.only,
         refresh=options.refresh,
         fresh=options.fresh,

@@ -1,8 +1,9 @@
 """Dry runs of a lock: what changed in the world between ``lock --dry-run`` and the lock itself.
 
 A dry run stores the digest of the lock that it printed, and the dates of the archives (`StoredResults`). Its key is the
-file of the lock, the digest of the request, the digest of the older lock, and the packages to upgrade. The next lock of
-that key compares: a difference comes from an archive, an index or a source that moved on.
+file of the lock, the digest of the request, the digest of the older lock, the packages to upgrade, and the options that
+choose other versions. The next lock of that key compares: a difference comes from an archive, an index or a source that
+moved on. ``--refresh`` is not part of the key: it only reads what moved on.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ KIND = "dry-run"
 INDEX = "the package index, or a source"
 
 
-def run_key(path: Path, request: LockRequest, previous: Lock | None, upgrade: frozenset[str]) -> list[object]:
-    """Return the key of a dry run of the lock at `path`."""
-    return [str(path), request.digest(), lock_digest(previous) if previous else "", sorted(upgrade)]
+def run_key(
+    path: Path, request: LockRequest, previous: Lock | None, upgrade: frozenset[str], *, only: bool, fresh: bool
+) -> list[object]:
+    """Return the key of a dry run of the lock at `path`. `only`, `fresh`: as in `envbuild.lock.update.update_lock`."""
+    older = lock_digest(previous) if previous else ""
+    return [str(path), request.digest(), older, sorted(upgrade), only, fresh]
 
 
 def record_dry_run(key: list[object], lock: Lock, workspace: Workspace) -> None:

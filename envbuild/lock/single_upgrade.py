@@ -16,11 +16,13 @@ from envbuild.spec.image_spec import ImageSpec
 from envbuild.spec.workspace import Workspace
 
 
-def require_python_packages(spec: ImageSpec, workspace: Workspace, wanted: Iterable[str]) -> None:
-    """Check that an image has a current lock, and `wanted` are Python packages in it. Raises LockError, SpecError."""
+def require_python_packages(spec: ImageSpec, workspace: Workspace, wanted: Iterable[str]) -> frozenset[str]:
+    """Return `wanted` in the spelling of the lock. Raises LockError if an image has no current lock, SpecError for a
+    name that is not a Python package in it."""
     resolution = resolve_in(spec, workspace.project)
-    lock = current_lock(resolution, workspace)
-    check_python_upgrades(spec.name, lock, wanted, lock_request(resolution))
+    lock, names = current_lock(resolution, workspace), frozenset(wanted)
+    check_python_upgrades(spec.name, lock, names, lock_request(resolution))
+    return frozenset(str(canonicalize_name(name)) for name in names)
 
 
 def check_python_upgrades(name: str, lock: Lock, wanted: Iterable[str], request: LockRequest) -> None:

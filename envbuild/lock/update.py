@@ -138,7 +138,7 @@ def update_lock(
     for difference in differences if previous else ():
         reporter.info(difference.line())
     rollbacks = rollback_warnings(older, lock) if older else []
-    run = run_key(new_path, request, older, upgrade)
+    run = run_key(new_path, request, older, upgrade, only=only, fresh=fresh)
     if not dry_run and (line := compare_with_dry_run(run, lock, workspace)):
         rollbacks.append(line)
     for line in rollbacks:

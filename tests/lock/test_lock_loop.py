@@ -174,6 +174,15 @@ def test_an_index_that_moved_on_after_the_dry_run_is_named(place: LockProject) -
     assert "moved on" not in place.lock().stderr
 
 
+def test_a_fresh_lock_is_not_compared_with_a_dry_run_of_the_older_versions(place: LockProject) -> None:
+    add(place, "three", "1.0")
+    place.layers = {**place.layers, "python-packages": ["one", "two", "three"]}
+    assert place.lock("--dry-run").returncode == 0
+    done = place.lock("--fresh")
+    assert done.returncode == 0 and pins(place)["one"] == "2.0"
+    assert "moved on" not in done.stderr
+
+
 def test_an_archive_that_moved_on_is_named_by_the_dry_run_and_by_the_lock(place: LockProject) -> None:
     assert place.lock("--dry-run", "--refresh").returncode == 0
     move_archive(place, "2.0", 3)
@@ -199,6 +208,11 @@ def test_one_package_is_upgraded_and_nothing_else_moves(place: LockProject) -> N
     assert pins(place) == {"one": "2.0", "two": "1.0", "hello": "1.0"}
     found = answer(place.lock("--upgrade-package", "One", "--upgrade-package", "two", "--json"))
     assert [row["name"] for row in found["changes"]] == ["two"]  # type: ignore[attr-defined]
+
+
+def test_an_upgraded_package_may_be_named_in_any_spelling(place: LockProject) -> None:
+    assert place.lock("--upgrade-package", "One").returncode == 0
+    assert pins(place) == {"one": "2.0", "two": "1.0", "hello": "1.0"}
 
 
 def test_the_newest_version_that_fits_the_others_is_taken(place: LockProject) -> None:
