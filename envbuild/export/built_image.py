@@ -94,12 +94,8 @@ def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | No
     from envbuild.build.plan.units import MODEL
     from envbuild.lock.lock_record import decisive_parts
 
-    parts = [lock, str(MODEL), *decisive_parts(resolution, workspace)]
-    if resolution.spec.dev:
-        from envbuild.lock.dev_content import content_parts
-
-        parts += content_parts(resolution)
-    return record_path(workspace.store, parts)
+    contents = (content.sha256 for content in resolution.contents)
+    return record_path(workspace.store, [lock, str(MODEL), *decisive_parts(resolution, workspace), *contents])
 
 
 def read_image_record(

@@ -50,14 +50,6 @@ def with_contents(resolution: Resolution) -> Resolution:
     return replace(resolution, contents=tuple(found))
 
 
-def content_parts(resolution: Resolution) -> Iterator[str]:
-    """Yield what decides an image of its project folders: their metadata, and their content."""
-    for project in resolution.spec.dev:
-        yield repr((project.name, project.metadata))
-    for content in resolution.contents:
-        yield content.sha256
-
-
 def check_names(resolution: Resolution, lock: Lock) -> None:
     """Raise SpecError for a project with the name of a locked package: both would be one distribution."""
     locked = {lock.python_files[file].name: lock.python_files[file].version for file in lock.image_python()}

@@ -1,9 +1,9 @@
 """Records of locks that were found current: a `lock` without a change finds the record of the run before it, and ends.
 
 Its key (`envbuild.lock.stored_results`) is the bytes of the lock file, and all that decides whether that is current and
-what is reported about it: the digest of the request, the text of the spec, the target, the facts, and the code of
-the recipes. No time of a file is part of it. The record has the counts and the warnings of that run. A run that ends
-here queries no archive and no index: that is for ``--refresh``.
+what is reported about it: the digest of the request, the text of the spec, the metadata of its project folders, the
+target, the facts, and the code of the recipes. No time of a file is part of it. The record has the counts and the
+warnings of that run. A run that ends here queries no archive and no index: that is for ``--refresh``.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ class LockRecord:
 
 
 def decisive_parts(resolution: Resolution, workspace: Workspace) -> Iterator[str | bytes]:
-    """Yield what decides an image beside its lock and envbuild's own code: the spec's request, the facts, the code of
-    the recipes and the files beside them."""
+    """Yield what decides an image beside its lock, the content of its project folders and envbuild's own code: the
+    spec's request, the metadata of the folders, the facts, the code of the recipes and the files beside them."""
     yield from (envbuild.__version__, lock_request(resolution).digest(), repr(resolution.target))
     yield from (resolution.spec.text, resolution.spec.description, repr(resolution.runtime.env))
+    yield from (repr((project.name, project.metadata)) for project in resolution.spec.dev)
     for folder in workspace.project.facts():  # newer facts may refuse what older ones allowed
         yield from (read_fact_file(path) for path in fact_files(folder))
     files = [recipe_file(recipe) for recipe in resolution.recipes]

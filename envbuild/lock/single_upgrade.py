@@ -48,7 +48,7 @@ def check_python_upgrades(name: str, lock: Lock, wanted: Iterable[str], request:
             hint = f"write the version under layers: in images/{name}.yaml, then: envbuild lock {name}"
         else:
             message = f"the lock has no Python package '{text}' to upgrade"
-            hint = upgrade_hint(text, python, packages).replace("--upgrade ", "--upgrade-package ")
+            hint = upgrade_hint(text, python, packages, "--upgrade-package")
         findings.append(Finding(message, hint=hint))
     if findings:
         raise SpecError.of(findings)

@@ -38,14 +38,14 @@ def check_upgrades(lock: Lock, upgrade: Iterable[str], components: object = None
         raise SpecError.of(findings)
 
 
-def upgrade_hint(name: str, known: Iterable[str], packages: Mapping[str, str]) -> str:
+def upgrade_hint(name: str, known: Iterable[str], packages: Mapping[str, str], option: str = "--upgrade") -> str:
     """Return a hint with names of `known` that `name` may mean: the package of that component, the closest ones, or the
-    components' packages."""
+    components' packages. option: that `name` was given to"""
     import difflib
 
     names = sorted(known)
     if packages.get(name) in names:
-        return f"the package of {name} is {packages[name]}: --upgrade {packages[name]}"
+        return f"the package of {name} is {packages[name]}: {option} {packages[name]}"
     close = difflib.get_close_matches(name.lower()[:100], names, n=3)
     close += [other for other in names if len(name) > 2 and name.lower() in other and other not in close]
     if close:

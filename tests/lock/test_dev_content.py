@@ -221,9 +221,14 @@ def test_the_name_of_a_locked_package_is_refused(tmp_path: Path, key: Signer) ->
     at.publish()
     wheels = tmp_path / "wheels"
     at.index(wheel(wheels, "asker", "1.0", requires=("taken",)), wheel(wheels, "taken", "2.0"))
-    fill(tmp_path / "mine", {"pyproject.toml": b'[project]\nname = "Taken"\nversion = "1"\n', "taken.py": b""})
+    named = b'[project]\nname = "%s"\nversion = "1"\n'
+    fill(tmp_path / "mine", {"pyproject.toml": named % b"Taken", "taken.py": b""})
     done = at.lock()
     assert done.returncode == 2
     assert "the project '../../mine' has the name of a package of the image: taken 2.0\n" in done.stderr
     assert "hint: rename the project in its pyproject.toml, or remove what requires taken" in done.stderr
     assert not (tmp_path / "project/images/k.lock").exists()
+    fill(tmp_path / "mine", {"pyproject.toml": named % b"mine"})
+    assert at.lock().returncode == 0
+    fill(tmp_path / "mine", {"pyproject.toml": named % b"taken"})
+    assert at.lock().returncode == 2  # also where the request for the lock is that of before
