@@ -16,6 +16,7 @@ from typing import IO
 
 from envbuild.core.errors import Finding, InputError, SpecError
 from envbuild.core.fixed_time import TIME
+from envbuild.core.ownership import own_users
 from envbuild.core.regular_file import open_regular
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, printable
@@ -32,7 +33,8 @@ MOST, LARGEST = 10_000, 256 << 20  # files, and bytes of all of them: code, not 
 NEVER = ("__pycache__", ".git")
 LEFT_OUT = (".hg", ".svn", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 LEFT_OUT_ON_TOP = (".venv", "venv", "build", "dist")
-GIT_SETTINGS = ("safe.directory=", "core.fsmonitor=false")  # a repository of another user names programs
+NO_PROGRAM = "core.fsmonitor=false"  # which the settings of a repository name
+OWN_ALONE = "safe.directory="  # git then refuses the repository of any other user
 
 
 def with_contents(resolution: Resolution) -> Resolution:
@@ -142,7 +144,7 @@ def list_files(project: DevProject) -> list[str]:
     """Return the paths of the files and links of a project folder, relative to it. Raises SpecError for a link that
     leads out of it, a special file, too much content, and what others than the caller can change."""
     folder = project.folder
-    found = list_git(folder, "") if is_in_work_tree(folder) else []
+    found = list_git(folder, "") if find_work_tree(folder) else []
     if not found:  # not a work tree, or one that ignores the folder
         found = list(walk(str(folder), ""))
     found = sorted(path for path in found if not is_left_out(path))
@@ -211,16 +213,26 @@ def walk(top: str, below: str) -> Iterator[str]:
                     return
 
 
-def is_in_work_tree(folder: Path) -> bool:
-    """Return whether a folder is in a work tree of git."""
-    return any(os.path.lexists(place / ".git") for place in (folder, *folder.parents))
+def find_work_tree(folder: Path) -> Path | None:
+    """Return the work tree of git that a folder is in; None if it is in none."""
+    return next((place for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), None)
+
+
+def git_settings(folder: Path) -> tuple[str, ...]:
+    """Return the settings of git for a folder: without git's own check of owners, which refuses root's repository too,
+    if the work tree and its repository belong to users whom `check_dev_folder` trusts."""
+    place, users = find_work_tree(folder), own_users()
+    statuses = [path.lstat() for path in (place, place / ".git")] if place else []
+    if statuses and all(stat.S_ISDIR(status.st_mode) and status.st_uid in users for status in statuses):
+        return (NO_PROGRAM,)
+    return (NO_PROGRAM, OWN_ALONE)
 
 
 def list_git(folder: Path, below: str) -> list[str]:
     """Return what git tracks in a folder, and what is untracked and not ignored; also of submodules. Raises
     SpecError."""
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    done = run_git(None, "-C", str(folder), *listing, settings=GIT_SETTINGS)
+    done = run_git(None, "-C", str(folder), *listing, settings=git_settings(folder))
     if done.returncode:
         text = f"git cannot list the files of {printable(str(folder))}: {error_summary(done.stderr)}"
         raise SpecError(text, f"git -C {folder} status")

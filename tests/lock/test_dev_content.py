@@ -14,10 +14,12 @@ from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock import dev_content
-from envbuild.lock.dev_content import add_contents, list_files, read_content
+from envbuild.lock.dev_content import NO_PROGRAM, OWN_ALONE, add_contents, git_settings, list_files, read_content
 from envbuild.spec.dev_metadata import DevMetadata
 from envbuild.spec.dev_project import DevContent, DevProject
+from tests.support.as_user import open_folder
 from tests.support.debian_archive import Signer
+from tests.support.foreign_projects import ANNE, BOB, ROOT, as_user
 from tests.support.git_server import Repo, git
 from tests.support.lock_project import LockProject
 from tests.support.lock_server import wheel
@@ -137,6 +139,25 @@ def test_a_link_out_of_the_folder_is_refused(target: str, message: str, tmp_path
     assert str(caught.value) == (
         f"x.yaml:1:1: the project '../mine': sub/link {message}\nhint: remove it, or name it in .gitignore"
     )
+
+
+@pytest.mark.parametrize(("owner", "own_check"), [(ROOT, False), (ANNE, False), (BOB, True)])
+def test_git_checks_the_owner_of_a_repository_unless_it_is_root_or_the_caller(owner: int, own_check: bool) -> None:
+    with open_folder() as top:
+        folder = fill(top / "mine", FILES)
+        (folder / ".git").mkdir()
+        os.chown(folder / ".git", owner if os.geteuid() == 0 else -1, -1)
+        assert as_user("anne", lambda: [(text, "") for text in git_settings(folder)]) == [
+            (NO_PROGRAM, ""),
+            *([(OWN_ALONE, "")] if own_check else []),
+        ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+def test_the_repository_of_another_user_is_refused(repo: Repo) -> None:
+    os.chown(repo.path / ".git", BOB, -1)
+    with pytest.raises(SpecError, match="dubious ownership"):
+        list_files(project(repo.path))
 
 
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
