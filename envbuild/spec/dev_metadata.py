@@ -28,6 +28,7 @@ COMPILING = re.compile(r"\b(ext_modules|rust_extensions|cffi_modules|cythonize|C
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 SCRIPT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_][\w.]*)?( *\[[\w., -]*\])?")
+PROGRAMS = ("console_scripts", "gui_scripts")  # groups of entry points that are programs (PyPA, "Entry points")
 TAKEN = re.compile(r"python[0-9.]*|activate.*|deactivate.*|pydoc.*")  # programs of a venv
 NO_PACKAGES = ("build", "dist", "docs", "doc", "examples", "benchmarks", "scripts", "test", "tests", "tools")
 
@@ -48,6 +49,11 @@ class DevMetadata:
     entry_points: tuple[tuple[str, str, str], ...] = ()
     root: str = ""
     modules: tuple[str, ...] = ()
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """Return name → reference of its programs."""
+        return {name: reference for group, name, reference in self.entry_points if group in PROGRAMS}
 
 
 def read_metadata(folder: Path, what: str, python: str) -> DevMetadata:
@@ -165,7 +171,7 @@ def constant(text: str, names: tuple[str, ...]) -> str:
 
 def entry_points(stated: Mapping[str, Any], what: str) -> Iterator[tuple[str, str, str]]:
     """Yield (group, name, reference) of all entry points. Raises SpecError for a malformed one."""
-    groups = {"console_scripts": stated.get("scripts", {}), "gui_scripts": stated.get("gui-scripts", {})}
+    groups = dict(zip(PROGRAMS, (stated.get("scripts", {}), stated.get("gui-scripts", {})), strict=True))
     more = stated.get("entry-points", {})
     if not isinstance(more, dict) or groups.keys() & more:  # as build backends
         raise SpecError(f"{what} has malformed entry points", "write programs into [project.scripts]")
@@ -173,7 +179,7 @@ def entry_points(stated: Mapping[str, Any], what: str) -> Iterator[tuple[str, st
     for group, items in groups.items():
         if not isinstance(items, dict) or not re.fullmatch(r"[\w.-]+", group):
             raise SpecError(f"{what} has malformed entry points: {printable(group)}")
-        scripts = group.endswith("_scripts")
+        scripts = group in PROGRAMS
         for name, value in items.items():
             named = re.fullmatch(SCRIPT if scripts else r"[^\s=\[][^\n=]*", name)
             text = value if isinstance(value, str) and (not scripts or ":" in value) else ""

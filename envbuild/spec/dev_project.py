@@ -45,7 +45,7 @@ class DevProject:
     @property
     def scripts(self) -> tuple[str, ...]:
         """Return the names of its programs."""
-        return tuple(name for group, name, _ in self.metadata.entry_points if group.endswith("_scripts"))
+        return tuple(self.metadata.programs)
 
     @property
     def label(self) -> str:

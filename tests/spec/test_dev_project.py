@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.build.plan.dev_units import programs
 from envbuild.core.errors import SpecError
 from envbuild.spec import image_spec
 from envbuild.spec.dev_project import DevProject
@@ -72,6 +73,15 @@ def test_a_version_in_a_file_is_read(rule: str, file: str, text: str, top: Path)
     files = {"mine/__init__.py": "raise SystemExit('no code runs')\n", file: text}
     found = load(top, {**files, "pyproject.toml": f'{HEAD}dynamic = ["version"]\n{rule}'})
     assert found.metadata.version == "2.1"
+
+
+def test_only_the_groups_of_programs_have_programs(top: Path) -> None:
+    more = '[project.scripts]\nrun = "mine:main"\n[project.gui-scripts]\nwin = "mine:main"\n'
+    plugin = '[project.entry-points.host_scripts]\nplugin = "mine"\n'
+    found = load(top, {"mine.py": "", "pyproject.toml": HEAD + VERSION + more + plugin})
+    assert found.scripts == ("run", "win")
+    assert sorted(programs(found)) == ["run", "win"]
+    assert ("host_scripts", "plugin", "mine") in found.metadata.entry_points
 
 
 def test_a_version_that_is_computed_is_refused(top: Path) -> None:

@@ -86,11 +86,10 @@ def program_path(name: str) -> str:
 def programs(project: DevProject) -> dict[str, str]:
     """Return the texts of the programs of a project."""
     found = {}
-    for group, name, reference in project.metadata.entry_points:
-        if group.endswith("_scripts"):
-            module, _, function = reference.partition("[")[0].strip().partition(":")
-            first = function.partition(".")[0]
-            found[name] = SCRIPT.format(venv=VENV, module=module, first=first, function=function)
+    for name, reference in project.metadata.programs.items():
+        module, _, function = reference.partition("[")[0].strip().partition(":")
+        first = function.partition(".")[0]
+        found[name] = SCRIPT.format(venv=VENV, module=module, first=first, function=function)
     return found
 
 
