@@ -86,7 +86,7 @@ def make_forecast(plan: Plan, units: Sequence[Unit], wanted: Mapping[str, int], 
     earlier = earlier_units(store, plan.image)
     download = sum(max(size - received(store, sha256), 0) for sha256, size in wanted.items())
     layers = {unit.name: layer_size(unit, earlier) for unit in units}
-    least = sum(known_size(unit, earlier) or sum(package_bytes(unit).values()) for unit in units if makes_layer(unit))
+    least = sum(certain_size(unit, earlier) for unit in units if makes_layer(unit))
     packs = {unit.name: pack_size(unit, earlier) for unit in plan.units if unit.in_image}
     grown = download + sum(layers.values()) + sum(packs.get(name, 0) for name in layers)
     image = sum(packs.values())  # the squashfs file has about the bytes of its packs
@@ -124,10 +124,21 @@ def known_size(unit: Unit, earlier: Mapping[str, UnitRecord]) -> int:
     return record.layer.size if record and record.layer else 0
 
 
+def estimated_size(unit: Unit) -> int:
+    """Return the size of the layer of a unit by its packages; 0 if it has none."""
+    return int(sum(UNPACKED[kind] * size for kind, size in package_bytes(unit).items()))
+
+
 def layer_size(unit: Unit, earlier: Mapping[str, UnitRecord]) -> int:
     """Return the size of the layer of a unit, about; 0 if it makes none, or nothing is known."""
-    estimate = sum(UNPACKED[kind] * size for kind, size in package_bytes(unit).items())
-    return (known_size(unit, earlier) or int(estimate)) if makes_layer(unit) else 0
+    return (known_size(unit, earlier) or estimated_size(unit)) if makes_layer(unit) else 0
+
+
+def certain_size(unit: Unit, earlier: Mapping[str, UnitRecord]) -> int:
+    """Return the least size of the layer of a unit. A build of more packages may have made the earlier layer, so that
+    counts only up to the estimate for those that the unit has now."""
+    packages, known = sum(package_bytes(unit).values()), known_size(unit, earlier)
+    return max(packages, min(known, estimated_size(unit))) if packages else known
 
 
 def pack_size(unit: Unit, earlier: Mapping[str, UnitRecord]) -> int:
