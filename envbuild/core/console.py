@@ -88,6 +88,15 @@ class RecordingReporter:
         return found
 
 
+class ProgressReporter(SilentReporter):
+    """The tasks of another reporter, without its lines: for a step that repeats one whose lines were printed."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__()
+        self.start, self.advance = reporter.start, reporter.advance  # type: ignore[method-assign]
+        self.note, self.finish = reporter.note, reporter.finish  # type: ignore[method-assign]
+
+
 class LineReporter:
     """Lines on stderr, for logs and CI; what a long task does is reported every ten seconds."""
 

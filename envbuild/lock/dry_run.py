@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from envbuild.core.console import SilentReporter
+from envbuild.core.console import ProgressReporter
 from envbuild.core.distributions import find_distribution
 from envbuild.core.errors import EnvbuildError
 from envbuild.lock.debian.apt_setup import AptSetup
@@ -67,9 +67,8 @@ def present_dates(request: LockRequest, workspace: Workspace) -> dict[str, str]:
     """Return archive → the date of its Release file now; nothing where the archives cannot be read."""
     site, store = workspace.site, workspace.store
     distribution = find_distribution(request.distribution or request.base)
-    finder = RepositoryFinder(
-        distribution, request.arch, site, store, Transport(site.network()), SilentReporter(), refresh=False
-    )
+    reporter = ProgressReporter(workspace.reporter)
+    finder = RepositoryFinder(distribution, request.arch, site, store, Transport(site.network()), reporter)
     try:
         apt, _ = AptSetup(finder).open(request.repositories)
     except EnvbuildError:

@@ -63,8 +63,12 @@ class PlaceChecks:
             more = f"\nand {counted(len(entries) - 1, 'other file')} of {input_origin(largest)}"
             return [replace(finding, message=f"{finding.message}{more}") for finding in found]
 
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            return [finding for found in pool.map(check, origins.values()) for finding in found]
+        self.reporter.start("places", f"checking the places of {counted(len(origins), 'origin')}")
+        try:
+            with ThreadPoolExecutor(PARALLEL) as pool:
+                return [finding for found in pool.map(check, origins.values()) for finding in found]
+        finally:
+            self.reporter.finish("places")
 
     def check_input(self, entry: Input, fetcher: InputFetcher) -> list[Finding]:
         """Return the finding for an input if all of its places are closed."""

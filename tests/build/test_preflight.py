@@ -48,9 +48,21 @@ def closed() -> Iterator[str]:
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
-def check(at: Site, store: Store, wanted: Lock, forecast: Forecast = FORECAST, *units: Unit) -> list[str]:
+class ReporterOfTasks(SilentReporter):
+    def start(self, task: str, text: str) -> None:
+        self.info(text)
+
+
+def check(
+    at: Site,
+    store: Store,
+    wanted: Lock,
+    forecast: Forecast = FORECAST,
+    *units: Unit,
+    kind: type[SilentReporter] = SilentReporter,
+) -> list[str]:
     """Check; return the lines that were reported."""
-    reporter = SilentReporter()
+    reporter = kind()
     workspace: Any = SimpleNamespace(site=at, store=store, reporter=reporter)
     check_before_fetch(forecast, units, list_inputs(wanted), wanted, REQUEST, workspace)
     return reporter.lines
@@ -101,6 +113,12 @@ def test_places_that_answer_are_no_reason(server: Answers, store: Store, tmp_pat
     assert check(site(store, f"{server.url}/b", f"{server.url}/c"), store, lock(deb(b"x"))) == []
     with pytest.raises(InputError, match="HTTP 401"):
         check(site(store, f"{server.url}/b"), store, lock(deb(b"x")))
+
+
+def test_the_requests_are_announced(server: Answers, store: Store) -> None:
+    server.files[f"/{PATH}"] = b"x"
+    found = check(site(store, server.url), store, lock(deb(b"x")), kind=ReporterOfTasks)
+    assert found == ["checking the places of 1 origin"]
 
 
 def test_one_file_of_an_origin_is_requested_and_the_others_are_counted(server: Answers, store: Store) -> None:

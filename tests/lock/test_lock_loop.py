@@ -163,6 +163,13 @@ def test_a_dry_run_without_a_lock_writes_none(place: LockProject) -> None:
     assert found["changed"] is True and not path_of(place).exists()
 
 
+def test_a_dry_run_of_a_current_lock_names_the_archives_that_it_reads(place: LockProject) -> None:
+    (place.folder / "store/apt").rename(place.folder / "apt-of-an-hour-ago")
+    done = place.lock("--dry-run")
+    assert "reading the package lists (debian:trixie/main, debian:trixie-updates/main)" in done.stderr
+    assert "security archive" not in done.stderr  # the lines of that step are for a run that resolves
+
+
 def test_an_index_that_moved_on_after_the_dry_run_is_named(place: LockProject) -> None:
     add(place, "three", "1.0")
     place.layers = {**place.layers, "python-packages": ["one", "two", "three"]}
