@@ -125,6 +125,17 @@ def test_an_answer_with_other_versions_than_the_lock_is_not_used(desk: Desk) -> 
     assert desk.lock() == older and set(desk.runs) == {"venv", "build-x"}
 
 
+def test_an_answer_whose_versions_are_those_of_another_unit_is_not_used(store: Store) -> None:
+    files = {
+        ("one", version): PythonFile(f"one-{version}-py3-none-any.whl", "one", version, 5, "a" * 64)
+        for version in ("1.0", "2.0")
+    }
+    kept = KeptUnits(files, StoredResults(store))
+    kept.record("venv", {}, {"one": Pin("one", "2.0", frozenset({"a" * 64}))})
+    assert kept.pins("venv", {}, {"one": "1.0"}, {}) is None
+    assert set(kept.pins("venv", {}, {"one": "2.0"}, {}) or ()) == {"one"}
+
+
 def test_no_pinned_package_gets_another_version(desk: Desk) -> None:
     desk.wheels.append(wheel(desk.folder / "wheels", "user", "1.0", requires=("one",)))
     desk.index()
