@@ -13,8 +13,9 @@ import pytest
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.store import Store
-from envbuild.lock import dev_content
-from envbuild.lock.dev_content import NO_PROGRAM, OWN_ALONE, add_contents, git_settings, list_files, read_content
+from envbuild.lock import dev_files
+from envbuild.lock.dev_content import add_contents, read_content
+from envbuild.lock.dev_files import NO_PROGRAM, OWN_ALONE, git_settings, list_files
 from envbuild.spec.dev_metadata import DevMetadata
 from envbuild.spec.dev_project import DevContent, DevProject
 from tests.support.as_user import open_folder
@@ -169,11 +170,11 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
 def test_a_folder_with_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, {f"{number}.py": b"" for number in range(5)})
     with (tmp_path / "big.bin").open("wb") as file:
-        file.truncate(dev_content.LARGEST)
+        file.truncate(dev_files.LARGEST)
     (tmp_path / "0.py").write_text("x")
     with pytest.raises(SpecError, match=r"has more than 268.4 MB .*\n?.*hint: name data and results in .gitignore"):
         read_content(project(tmp_path))
-    monkeypatch.setattr(dev_content, "MOST", 5)
+    monkeypatch.setattr(dev_files, "MOST", 5)
     with pytest.raises(SpecError, match="has more than 5 files"):
         read_content(project(tmp_path))
 
