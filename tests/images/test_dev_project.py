@@ -55,8 +55,13 @@ def test_an_edit_is_seen_at_once_and_rebuilds_one_unit(tmp_path: Path, store: Pa
     cli.run("run", "work", "--", "touch", "/opt/dev/mine/written")
     (tmp_path / "mine/written").unlink()
     assert cli.run("run", made["artifact"], "--", "train").stdout == "value 1\n"
+    before = Path(made["artifact"]).stat()
+    layers = cli.json("make", "work", "--to", "layers")
+    assert set(layers["built"]) == {"dev-mine", "glue"} and layers["engine"] == made["engine"]
+    assert Path(made["artifact"]).stat().st_ino == before.st_ino  # no file is written
     again = cli.json("make", "work")
-    assert set(again["built"]) == {"dev-mine", "glue"} and again["lock"] == made["lock"]
+    assert Path(again["artifact"]).stat().st_ino != before.st_ino
+    assert again["built"] == [] and again["layers"] == layers["layers"] and again["lock"] == made["lock"]
     assert cli.run("run", again["artifact"], "--", "train").stdout == "value 2\n"
     cli.run("verify", again["artifact"])
     evidence = json.loads(Path(again["evidence"]).read_text())

@@ -131,6 +131,14 @@ def test_variables_and_the_description_leave_a_lock_current(place: LockProject) 
     assert path_of(place).read_bytes() == before
 
 
+def test_a_package_that_left_the_index_is_found_by_refresh(place: LockProject) -> None:
+    (place.folder / "wheels/one-1.0-py3-none-any.whl").unlink()
+    add(place, "three", "1.0")
+    assert place.lock().returncode == 0 and pins(place)["one"] == "1.0"  # the lock is current: no index is queried
+    assert place.lock("--refresh").returncode == 0
+    assert pins(place) == {"one": "2.0", "two": "1.0", "hello": "1.0"}
+
+
 def test_stored_results_lead_to_the_same_bytes(place: LockProject) -> None:
     place.layers = {"python-packages": ["one"], "debian-packages": ["hello"]}
     path_of(place).unlink()

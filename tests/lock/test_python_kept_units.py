@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from envbuild.core.errors import ConflictError
 from envbuild.core.store.store import Store
 from envbuild.lock.model import PythonFile
 from envbuild.lock.python.kept_units import KeptUnits
@@ -149,6 +150,10 @@ def test_no_pinned_package_gets_another_version(desk: Desk) -> None:
     pins = {file.name: file.version for file in desk.last.files.values()}
     work = work_at(desk.site, desk.folder, "3.13", GLIBC, previous={"venv": {"one": pins["one"]}})
     assert versions(replace(work, hold=True).lock(units), "venv") == ["one 1.0", "user 1.5"]
+    gone = work_at(desk.site, desk.folder, "3.13", GLIBC, previous={"venv": {"one": "0.9"}})
+    assert versions(gone.lock(units), "venv") == ["one 2.0", "user 2.0"]
+    with pytest.raises(ConflictError, match=r"one==0\.9"):
+        replace(gone, errors=[], hold=True).lock(units)
 
 
 def test_a_file_is_preserved_only_if_the_index_lists_it_with_that_digest() -> None:
