@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from envbuild.lock.lockfile import read_lock
+from tests.support import local_registry as kit
 from tests.support.command import envbuild
 from tests.support.debian_archive import RELEASED, Signer, publish, signer, stanza
 from tests.support.lock_project import BASE, LockProject
 from tests.support.lock_server import wheel
 from tests.support.lock_site import MARKS
+from tests.support.saved_image import write_saved_image
 
 pytestmark = [*MARKS, pytest.mark.slow_unit]
 Done = subprocess.CompletedProcess[str]
@@ -283,3 +285,22 @@ def test_make_lock_locks_again_what_is_outdated(place: LockProject) -> None:
     refused(command(place, "make", "k"), 4, "k.lock is outdated")
     done = command(place, "make", "k", "--lock")
     assert "k.lock is outdated; locking the inputs of k" in done.stderr and "two" not in pins(place)
+
+
+def test_a_base_that_is_a_file_is_read_again(tmp_path: Path, key: Signer) -> None:
+    base = {"base": "./app.tar", "distribution": "debian:13", "python": "3.13"}
+    reason = "of numpy, the small image has the metadata alone"
+    waivers = [{"fact": fact, "reason": reason} for fact in ("numpy.python-tags", "numpy-python")]
+    place = LockProject(tmp_path, key, spec={**base, "waivers": waivers})
+    place.publish()
+    place.index()
+    place.write()
+    archive = tmp_path / "project/images/app.tar"
+    write_saved_image(archive, [kit.system()])
+    assert answer(place.lock("--json"))["written"] is True
+    assert answer(place.lock("--json"))["written"] is False
+    write_saved_image(archive, [kit.system(), kit.tar(kit.file("srv/new"))])
+    before = path_of(place).read_bytes()
+    refused(command(place, "make", "k", "--locked"), 4, "k.lock would change, because the base of k did")
+    assert path_of(place).read_bytes() == before
+    assert answer(place.lock("--json"))["written"] is True
