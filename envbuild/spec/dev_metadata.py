@@ -14,10 +14,10 @@ from envbuild.core.errors import SpecError
 from envbuild.core.regular_file import MAX_TEXT, read_bounded
 from envbuild.core.text import printable
 from envbuild.core.yaml_reader import short
-from envbuild.spec.pyproject import check_lines, check_python, plain_requirements
+from envbuild.spec.dev_layout import find_modules, has_code, import_root, is_inside
+from envbuild.spec.pyproject import BUILD, check_lines, check_python, plain_requirements, table, texts
 
 PYPROJECT = "pyproject.toml"
-BUILD = "add NAME @ git+https://HOST/REPOSITORY@COMMIT to python-packages, which builds it"
 # Build backends, and requirements of builds, that compile.
 COMPILERS = re.compile(
     r"(scikit[-_]build(-core)?|scikit_build_core|skbuild|meson[-_]?py(thon)?|mesonpy|maturin|setuptools[-_]rust|cython|"
@@ -30,7 +30,6 @@ SCRIPT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 REFERENCE = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_][\w.]*)?( *\[[\w., -]*\])?")
 PROGRAMS = ("console_scripts", "gui_scripts")  # groups of entry points that are programs (PyPA, "Entry points")
 TAKEN = re.compile(r"python[0-9.]*|activate.*|deactivate.*|pydoc.*")  # programs of a venv
-NO_PACKAGES = ("build", "dist", "docs", "doc", "examples", "benchmarks", "scripts", "test", "tests", "tools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,51 +188,3 @@ def entry_points(stated: Mapping[str, Any], what: str) -> Iterator[tuple[str, st
             if scripts and TAKEN.fullmatch(name):
                 raise SpecError(f"{what} has a script with the name of a program of Python: {name}", "rename it")
             yield group, name, value
-
-
-def import_root(folder: Path, tools: Mapping[str, Any], what: str) -> str:
-    """Return the folder below the project that Python searches for its packages. Raises SpecError."""
-    setuptools = table(tools, "setuptools")
-    mapped = table(setuptools, "package-dir")
-    searched = texts(table(table(setuptools, "packages"), "find").get("where"))
-    hatch = table(table(table(table(tools, "hatch"), "build"), "targets"), "wheel")
-    parents = {path.rpartition("/")[0] for path in texts(hatch.get("packages"))}
-    if set(mapped) - {""} or len(searched) > 1 or len(parents) > 1:
-        raise SpecError(f"{what} has its packages in several folders, and dev puts one on Python's path", BUILD)
-    found = str(mapped.get("", "")) or next(iter(searched), "") or next(iter(parents), "")
-    found = found.removeprefix("./").strip("/")
-    if found not in ("", "."):
-        if not is_inside(found) or not (folder / found).is_dir():
-            raise SpecError(f"{what} has no folder {printable(found)}, where its {PYPROJECT} has its packages")
-        return found
-    return "src" if has_code(folder / "src") else ""
-
-
-def find_modules(root: Path, expected: str, what: str) -> tuple[str, ...]:
-    """Return the modules whose import is checked: the one named as the project, or else all packages. Raises SpecError
-    for a folder without Python code."""
-    if not has_code(root):
-        raise SpecError(f"{what} has no Python code", "name the folder of pyproject.toml, or that of the packages")
-    if expected and any((root / name).is_file() for name in (f"{expected}/__init__.py", f"{expected}.py")):
-        return (expected,)
-    names = sorted(path.parent.name for path in root.glob("*/__init__.py"))
-    return tuple(name for name in names if name.isidentifier() and name not in NO_PACKAGES)
-
-
-def has_code(folder: Path) -> bool:
-    """Return whether a folder has modules or packages."""
-    return any(path.is_file() for pattern in ("*.py", "*/*.py", "*/*/*.py") for path in folder.glob(pattern))
-
-
-def is_inside(path: str) -> bool:
-    """Return whether a relative path remains in its folder."""
-    return not path.startswith("/") and ".." not in path.split("/")
-
-
-def table(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def texts(value: object) -> tuple[str, ...]:
-    return tuple(str(item) for item in value) if isinstance(value, list) else ()

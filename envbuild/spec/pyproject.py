@@ -4,9 +4,13 @@ It is read without running code of the project."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from envbuild.core.errors import SpecError
 from envbuild.core.text import printable
 
+BUILD = "add NAME @ git+https://HOST/REPOSITORY@COMMIT to python-packages, which builds it"  # a hint
 CFG, LINE = 64 << 10, 1000  # characters of setup.cfg, and of a line of it
 DOTS, ALL_DOTS = 1000, 50_000  # of a line, and of a file
 PARTS, KEY_PARTS = 50, 200  # of the name of a table, which each key below it costs; of a key, which may be in a text
@@ -54,3 +58,14 @@ def plain_requirements(what: str, texts: tuple[str, ...] | list[str]) -> tuple[s
         if not (parsed.marker and "extra" in str(parsed.marker)):
             found.append(str(parsed))
     return tuple(found)
+
+
+def table(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the table `name` of another one; empty if it has none."""
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """Return the texts of a list; nothing of another value."""
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()
