@@ -63,7 +63,7 @@ class UnitSupply:
     def check(self, units: Sequence[Unit], wanted: Sequence[Input]) -> None:
         """Report the forecast of the build of `units`, and check that it can begin. wanted: inputs that the store
         lacks. Raises InputError, EngineError."""
-        workers = self.options.workers or min(resources.cores(), 8)
+        workers = resources.units_at_once(self.options.workers)
         sizes = {entry.sha256: entry.size for entry in wanted}
         self.forecast = make_forecast(self.plan, units, sizes, self.workspace.store, workers)
         self.workspace.reporter.info(self.forecast.line())

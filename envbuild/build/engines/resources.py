@@ -10,6 +10,7 @@ from envbuild.build.plan.units import Unit
 from envbuild.core.errors import EngineError, Finding
 
 GB = 1_000_000_000
+MOST_UNITS = 8  # built at once, unless the user names a number
 
 
 def cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
@@ -26,6 +27,11 @@ def cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
         except (OSError, ValueError):
             continue
     return max(1, int(count))
+
+
+def units_at_once(workers: int) -> int:
+    """Return the number of units that are built at once. workers: that of `BuildOptions`; 0: from the cores."""
+    return workers or min(cores(), MOST_UNITS)
 
 
 def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:

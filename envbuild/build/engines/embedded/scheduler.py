@@ -72,7 +72,7 @@ class Schedule:
         self.selector = selectors.DefaultSelector()
         self.cores = resources.cores()
         self.memory = 0.9 * resources.memory()
-        self.workers = self.options.workers or min(self.cores, 8)
+        self.workers = resources.units_at_once(self.options.workers)
         # a second build for a comparison would compare the cache with itself
         self.caching = self.options.compiler_cache and not self.options.rebuild
 
