@@ -29,7 +29,7 @@ CHUNK = 1 << 20
 
 def with_contents(resolution: Resolution) -> Resolution:
     """Return a resolution with the content of its project folders as it is now. Raises SpecError with the findings of
-    all of them."""
+    all of them, InputError without git."""
     found: list[DevContent] = []
     findings: list[Finding] = []
     for project in resolution.spec.dev:
@@ -37,6 +37,8 @@ def with_contents(resolution: Resolution) -> Resolution:
             found.append(read_content(project))
         except SpecError as error:
             findings += error.at(project.where).findings
+        except InputError as error:
+            raise error.at(project.where) from None
     if findings:
         raise SpecError.of(findings)
     return replace(resolution, contents=tuple(found))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +15,9 @@ from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock import dev_files
-from envbuild.lock.dev_content import add_contents, read_content
+from envbuild.lock.dev_content import add_contents, read_content, with_contents
 from envbuild.lock.dev_files import NO_PROGRAM, OWN_ALONE, git_settings, list_files
+from envbuild.lock.git.git_program import git_path
 from envbuild.spec.dev_metadata import DevMetadata
 from envbuild.spec.dev_project import DevContent, DevProject
 from tests.support.as_user import open_folder
@@ -103,6 +105,19 @@ def test_a_folder_that_a_work_tree_ignores_has_all_its_files(tmp_path: Path) -> 
     Repo.make(tmp_path / "home", {".gitignore": b"*\n"})
     folder = fill(tmp_path / "home/mine", {"run.py": b""})
     assert list_files(project(folder)) == ["run.py"]
+
+
+def test_a_work_tree_without_git_on_the_machine_is_reported_at_its_place(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = SimpleNamespace(dev=(project(repo.path),))
+    monkeypatch.setenv("PATH", str(repo.path))
+    git_path.cache_clear()
+    with pytest.raises(InputError) as caught:
+        with_contents(SimpleNamespace(spec=spec))  # type: ignore[arg-type]
+    (finding,) = caught.value.findings
+    assert finding.where == "x.yaml:1:1" and finding.hint == "sudo apt install git"
+    assert finding.message.startswith("git is not installed;")
 
 
 def test_a_submodule_is_content(repo: Repo, tmp_path: Path) -> None:

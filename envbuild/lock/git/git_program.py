@@ -44,7 +44,8 @@ def git_path() -> str:
     found = shutil.which("git")
     if not found:
         raise InputError(
-            "sources that are commits require the program git, which is not installed", "sudo apt install git"
+            "git is not installed; sources that are commits, and project folders in a work tree, require it",
+            "sudo apt install git",
         )
     return found
 
