@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+from envbuild.core.console import Reporter
 from envbuild.core.regular_file import open_regular
 
 CHUNK = 1 << 20
@@ -24,3 +25,12 @@ def file_digest(path: Path, *, follow: bool = True, progress: Callable[[int], ob
             digest.update(chunk)
             progress(len(chunk))
         return digest.hexdigest()
+
+
+def reported_digest(path: Path, reporter: Reporter, *, follow: bool = True) -> str:
+    """Return `file_digest` of a large file, as a task of the reporter."""
+    reporter.start("digest", f"sha256 of {path.name}")
+    try:
+        return file_digest(path, follow=follow)
+    finally:
+        reporter.finish("digest")

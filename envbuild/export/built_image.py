@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envbuild.core.digest import file_digest
+from envbuild.core.digest import reported_digest
 from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.records import forget_damaged, read_record, record_path, write_record
@@ -136,13 +136,10 @@ def find_unchanged_file(made: ImageRecord, layers: Sequence[LayerRecord], report
     path = Path(made.artifact)
     if made.layers != tuple(layer.diff_id for layer in layers):
         return None
-    reporter.start("digest", f"sha256 of {path.name}")
     try:
-        size, found = path.stat().st_size, file_digest(path, follow=False)
+        size, found = path.stat().st_size, reported_digest(path, reporter, follow=False)
     except OSError:  # removed meanwhile
         return None
-    finally:
-        reporter.finish("digest")
     return SquashfsFile(path, found, size, made.messages) if found == made.sha256 else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.core.digest import file_digest
+from envbuild.core.digest import reported_digest
 from envbuild.core.errors import SpecError, VerifyError
 from envbuild.core.shell import shell_word
 from envbuild.lock.lockfile import parse_lock
@@ -37,7 +37,7 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
             where=str(path),
         )
     lock = parse_lock(texts["lock.yaml"], path)
-    sha256 = file_digest(path)
+    sha256 = reported_digest(path, workspace.reporter)
     with open_image(path, {}, workspace) as run:
         expected = with_projects(locked_contents(lock), project_versions(texts["resolution.json"]))
         task = Task("audit", lambda: audit(inspect_image(run, locked_own_content(lock)), expected), "audit")
