@@ -12,7 +12,6 @@ from typing import Any
 from envbuild.lock.model import Lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.update import current_lock
-from envbuild.spec.recipe_calls import call_recipe
 from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 
@@ -40,15 +39,10 @@ def image_keys(resolution: Resolution, state: str, workspace: Workspace) -> dict
 def checks(resolution: Resolution, lock: Lock) -> list[Any]:
     """Return what the recipes check in the image, and what they expect in it."""
     from envbuild.verify.expectations import expected_contents
-    from envbuild.verify.verify import recipe_environment
+    from envbuild.verify.image_checks import image_checks
 
-    env = recipe_environment(resolution, lock)
-    found = [check for recipe in resolution.recipes for check in call_recipe(recipe, "verify", list, env)]
-    if resolution.spec.dev:
-        from envbuild.verify.dev_checks import dev_checks
-
-        found += dev_checks(resolution.spec.dev)
-    return [[dataclasses.asdict(check) for check in found], dataclasses.asdict(expected_contents(resolution, lock))]
+    found = [dataclasses.asdict(check) for _, check in image_checks(resolution, lock)]
+    return [found, dataclasses.asdict(expected_contents(resolution, lock))]
 
 
 def value_digest(value: Any) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from envbuild.core.errors import SpecError
 from envbuild.core.text import human_list
 from envbuild.core.yaml_reader import did_you_mean
+from envbuild.spec.recipe import Check
+from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.tasks import Task
 from envbuild.verify.tiers import COMING, RUNNING, TIERS
 
@@ -31,6 +33,15 @@ class Selection:
             if (not self.tiers or task.tier in self.tiers) and (not self.recipes or task.recipe in self.recipes)
         ]
 
+    def left_out(self, tasks: Sequence[Task]) -> list[AuditResult]:
+        """Return a result of each task that is not of the selection: not run."""
+        picked = {id(task) for task in self.pick(tasks)}
+        return [
+            AuditResult(task.name, Status.NOT_RUN, COMING.get(task.tier, "not requested"), task.tier)
+            for task in tasks
+            if id(task) not in picked
+        ]
+
     def __str__(self) -> str:
         parts = [human_list(list(self.recipes), 3), *(f"tier {tier}" for tier in self.tiers)]
         return ", ".join(filter(None, parts))
@@ -48,8 +59,19 @@ def check_tiers(tiers: Sequence[str]) -> None:
             raise SpecError(f"--tier {tier}: {COMING[tier]}", hint=f"--tier {' or '.join(RUNNING)}")
 
 
-def check_recipes(recipes: Sequence[str], known: Collection[str], image: str) -> None:
-    """Refuse a recipe that the image does not have (SpecError)."""
-    for name in recipes:
-        if name not in known:
-            raise SpecError(f"--only {name}: {image} has no such layer", hint=did_you_mean(name, known, "its layers"))
+def check_recipes(only: Selection, checks: Iterable[tuple[str, Check]], layers: Collection[str], image: str) -> None:
+    """Refuse a layer that the image does not have, or of which the selection has no check (SpecError).
+
+    checks: of the image, each with the name of its layer.
+    """
+    tiers: dict[str, set[str]] = {name: set() for name in layers}
+    for name, check in checks:
+        tiers.setdefault(name, set()).add(check.tier)
+    for name in only.recipes:
+        if name not in tiers:
+            raise SpecError(f"--only {name}: {image} has no such layer", hint=did_you_mean(name, tiers, "its layers"))
+        if not tiers[name].intersection(only.tiers or TIERS):
+            wanted = f" of tier {' or '.join(only.tiers)}" if only.tiers else ""
+            others = sorted(other for other, found in tiers.items() if found.intersection(only.tiers or TIERS))
+            hint = f"layers with such checks: {', '.join(others)}" if others else "leave out --only"
+            raise SpecError(f"--only {name}: this layer has no checks{wanted}", hint=hint)

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envbuild.build.plan.units import Plan
-from envbuild.core.digest import file_digest
+from envbuild.core.digest import reported_digest
 from envbuild.core.result import Result
 from envbuild.core.shell import shell_word
 from envbuild.core.store.records import forget_damaged
 from envbuild.core.store.store import Store
 from envbuild.export.built_image import BuiltImage, image_record_path, load_built_image, record_evidence
 from envbuild.lock.model import Lock, lock_digest
-from envbuild.spec.recipe import Check, RecipeEnv
-from envbuild.spec.recipe_calls import call_recipe
 from envbuild.spec.resolve import Resolution
 from envbuild.verify.audit import audit
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
@@ -32,6 +30,7 @@ from envbuild.verify.evidence import (
 from envbuild.verify.expectations import expected_contents, own_content
 from envbuild.verify.extension_modules import import_results
 from envbuild.verify.file_bytes import file_bytes_result
+from envbuild.verify.image_checks import image_checks
 from envbuild.verify.open_image import open_image
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
@@ -43,7 +42,6 @@ from envbuild.verify.verify_file import check_file_selection, verify_file
 # The file of a project's image is read when it is written: compared with its packs, and its sha256 is recorded. Every
 # verify compares that sha256.
 CHECKED = ("sha256", "checksums of the packs")
-DEV = "dev"  # the name of the checks of project folders, beside the names of layers
 
 if TYPE_CHECKING:
     from envbuild.build.engines.base import BuildResult
@@ -69,8 +67,8 @@ def verify_image(name: str, workspace: Workspace, only: Selection = ALL) -> Resu
         return Result(evidence_document(evidence), "\n".join(summary_lines(evidence)))
     image = load_built_image(name, workspace)
     if only.recipes:
-        known = {recipe.name for recipe in image.resolution.recipes} | ({DEV} if image.resolution.spec.dev else set())
-        check_recipes(only.recipes, known, image.record.image)
+        layers = [recipe.name for recipe in image.resolution.recipes]
+        check_recipes(only, image_checks(image.resolution, image.lock), layers, image.record.image)
     path, evidence, data = verify_built(image, workspace, only)
     raise_failures(evidence)
     last = f"  evidence: {path}" if path else f"  evidence: not written: only a part ran ({only})"
@@ -105,9 +103,7 @@ def verify_built(
     """
     path, record = Path(image.record.artifact), image.record
     layers = tuple(layer.diff_id for layer in image.layers)
-    workspace.reporter.start("digest", f"sha256 of {path.name}")
-    whole = file_bytes_result(record.image, record.sha256, file_digest(path))
-    workspace.reporter.finish("digest")
+    whole = file_bytes_result(record.image, record.sha256, reported_digest(path, workspace.reporter))
     if whole.status == Status.FAIL:
         forget_damaged(image_record_path(image.resolution, workspace))
         evidence = Evidence(
@@ -138,16 +134,9 @@ def collect_evidence(
 ) -> Evidence:
     """Return the results of all tiers that can run here, or of a part, on the file itself. `sha256` is that of its
     bytes now."""
-    env = recipe_environment(resolution, lock)
     expected, own = expected_contents(resolution, lock), own_content(resolution, lock)
     by_hand = f"envbuild run {shell_word(path)} -- /bin/sh"
-    checks: list[tuple[str, Check]] = []
-    for recipe in resolution.recipes:
-        checks += ((recipe.name, check) for check in call_recipe(recipe, "verify", list, env))
-    if resolution.spec.dev:
-        from envbuild.verify.dev_checks import dev_checks
-
-        checks += ((DEV, check) for check in dev_checks(resolution.spec.dev))
+    checks = image_checks(resolution, lock)
     with open_image(path, plan.config.env, workspace, f"verify {plan.image}") as run:
         tasks = [
             Task("audit", lambda: audit(inspect_image(run, own), expected), "audit"),
@@ -158,7 +147,7 @@ def collect_evidence(
             ),
         ]
         found, seconds = run_tasks(only.pick(tasks), run, workspace.reporter)
-    results = [file_bytes_result(plan.image, sha256, sha256), *found]
+    results = [file_bytes_result(plan.image, sha256, sha256), *found, *only.left_out(tasks)]
     digest = f"sha256:{sha256}"
     return Evidence(
         lock.image,
@@ -184,9 +173,3 @@ def unit_sources(plan: Plan, layers: Collection[str], store: Store) -> dict[str,
         for unit, record in found.items()
         if record and record.source and record.layer and record.layer.diff_id in layers
     }
-
-
-def recipe_environment(resolution: Resolution, lock: Lock) -> RecipeEnv:
-    from envbuild.build.plan.image_config import recipe_env
-
-    return recipe_env(resolution, lock)

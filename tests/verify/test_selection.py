@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from envbuild.core.errors import SpecError
-from envbuild.verify.results import AuditResult
+from envbuild.spec.recipe import Check
+from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.selection import ALL, Selection, check_recipes, check_tiers
 from envbuild.verify.tasks import Task
 
@@ -35,6 +36,10 @@ TASKS = [
 )
 def test_tasks_of_a_selection(selection: Selection, picked: list[int]) -> None:
     assert selection.pick(TASKS) == [TASKS[number] for number in picked]
+    assert [result.name for result in selection.left_out(TASKS)] == [
+        task.name for number, task in enumerate(TASKS) if number not in picked
+    ]
+    assert {result.status for result in selection.left_out(TASKS)} <= {Status.NOT_RUN}
 
 
 def test_what_is_all() -> None:
@@ -49,7 +54,36 @@ def test_a_tier_or_a_layer_that_does_not_exist() -> None:
     assert (caught.value.message, caught.value.hint) == ("--tier aduit: no such tier", "--tier audit or run")
     with pytest.raises(SpecError, match="--tier gpu: envbuild does not run checks of this tier yet"):
         check_tiers(["gpu"])
+
+
+CHECKS = [("ucx", Check("version", "true")), ("nccl-tests", Check("all-reduce", "true", tier="gpu"))]
+LAYERS = ["ucx", "nccl-tests", "python-packages"]
+
+
+@pytest.mark.parametrize(
+    ("only", "message", "hint"),
+    [
+        (Selection((), ("ucx", "nccl-test")), "nccl-test: cpu-ucc has no such layer", "did you mean 'nccl-tests'?"),
+        (
+            Selection((), ("python-packages",)),
+            "python-packages: this layer has no checks",
+            "layers with such checks: nccl-tests, ucx",
+        ),
+        (
+            Selection(("run",), ("nccl-tests",)),
+            "nccl-tests: this layer has no checks of tier run",
+            "layers with such checks: ucx",
+        ),
+        (Selection(("audit",), ("ucx",)), "ucx: this layer has no checks of tier audit", "leave out --only"),
+    ],
+)
+def test_a_selection_without_a_check_is_refused(only: Selection, message: str, hint: str) -> None:
+    """It would pass, and nothing would have run."""
     with pytest.raises(SpecError) as caught:
-        check_recipes(["ucx", "toch"], ["ucx", "torch"], "cpu-ucc")
-    assert caught.value.message == "--only toch: cpu-ucc has no such layer"
-    assert "torch" in caught.value.hint
+        check_recipes(only, CHECKS, LAYERS, "cpu-ucc")
+    assert (caught.value.message, caught.value.hint) == (f"--only {message}", hint)
+
+
+def test_layers_with_checks_are_selected() -> None:
+    check_recipes(Selection((), ("ucx", "nccl-tests")), CHECKS, LAYERS, "cpu-ucc")
+    check_recipes(Selection(("run",), ("ucx",)), CHECKS, LAYERS, "cpu-ucc")

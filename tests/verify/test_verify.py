@@ -103,15 +103,7 @@ def test_an_intact_file_is_audited_after_all_its_bytes_were_read(
     built: tuple[BuiltImage, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known, record = built
-    for name in ("load_built_image", "recipe_environment", "own_content"):
-        monkeypatch.setattr(verify, name, lambda *_: known)
-    monkeypatch.setattr(verify, "expected_contents", lambda *_: SimpleNamespace(modules=()))
-    known.plan.config, known.plan.image, known.resolution.recipes = SimpleNamespace(env={}), "app", ()  # type: ignore[misc, assignment]
-    known.resolution.spec, known.resolution.contents = SimpleNamespace(dev=()), ()  # type: ignore[misc, assignment]
-    monkeypatch.setattr(verify, "inspect_image", lambda run, own: {})
-    monkeypatch.setattr(verify, "audit", lambda report, expected: [])
-    monkeypatch.setattr(verify, "import_results", lambda *_: [])
-    monkeypatch.setattr(built_image, "image_record_path", lambda resolution, workspace: record)
+    audited(known, record, monkeypatch)
     before = read_record(record)
     assert before and before["evidence"] == ""
     result = verify.verify_image("app", workspace(tmp_path / "store"))
@@ -119,3 +111,32 @@ def test_an_intact_file_is_audited_after_all_its_bytes_were_read(
     after = read_record(record)  # `make` does not verify it again
     assert after and {**after, "evidence": ""} == before
     assert json.loads(Path(after["evidence"]).read_bytes())["image"] == known.lock.image
+
+
+@pytest.mark.parametrize(
+    ("tier", "other", "state"),
+    [("run", "audit", "partly: 1 not run (not requested)"), ("audit", "run", "not run: not requested")],
+)
+def test_a_part_of_the_checks_states_what_did_not_run(
+    tier: str, other: str, state: str, built: tuple[BuiltImage, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, record = built
+    audited(known, record, monkeypatch)
+    result = verify.verify_image("app", workspace(tmp_path / "store"), Selection(tiers=(tier,)))
+    assert result.data["tiers"][other] == state
+    assert f"): {state}\n" in result.text and "evidence: not written: only a part ran" in result.text
+    assert not list(tmp_path.glob("artifacts/*.evidence.json"))
+
+
+def audited(known: BuiltImage, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the audit and the imports of an image have no results."""
+    monkeypatch.setattr(verify, "load_built_image", lambda *_: known)
+    monkeypatch.setattr(verify, "image_checks", lambda *_: [])
+    monkeypatch.setattr(verify, "own_content", lambda *_: known)
+    monkeypatch.setattr(verify, "expected_contents", lambda *_: SimpleNamespace(modules=()))
+    known.plan.config, known.plan.image, known.resolution.recipes = SimpleNamespace(env={}), "app", ()  # type: ignore[misc, assignment]
+    known.resolution.spec, known.resolution.contents = SimpleNamespace(dev=()), ()  # type: ignore[misc, assignment]
+    monkeypatch.setattr(verify, "inspect_image", lambda run, own: {})
+    monkeypatch.setattr(verify, "audit", lambda report, expected: [])
+    monkeypatch.setattr(verify, "import_results", lambda *_: [])
+    monkeypatch.setattr(built_image, "image_record_path", lambda resolution, workspace: record)
