@@ -50,5 +50,8 @@ def _may_name(page: Path, file: Path) -> bool:
     (`envbuild.core.judged_links`)."""
     if Path(os.path.normpath(file)).is_relative_to(os.path.normpath(page.parent)):
         return True
-    owner = page.stat().st_uid
-    return owner not in own_users() and (not file.exists() or file.stat().st_uid == owner)
+    try:
+        owner = page.stat().st_uid
+        return owner not in own_users() and (not file.exists() or file.stat().st_uid == owner)
+    except OSError:  # the caller cannot read it either, or no file has such a name
+        return False

@@ -281,6 +281,18 @@ def test_a_page_of_another_user_names_no_file_of_the_caller(tmp_path: Path, href
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of another user need root")
+def test_a_page_of_another_user_with_an_impossible_path_is_named(tmp_path: Path) -> None:
+    """Such a path ended the command with a message that did not name the page."""
+    folder = tmp_path / "simple/demo"
+    folder.mkdir(parents=True)
+    (folder / "index.html").write_text(f'<a href="file:///{"a" * 300}/demo-1.0-py3-none-any.whl">x</a>')
+    os.chown(folder, 4711, -1)
+    with pytest.raises(InputError, match="the file is not that user's") as caught:
+        index(f"file://{tmp_path}/simple").files("demo")
+    assert str(folder) in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of another user need root")
 def test_a_page_of_another_user_names_files_below_it_and_of_that_user(tmp_path: Path) -> None:
     folder, packages = tmp_path / "simple/demo", tmp_path / "packages"
     for made in (folder, packages):
