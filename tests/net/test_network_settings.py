@@ -1,10 +1,10 @@
-"""The proxy of a request."""
+"""The proxy of a request, and the hosts whose certificates are not checked."""
 
 from __future__ import annotations
 
 import pytest
 
-from envbuild.net.network_settings import NetworkSettings
+from envbuild.net.network_settings import NetworkSettings, host_names
 
 pytestmark = pytest.mark.unit
 DIRECT = {"http": None, "https": None}
@@ -34,3 +34,24 @@ def test_this_machine_and_the_hosts_of_no_proxy_are_reached_directly(
     monkeypatch.setenv("NO_PROXY", "inside.example")
     monkeypatch.delenv("no_proxy", raising=False)
     assert NetworkSettings(proxy).proxies(url) == found
+
+
+@pytest.mark.parametrize(
+    ("trusted", "url", "unchecked"),
+    [
+        ("index.example", "https://index.example/simple", True),
+        ("index.example", "https://index.example:8443/simple", True),
+        ("index.example", "https://other.example/simple", False),
+        ("index.example:8443", "https://index.example:8443/simple", True),
+        ("index.example:8443", "https://index.example/simple", False),
+        ("index.example:443", "https://INDEX.example/simple", True),
+        ("index.example:80", "http://index.example/simple", True),
+        ("index.example:443", "http://index.example/simple", False),
+        ("[::1]:8443", "https://[::1]:8443/simple", True),
+        ("[::1]:8443", "https://[::1]/simple", False),
+        ("index.example:x", "https://index.example/simple", False),
+        ("", "file:///simple", False),
+    ],
+)
+def test_a_trusted_host_with_a_port_is_that_port_alone(trusted: str, url: str, unchecked: bool) -> None:
+    assert NetworkSettings(insecure=host_names([trusted])).is_insecure(url) is unchecked

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import SpecError
+from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site_file import read_site
-from envbuild.net.urls import has_raw_login, may_have_login, redact, redact_text, redact_written
+from envbuild.net.urls import has_raw_login, may_have_login, redact, redact_reference, redact_text, redact_written
 
 pytestmark = pytest.mark.unit
 
@@ -33,6 +34,24 @@ pytestmark = pytest.mark.unit
 def test_the_address_in_a_message_has_no_login(place: str, printed: str) -> None:
     assert redact(place) == printed
     assert has_raw_login(place) == (place.startswith("https://user:hu") and place[15] in "/?#")
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("user:hush@host.example/a/b:1", "host.example/a/b:1"),
+        ("user:hu@sh@host.example/a", "host.example/a"),
+        ("docker://user:hush@host.example/a:1", "docker://host.example/a:1"),
+        ("host.example:5000/a:1", "host.example:5000/a:1"),
+        (f"user:hush@host.example/a@sha256:{'0' * 64}", f"host.example/a@sha256:{'0' * 64}"),
+    ],
+)
+def test_the_name_of_an_image_in_a_message_has_no_login(text: str, printed: str) -> None:
+    assert redact_reference(text) == printed
+    if "hu" in text:
+        with pytest.raises(SpecError) as caught:
+            parse_reference(text)
+        assert f"'{printed}' is not the reference" in caught.value.message
 
 
 @pytest.mark.parametrize(

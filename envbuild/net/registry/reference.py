@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from envbuild.core.distributions import LOCAL_FORMS, is_local_image
 from envbuild.core.errors import SpecError
 from envbuild.net.origin_kinds import LOCAL
+from envbuild.net.urls import redact_reference
 
 DOCKER = "docker.io"  # a name, not a host: see `envbuild/net/homes/docker-hub.yaml`
 COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -49,7 +50,7 @@ def parse_reference(text: str) -> Reference:
     found = GRAMMAR.fullmatch(text)
     if not found:
         raise SpecError(
-            f"'{text[:200]}' is not the reference of an image",
+            f"'{redact_reference(text)[:200]}' is not the reference of an image",
             hint="write HOST/PATH:TAG, as in nvcr.io/nvidia/pytorch:25.10-py3",
         )
     repository = found["repository"]
