@@ -370,7 +370,6 @@ DRIVER = """
 import json, sys
 from pathlib import Path
 from tests.support import tiny_root as kit
-from envbuild.build.engines.buildah import command
 from envbuild.build.engines.buildah.engine import Buildah
 store = kit.Store.open(Path(sys.argv[1]))
 probe = Buildah().probe(store)

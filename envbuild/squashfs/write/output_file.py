@@ -90,7 +90,7 @@ def _create(folder: int, out: Path) -> tuple[str, int]:
             os.close(file)
             _remove(name, folder)
             continue
-        except OSError:  # a file system without locks: then only its age counts
+        except OSError:  # a file system without locks: then it is never stale
             return name, file
         if os.fstat(file).st_nlink:
             return name, file
