@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import InputError
-from envbuild.lock.git.foreign_repository import find_way_out
+from envbuild.lock.git.foreign_repository import LARGEST, find_way_out
+from envbuild.lock.git.repositories import find_git_directory
 from tests.support.git_server import Repo, git
 from tests.support.git_site import MARKS, Desk, git_source
 from tests.support.git_site import demo as demo  # a fixture
@@ -95,6 +96,28 @@ def test_a_link_on_any_way_to_the_place_leads_to_no_other(demo: Repo, tmp_path: 
         Desk(tmp_path / "s", github=tmp_path / place).lock(git_source(demo))
 
 
+def test_a_link_of_another_user_on_the_way_that_a_git_file_names_leads_to_no_other(demo: Repo, tmp_path: Path) -> None:
+    """The git directory of a working tree may be anywhere, below a folder of that user, too."""
+    demo.bare(tmp_path / "private/demo.git")
+    named = tmp_path / "mirror/demo/demo"
+    named.mkdir(parents=True)
+    (tmp_path / "theirs").symlink_to(tmp_path / "private")
+    (named / ".git").write_text(f"gitdir: {tmp_path}/theirs/demo.git\n")
+    assert Desk(tmp_path / "s", github=tmp_path / "mirror").lock(git_source(demo)).sha256
+    os.chown(tmp_path / "theirs", OTHER, -1, follow_symlinks=False)
+    with pytest.raises(InputError, match="may lead elsewhere by another user"):
+        Desk(tmp_path / "s2", github=tmp_path / "mirror").lock(git_source(demo))
+
+
+def test_a_git_file_without_end_takes_no_memory(tmp_path: Path) -> None:
+    with (tmp_path / ".git").open("wb") as file:
+        file.write(b"gitdir: demo.git\n" + b" " * 4096)
+        file.truncate(1 << 40)
+    (tmp_path / "demo.git/objects").mkdir(parents=True)
+    (tmp_path / "demo.git/HEAD").touch()
+    assert find_git_directory(tmp_path) == tmp_path / "demo.git"
+
+
 def test_a_link_to_a_repository_of_its_own_owner_is_followed(demo: Repo, tmp_path: Path) -> None:
     demo.bare(tmp_path / "mirror-7/demo/demo.git")
     (tmp_path / "mirror").symlink_to("mirror-7")
@@ -103,7 +126,9 @@ def test_a_link_to_a_repository_of_its_own_owner_is_followed(demo: Repo, tmp_pat
     assert Desk(tmp_path / "s", github=tmp_path / "mirror").lock(git_source(demo)).sha256
 
 
-@pytest.mark.parametrize("text", ["[include]\n path = /tmp/fifo\n", '[core] [ IncludeIf "gitdir:/"] path = x'])
+@pytest.mark.parametrize(
+    "text", ["[include]\n path = /tmp/fifo\n", '[core] [ IncludeIf "gitdir:/"] path = x', "#" * LARGEST]
+)
 def test_settings_of_another_user_that_include_others_are_refused(demo: Repo, tmp_path: Path, text: str) -> None:
     """git opens any file that they name, and waits for a FIFO."""
     bare = Path(demo.bare(tmp_path / "mirror/demo/demo.git"))

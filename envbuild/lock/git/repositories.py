@@ -63,6 +63,7 @@ class MissingRepository:
         raise NotFoundError(self.why)
 
 
+LONGEST = 4096  # bytes of a file that names a git directory: PATH_MAX of Linux
 GitRepository = LocalRepository | RemoteRepository | MissingRepository
 
 
@@ -114,8 +115,8 @@ def find_git_directory(path: Path) -> Path | None:
     """Return the git directory that `path` is, or that it has as a working tree."""
     inner = path / ".git"
     if inner.is_file():  # of a submodule, or a further working tree: "gitdir: PATH"
-        with suppress(OSError):
-            inner = path / inner.read_text(errors="replace").removeprefix("gitdir:").strip()
+        with suppress(OSError), inner.open("rb") as file:
+            inner = path / file.read(LONGEST).decode(errors="replace").removeprefix("gitdir:").strip()
     for folder in (inner, path):
         if (folder / "HEAD").is_file() and ((folder / "objects").is_dir() or (folder / "commondir").is_file()):
             return folder
