@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from envbuild.core.console import SilentReporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import SpecError, VerifyError
 from envbuild.core.store.records import read_record, write_record
+from envbuild.core.timings import TimingReporter
 from envbuild.export import built_image
 from envbuild.export.built_image import BuiltImage, ImageRecord
 from envbuild.lock.lockfile import parse_lock
@@ -46,12 +48,16 @@ def test_a_file_without_its_lock_is_not_compared(texts: dict[str, bytes], tmp_pa
 
 
 def test_a_file_with_its_lock_is_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = image(tmp_path, lock_yaml=LOCK, resolution_json=json.dumps({}).encode())
+    project = {"name": "mytrainer", "version": "1.2", "content": f"sha256:{'0' * 64}"}
+    path = image(tmp_path, lock_yaml=LOCK, resolution_json=json.dumps({"dev": [project]}).encode())
     lock = parse_lock(LOCK.decode(), path)
     seen: list[Any] = []
     monkeypatch.setattr(verify_file, "inspect_image", lambda run, own: {"schema": 1})
     monkeypatch.setattr(verify_file, "audit", lambda report, expected: seen.append((report, expected)) or [])
-    found = verify_file.verify_file(path, workspace(tmp_path / "store"))
+    times = TimingReporter(SilentReporter())
+    found = verify_file.verify_file(path, replace(workspace(tmp_path / "store"), reporter=times))
+    assert times.tasks[0].text == f"sha256 of {path.name}"  # it is long for a large file
+    assert seen[0][1].python == {**verify_file.locked_contents(lock).python, "mytrainer": "1.2"}
     assert (found.image, found.lock, found.results) == (lock.image, lock_digest(lock), ())
     assert found.artifact.startswith("sha256:") and len(seen) == 1
     assert evidence_document(found)["inspected_by"] == "the image's own /usr/bin/python3"
