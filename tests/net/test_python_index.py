@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -314,3 +317,25 @@ def test_the_pythons_of_a_file_have_a_limit() -> None:
     assert file.requires_python == ""
     (file,) = parse_html(f'<a href="a-1.tar.gz" data-requires-python="{long}">x</a>', "https://i.example/")
     assert file.requires_python == ""
+
+
+def test_pages_are_read_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The links of one page may take a gigabyte."""
+    names = [f"demo{number}" for number in range(4)]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.html").write_text(f'<a href="{name}-1.0.tar.gz">x</a>')
+    running, most = [], []
+
+    def parse(text: str, page: str) -> Iterator[IndexFile]:
+        running.append(page)
+        most.append(len(running))
+        time.sleep(0.05)
+        yield from parse_html(text, page)
+        running.remove(page)
+
+    monkeypatch.setattr(python_index, "parse_html", parse)
+    listing = index(f"file://{tmp_path}")
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert [len(files) for files in pool.map(listing.files, names)] == [1] * len(names)
+    assert most == [1] * len(names)
