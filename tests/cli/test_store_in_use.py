@@ -106,9 +106,9 @@ def test_commands_that_write_wait_while_one_has_the_store_alone(locked: Path) ->
 @pytest.mark.slow_unit
 def test_commands_that_read_need_no_lock(locked: Path) -> None:
     running = {name: start(locked, name, arguments) for name, arguments in READ.items()}
-    assert {name: process.wait(timeout=120) in (0, 1, 7) for name, process in running.items()} == dict.fromkeys(
-        READ, True
-    )
+    codes = {name: process.wait(timeout=120) for name, process in running.items()}
+    assert codes.pop("doctor") in (0, 7)  # whether this machine is ready
+    assert codes == dict.fromkeys(codes, 0)
 
 
 @pytest.mark.slow_unit

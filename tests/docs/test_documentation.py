@@ -100,7 +100,7 @@ def test_paths_of_the_architecture_page_exist() -> None:
 
 
 FOLDERS = ("envbuild", "recipes", "images", "tests", "docs", "benchmarks")
-COMING = {"publish/", "launch/", "envbuild/shipped/"}  # rooms to come; a folder of the wheel alone
+COMING = {"envbuild/shipped/"}  # a folder of the wheel alone
 
 
 def test_make_targets_exist() -> None:
