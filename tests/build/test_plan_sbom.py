@@ -18,7 +18,7 @@ from packageurl import PackageURL
 from envbuild.build.plan.provenance import to_json
 from envbuild.build.plan.sbom import base_component, debian_component, package_url, sbom, source_components
 from envbuild.lock.lockfile import read_lock
-from envbuild.lock.model import BaseImage, DebianFile, Lock, SourceFile
+from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from tests.support.command import ROOT
 
 pytestmark = pytest.mark.unit
@@ -65,6 +65,21 @@ def reversed_lock(lock: Lock) -> Lock:
 def test_the_same_lock_has_the_same_bytes() -> None:
     lock = read_lock(LOCKS[0])
     assert to_json(sbom(reversed_lock(lock))) == to_json(sbom(lock))
+
+
+def test_of_a_wheel_and_a_source_archive_of_one_version_the_same_is_named_each_time() -> None:
+    """File names are in sets, whose order is another in each process; the file that is last by its name counts."""
+    names = [f"p{number}" for number in range(10)]
+    files = {
+        file: PythonFile(file, name, "1", 1, f"{number}" * 64)
+        for name in names
+        for number, file in enumerate((f"{name}-1-py3-none-any.whl", f"{name}-1.tar.gz"))
+    }
+    lock = replace(read_lock(LOCKS[0]), python_files=files, units={"venv": UnitLock(python=tuple(files))})
+    found: list[dict[str, Any]] = [
+        item for item in json.loads(to_json(sbom(lock)))["components"] if "pkg:pypi/" in item.get("purl", "")
+    ]
+    assert [item["hashes"][0]["content"] for item in found] == ["1" * 64] * len(names)
 
 
 @pytest.mark.parametrize(

@@ -29,14 +29,15 @@ HOSTS = {"github": "https://github.com/", "gitlab": "https://gitlab.com/", "git"
 def sbom(lock: Lock, contents: Iterable[DevContent] = ()) -> dict[str, object]:
     """Return the document. Inputs that only builds use are left out. contents: of project folders."""
     components = [distribution_component(lock.distribution)] if lock.distribution else []
-    for file in {file for unit in lock.image_units() for file in unit.debian}:
+    for file in sorted({file for unit in lock.image_units() for file in unit.debian}):
         components.append(debian_component(lock.debian[file], lock.distribution))
-    components += (python_component(lock.python_files[file]) for file in lock.image_python())
-    for source in lock.sources.values():
+    components += (python_component(lock.python_files[file]) for file in sorted(lock.image_python()))
+    for _, source in sorted(lock.sources.items()):
         components += source_components(source)
     components += map(dev_component, contents)
     if lock.base_image:
         components.append(base_component(lock.base_image, lock.arch))
+    # Of files with one package URL (a wheel and a source archive of one version) it has one: always the same.
     unique = {str(component["bom-ref"]): component for component in components}
     return {
         "bomFormat": "CycloneDX",
