@@ -96,7 +96,7 @@ def test_an_image_that_is_not_built_is_printed_with_a_warning(tmp_path: Path) ->
 
 
 def test_a_folder_that_this_machine_does_not_read_is_named(tmp_path: Path) -> None:
-    folder = f"{tmp_path}/{'a' * 300}"  # as a folder without permission: each look at it is an error
+    folder = f"{tmp_path}/{'a' * 300}"  # as a folder without permission: each read of it is an error
     launch = launch_shipped("h100-nccl", "srun", SITE.replace("/fs/images", folder), tmp_path, ["hostname"])
     assert launch.plan.image.squashfs == f"{folder}/h100-nccl.sqsh"
 

@@ -1,4 +1,4 @@
-"""Upgrades of single packages: what else may change, and what the hint for an unknown name says."""
+"""Upgrades of single packages: what else may change, and what the hint for an unknown name states."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_another_package_that_would_change_is_refused(other: Difference, line: s
     )
 
 
-def test_the_hint_has_the_option_that_was_given() -> None:
+def test_the_hint_has_the_option_of_the_caller() -> None:
     packages = {"transformer-engine": "transformer-engine-torch"}
     found = upgrade_hint("transformer-engine", packages.values(), packages, "--upgrade-package")
     assert found == (
