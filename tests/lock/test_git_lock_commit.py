@@ -135,7 +135,7 @@ def test_no_git(demo: Repo, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None
     git_program.git_path.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")
     try:
-        with pytest.raises(InputError, match="require the program git") as caught:
+        with pytest.raises(InputError, match="git is not installed") as caught:
             desk.lock(wanted)
     finally:
         monkeypatch.undo()
