@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from envbuild.build.plan.bytecode import compile_command
 from envbuild.build.plan.unit_inputs import python_input, requirements_input, tools_input, unit_lock
 from envbuild.build.plan.units import Input, Unit
 from envbuild.build.steps import INPUTS, Step
@@ -79,7 +80,7 @@ def venv_unit(
             'set -- "$@" "${name%%-*}==${rest%%-*}"; done',
             f'"$UV" pip install --python {VENV}/bin/python --no-index --find-links {INPUTS}/kernels --no-deps "$@"',
         ]
-    commands += [FORGET_TIMES, f"rm -rf {UV_CACHE}"]
+    commands += [FORGET_TIMES, f"rm -rf {UV_CACHE}", compile_command(f"{VENV}/bin/python", f"{VENV}/lib")]
     return Unit(
         name=name,
         title=title,
