@@ -248,12 +248,12 @@ def test_errors_of_apt_are_assigned_to_repositories() -> None:
     assert [item.printed_address for item in (near, far, folder)] == [
         "http://h/ubuntu",
         "http://h/ubuntu/more x",
-        "file:/srv/a b",
+        "copy:/srv/a b",
     ]
     lines = [
         "The repository 'http://h/ubuntu ./ Release' does not have a Release file.",
         "Failed to fetch http://h/ubuntu/more%20x/InRelease  404",
-        "The repository 'file:/srv/a b ./ Release' is not signed.",
+        "The repository 'copy:/srv/a b ./ Release' is not signed.",
         "Some index files failed to download.",
     ]
     assert failures_by_place("\n".join(lines), [near, far, folder]) == {

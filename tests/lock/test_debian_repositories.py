@@ -177,3 +177,14 @@ def test_installed_names() -> None:
         "aa", "aa:amd64", "bb", "bb:i386", "cc", "cc:",
     }  # fmt: skip
     assert installed_names("") == frozenset()
+
+
+def test_lists_of_a_folder_are_those_that_were_compared_with_its_release_file(site: Site) -> None:
+    """The owner of the folder may change them afterwards, while apt's copy is recent."""
+    lock = resolve(site, base="", build_x="curl")
+    lists = list(site.store.rglob("state/lists/*Packages*"))
+    assert lists and not [path for path in lists if path.is_symlink()]
+    for place in {Path(place) for places in site.mirrors.values() for place in places if place.startswith("/")}:
+        for path in place.rglob("Packages"):
+            path.write_text(path.read_text().replace("Version: 8.5-2", "Version: 8.6-1"))
+    assert resolve(site, base="", build_x="curl").units == lock.units

@@ -233,12 +233,15 @@ def test_locked_versions_that_conflict_are_replaced(site: Site, tmp_path: Path, 
 
 
 @pytest.mark.slow_unit
-def test_lists_are_used_again_within_the_hour(site: Site, tmp_path: Path, key: Signer) -> None:
+def test_lists_of_a_folder_are_read_again_when_its_release_file_changed(
+    site: Site, tmp_path: Path, key: Signer
+) -> None:
     resolve(site, base="")
+    shutil.move(tmp_path / "debian/dists/trixie/main", tmp_path / "main")
+    assert names(resolve(site, refresh=False, base="", debian="openssl"), "debian")  # from apt's own copy
+    shutil.move(tmp_path / "main", tmp_path / "debian/dists/trixie/main")
     publish(tmp_path / "debian", "trixie-updates", [stanza("late")], key)
-    with pytest.raises(InputError, match="no package 'late'"):
-        resolve(site, refresh=False, base="", debian="late")
-    assert names(resolve(site, refresh=True, base="", debian="late"), "debian") == ["late 1.0"]
+    assert names(resolve(site, refresh=False, base="", debian="late"), "debian") == ["late 1.0"]
 
 
 def test_wrong_signature(site: Site, tmp_path: Path) -> None:

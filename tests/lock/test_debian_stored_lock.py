@@ -100,7 +100,7 @@ def test_an_archive_that_moved_on_is_read(desk: Desk) -> None:
 
 
 def test_the_lists_of_a_folder_are_read_as_they_are_now(desk: Desk) -> None:
-    """apt has links to them, and its Release file is still the one before."""
+    """Lists of a server are those of the last hour."""
     desk.resolve()
     desk.publish("2.0", days=1)
     newer, resolved = desk.resolve()

@@ -77,14 +77,15 @@ class AptSource:
             scheme, _, rest = self.place.partition("://")
             host, slash, path = rest.partition("/")
             return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".replace(" ", "%20").rstrip("/")
-        # Decoded twice: by the reader of sources.list and by the method for files.
-        return f"file://{quote(self.place.replace('%', '%25'))}".rstrip("/")
+        # Decoded twice: by the reader of sources.list and by the method for files. With file: apt reads lists where
+        # they are, after it compared them with the Release file, so the owner of the folder could change them.
+        return f"copy://{quote(self.place.replace('%', '%25'))}".rstrip("/")
 
     @property
     def printed_address(self) -> str:
         """The place as apt's messages print it: plain text."""
         scheme, _, path = self.address.partition("://")
-        return unquote(f"{scheme}:{path}" if scheme == "file" else self.address)
+        return unquote(f"{scheme}:{path}" if scheme == "copy" else self.address)
 
     def release(self, lists: Path) -> Path | None:
         """Return the Release file of the source in the folder `lists`, under its name there (apt's); None if there

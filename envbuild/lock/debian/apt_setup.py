@@ -13,6 +13,7 @@ from envbuild.core.errors import FREE_SOME, EngineError, Finding, InputError
 from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.json_files import write_private
 from envbuild.lock.debian.apt import NOT_IN_VALUES, Apt, AptError, AptSource, configuration, host_options
+from envbuild.lock.debian.folder_archives import have_moved_on
 from envbuild.lock.debian.logins import auth_text
 from envbuild.lock.debian.repositories import MOVED, PackageRepository, RepositoryFinder
 from envbuild.lock.debian.signing_keys import is_recent
@@ -118,7 +119,8 @@ class AptSetup:
             raise EngineError(f"the lists of the {family} archive cannot be written:\n{text}", hint=FREE_SOME)
 
     def updated_apt(self, sources: tuple[AptSource, ...], own: int) -> Apt:
-        """Return the apt of these sources; update its lists if they are older than an hour. Raises AptError."""
+        """Return the apt of these sources; update its lists if they are older than an hour, or a folder moved on.
+        Raises AptError."""
         lines = [source.line(self.finder.arch) for source in sources]
         options = self.options()
         if any(source.weak_key for source in sources):
@@ -146,7 +148,7 @@ class AptSetup:
             ):
                 write_private(root / name, content)
             apt, stamp = Apt(root, sources, own), root / "updated"
-            if self.finder.refresh or not is_recent(stamp):
+            if self.finder.refresh or not is_recent(stamp) or have_moved_on(sources, root / "state/lists"):
                 archives = ", ".join(dict.fromkeys(source.archive for source in sources))
                 reporter.start("apt", f"reading the package lists ({archives})")
                 try:

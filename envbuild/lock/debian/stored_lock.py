@@ -3,8 +3,7 @@
 Its key is the whole request to apt, with the versions that are preferred and the digest of the packages that a base
 image has, and the state of the archives: each line of sources.list with the sha256 of the Release file that apt has
 verified for it, which has the digests of all package lists, and the version of apt. So an archive that moved on makes
-another key. The lists of a mirror that is a folder are links to its files, which may change: their own digests are part
-of the key. Without the Release file of a source there is no key, and nothing is stored.
+another key. Without the Release file of a source there is no key, and nothing is stored.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ def archive_state(apt: Apt, arch: str) -> list[list[str]] | None:
         if release is None:
             return None
         found.append([source.archive, source.line(arch), file_digest(release)])
-    found += [["list", path.name, file_digest(path)] for path in sorted(lists.iterdir()) if path.is_symlink()]
     return [[str(apt.own), apt.get("--version").partition("\n")[0]], *found]
 
 
