@@ -13,9 +13,9 @@ from .log_signs import SIGNS, Sign
 from .model import FAIL, USER, Need, Result, failed, not_run, one_line, passed
 from .processes import FIRST_WORD, ignore
 
-NETWORK = re.compile(r"NCCL INFO Using network (.+?)\s*$")
+NETWORK = re.compile(r"NCCL INFO Using network (\S.*)")
 FAST = re.compile(r"IB|IBext|Libfabric|UCX|SHARP|NVLS", re.IGNORECASE)
-PROVIDER = re.compile(r"Selected provider is (\S+?),? .*\(found (\d+) nics\)", re.IGNORECASE)
+PROVIDER = re.compile(r"Selected provider is (\S+?),? [^()]*\(found (\d+) nics\)", re.IGNORECASE)
 DIRECT = re.compile(r"via NET/\S+")
 KNOWN = re.compile(
     r"NCCL (?:INFO|WARN)|UCX +(?:INFO|WARN|ERROR|DIAG)|\[UCC\]|ProcessGroupUCC|ProcessGroupNCCL|libfabric:|NET/OFI"
@@ -68,10 +68,10 @@ def read_log(lines: Iterable[str]) -> LogReading:
         reading.lines = number
         reading.known += bool(KNOWN.search(line))
         for sign in SIGNS:
-            if sign.pattern.search(line):
+            if sign.is_in(line):
                 reading.found.setdefault(sign.name, []).append(number)
         if network := NETWORK.search(line):
-            reading.networks[network[1]] += 1
+            reading.networks[network[1].rstrip()] += 1
         if provider := PROVIDER.search(line):
             reading.providers[f"{provider[1]}, {provider[2]} devices"] += 1
         if path := DIRECT.search(line):

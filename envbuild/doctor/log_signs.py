@@ -10,18 +10,36 @@ from .model import ADMINISTRATOR, MINOR, USER
 
 
 class Sign(NamedTuple):
-    """A line, and what it means."""
+    """A line, and what it means. `patterns`: alternatives; each is a row of texts that a line has one after another."""
 
     name: str
-    pattern: re.Pattern[str]
+    patterns: tuple[tuple[re.Pattern[str], ...], ...]
     meaning: str
     severity: str
     fix: str
 
+    def is_in(self, line: str) -> bool:
+        """Return whether a line has the sign. Each text is searched once, after the one before: a line of any content
+        takes a time that grows with its length alone, which one expression with ``.*`` does not."""
+        return any(is_row(row, line) for row in self.patterns)
 
-def sign(name: str, pattern: str, meaning: str, severity: str, fix: str) -> Sign:
-    """Return a row."""
-    return Sign(name, re.compile(pattern, re.IGNORECASE), meaning, severity, fix)
+
+def is_row(row: tuple[re.Pattern[str], ...], line: str) -> bool:
+    """Return whether a line has texts one after another."""
+    at = 0
+    for pattern in row:
+        found = pattern.search(line, at)
+        if not found:
+            return False
+        at = found.end()
+    return True
+
+
+def sign(name: str, patterns: str | tuple[str, ...], meaning: str, severity: str, fix: str) -> Sign:
+    """Return a row. `patterns`: one or several; ``.*`` is between texts that follow each other."""
+    rows = (patterns,) if isinstance(patterns, str) else patterns
+    compiled = (tuple(re.compile(part, re.IGNORECASE) for part in row.split(".*")) for row in rows)
+    return Sign(name, tuple(compiled), meaning, severity, fix)
 
 
 SIGNS = (
@@ -41,7 +59,7 @@ SIGNS = (
         "in the container: ls /dev/infiniband; MELLANOX_VISIBLE_DEVICES=all; docker run --device=/dev/infiniband; NCCL_IB_HCA must match a device",
     ),
     sign(
-        "forced-network-missing", r"Error: network .+ not found|Failed to initialize any NET plugin",
+        "forced-network-missing", (r"Error: network .* not found", r"Failed to initialize any NET plugin"),
         "the network of NCCL_NET is missing, so NCCL stopped", USER,
         "IB: envbuild doctor in the container; Libfabric: the plugin aws-ofi-nccl must be in the image; NCCL_NET_PLUGIN must not name another one",
     ),
@@ -78,12 +96,12 @@ SIGNS = (
         "UCX uses TCP alone for a connection", MINOR, "UCX_TLS=rc,sm,self with InfiniBand; ucx_info -d lists what UCX can use here",
     ),
     sign(
-        "memlock", r"Cannot allocate memory.*(?:ibv_|mlx5|memlock)|(?:ibv_reg_mr|ibv_create_\w+|fi_mr_reg)\w*\b.*(?:failed|Cannot allocate memory)|locked memory limit",
+        "memlock", (r"Cannot allocate memory.*(?:ibv_|mlx5|memlock)", r"ibv_reg_mr|ibv_create_|fi_mr_reg.*failed|Cannot allocate memory", r"locked memory limit"),
         "memory cannot be registered: the limit of locked memory", ADMINISTRATOR,
         "ulimit -l unlimited; docker run --ulimit memlock=-1; slurmd.service: LimitMEMLOCK=infinity",
     ),
     sign(
-        "shared-memory", r"No space left on device.*(?:/dev/shm|nccl-)|(?:/dev/shm|nccl-\w+).*No space left on device|Bus error.*shared memory|insufficient shared memory \(shm\)",
+        "shared-memory", (r"No space left on device.*/dev/shm|nccl-", r"/dev/shm|nccl-\w.*No space left on device", r"Bus error.*shared memory", r"insufficient shared memory \(shm\)"),
         "/dev/shm is full", USER, "docker run --ipc=host, or --shm-size=8g",
     ),
     sign(
@@ -91,7 +109,7 @@ SIGNS = (
         "turn ACS off in the firmware, or by setpci on each PCI bridge",
     ),
     sign(
-        "efa-not-found", r"fi_getinfo.*(?:-61|No data available)|NET/OFI.*(?:Failed to initialize|No eligible providers)",
+        "efa-not-found", (r"fi_getinfo.*-61|No data available", r"NET/OFI.*Failed to initialize|No eligible providers"),
         "libfabric finds no EFA device", USER, "envbuild doctor p5-efa in the job's container; mount /dev/infiniband; ulimit -l unlimited",
     ),
     sign(
@@ -100,22 +118,28 @@ SIGNS = (
     ),
     # the process group of UCC in torch (ProcessGroupUCC.cpp), and FSDP over it
     sign(
-        "ucc-reduce-op", r"Not supported ReduceOp for UCC|Cannot use ReduceOp\.AVG with boolean|\[UCC\].*(?:avg|AVG).*(?:not supported|unsupported)|UCC.*reduce_scatter.*not supported|ProcessGroupUCC.*Operation is not supported",
+        "ucc-reduce-op", (
+            r"Not supported ReduceOp for UCC|Cannot use ReduceOp\.AVG with boolean",
+            r"\[UCC\].*avg.*not supported|unsupported", r"UCC.*reduce_scatter.*not supported", r"ProcessGroupUCC.*Operation is not supported",
+        ),
         "UCC does not have this reduction: FSDP2 averages gradients, which UCC cannot on CPU tensors", USER,
         "module.set_force_sum_reduction_for_comms(True); or init_process_group('cpu:gloo,cuda:ucc')",
     ),
     sign(
-        "ucc-data-type", r"Not supported data type for UCC|ec_cpu.*unsupported (?:reduction|data) ?type|unsupported reduction type \(float16\)",
+        "ucc-data-type", (r"Not supported data type for UCC", r"ec_cpu.*unsupported (?:reduction|data) ?type", r"unsupported reduction type \(float16\)"),
         "UCC cannot reduce this data type in CPU memory; float16 there even ends without an error, with the input unchanged", USER,
         "init_process_group('cpu:gloo,cuda:ucc')",
     ),
     sign(
-        "ucc-full-tensor", r"full_tensor.*(?:UCC|ucc)|ProcessGroupUCC.*(?:all_gather_into_tensor|allgather_into_tensor_coalesced).*not (?:implemented|supported)|Backend ucc does not support \w+",
+        "ucc-full-tensor", (
+            r"full_tensor.*UCC",
+            r"ProcessGroupUCC.*all_gather_into_tensor|allgather_into_tensor_coalesced.*not (?:implemented|supported)", r"Backend ucc does not support \w",
+        ),
         "the process group of UCC does not have this operation: DTensor.full_tensor() fails over it", USER,
         "gather over gloo: init_process_group('cpu:gloo,cuda:ucc'), or save sharded checkpoints",
     ),
     sign(
-        "ucc-missing", r"built without UCC|UCC is not available|TL_NCCL.*(?:failed|error)|ucc_context_create failed",
+        "ucc-missing", (r"built without UCC|UCC is not available|ucc_context_create failed", r"TL_NCCL.*failed|error"),
         "the process group of UCC cannot start", USER,
         "envbuild doctor --image FILE; in the container: ucc_info -s, which lists cuda=… and nccl=… on a node with GPUs",
     ),

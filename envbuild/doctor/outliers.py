@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from .model import one_line
+
 # What differs between healthy nodes of one kind, or from minute to minute.
 OWN = ("host", "slurm_node", "time", "user", "place_because", "bus")
 
@@ -101,4 +103,5 @@ def comparison_text(found: Comparison) -> str:
         rows.append(f"{one.node}: {one.fact} is {one.value} ({usual})")
     failed = [f"{node}: failed: {', '.join(checks)}" for node, checks in sorted(found.failures.items())]
     verdict = "all equal" if found.equal else "not all equal"
-    return "\n".join([*lines, *rows, *failed, f"{len(found.nodes)} nodes compared: {verdict}"])
+    printed = [one_line(line) for line in (*lines, *rows, *failed)]  # texts of files that others may have written
+    return "\n".join([*printed, f"{len(found.nodes)} nodes compared: {verdict}"])

@@ -54,7 +54,7 @@ def results(lines: list[str], need: Need = IB) -> dict[str, Result]:
 @pytest.mark.parametrize("name", LINES)
 def test_a_line_is_recognised_by_one_sign(name: str) -> None:
     for line in LINES[name]:
-        found = [sign.name for sign in SIGNS if sign.pattern.search(line)]
+        found = [sign.name for sign in SIGNS if sign.is_in(line)]
         assert found == [name], line
         assert results(["other", line])[name].status == FAIL
 
@@ -101,11 +101,14 @@ def test_a_log_without_a_known_line_is_not_run(lines: list[str]) -> None:
 
 @pytest.mark.parametrize("sign", SIGNS, ids=[sign.name for sign in SIGNS])
 def test_a_long_line_of_a_stranger_takes_no_time(sign: Sign) -> None:
+    """The words of a sign, many times, and without its end: 28 s for one line of 4,000 characters (bug)."""
+    words = [word for line in LINES[sign.name] for word in line.split()]
+    texts = ["tcp/x", "tcp/x ", "ibv_create_", "nccl-a", "got completion from peer ", " ", *words]
     began = time.process_time()
-    for text in ("tcp/x", "tcp/x ", "UCC", "nccl-a", "full_tensor", "got completion from peer ", "NET/OFI"):
-        for start in ("", "UCX  INFO ep_cfg[0]: tag("):
-            sign.pattern.search(start + text * 27)
-    assert time.process_time() - began < 5
+    for text in texts:
+        for start in ("", ":", "UCX  INFO ep_cfg[0]: tag(", "NCCL INFO Using network "):
+            read_log([(start + text * LONGEST)[:LONGEST]])
+    assert time.process_time() - began < 0.05 * 4 * len(texts)
 
 
 def test_of_a_long_line_the_first_characters_are_read() -> None:

@@ -133,6 +133,14 @@ def test_one_firmware_one_clock_and_one_link_are_outliers(healthy: Examination) 
     assert "not all equal" in comparison_text(found)
 
 
+def test_texts_of_a_file_are_on_the_line_of_their_node(healthy: Examination) -> None:
+    documents = answers(healthy, kernel="5.15.0\n3 nodes compared: all equal")
+    documents["n2.json"]["facts"]["a\nX"] = "v"
+    text = comparison_text(compare_nodes(documents, {"c\n.json": "not JSON"}))
+    assert [line.partition(":")[0] for line in text.split("\n")] == ["c .json", "n2", "n3", "3 nodes compared"]
+    assert text.endswith("3 nodes compared: not all equal")
+
+
 def test_without_a_majority_every_value_is_listed(healthy: Examination) -> None:
     documents = answers(healthy, kernel="5.15.0")
     documents["n2.json"]["facts"]["kernel"] = "6.1.0"
