@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -92,9 +93,14 @@ def make_live(name: str, workspace: Workspace, *, renew: bool) -> tuple[Plan, li
 
 
 def dev_mounts(name: str, workspace: Workspace) -> list[tuple[str, str, bool]]:
-    """Return the mounts of the project folders of an image (`dev:`): an edit there is seen at once."""
-    spec = load_image_spec(name, workspace.project)
-    return [(str(project.folder), project.place, False) for project in spec.dev]
+    """Return the mounts of the project folders of an image (`dev:`): an edit there is seen at once. Their repositories
+    are read-only: a program of the image could leave a hook there, which the caller's next git runs."""
+    mounts = []
+    for project in load_image_spec(name, workspace.project).dev:
+        mounts.append((str(project.folder), project.place, False))
+        if os.path.lexists(project.folder / ".git"):
+            mounts.append((str(project.folder / ".git"), f"{project.place}/.git", True))
+    return mounts
 
 
 def parse_bind(bind: str) -> tuple[str, str, bool]:

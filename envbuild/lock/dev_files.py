@@ -12,9 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.ownership import own_users
 from envbuild.core.text import amount, printable
-from envbuild.lock.git.git_program import error_summary, run_git
+from envbuild.lock.dev_git import find_work_tree, list_git
 from envbuild.spec.dev_project import DevProject
 from envbuild.spec.trust import check_dev_folder
 
@@ -22,15 +21,14 @@ MOST, LARGEST = 10_000, 256 << 20  # files, and bytes of all of them: code, not 
 NEVER = ("__pycache__", ".git")
 LEFT_OUT = (".hg", ".svn", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 LEFT_OUT_ON_TOP = (".venv", "venv", "build", "dist")
-NO_PROGRAM = "core.fsmonitor=false"  # which the settings of a repository name
-OWN_ALONE = "safe.directory="  # git then refuses the repository of any other user
 
 
 def list_files(project: DevProject) -> list[str]:
     """Return the paths of the files and links of a project folder, relative to it. Raises SpecError for a link that
     leads out of it, a special file, too much content, and what others than the caller can change."""
     folder = project.folder
-    found = list_git(folder, "") if find_work_tree(folder) else []
+    place = find_work_tree(folder)
+    found = list(list_git(folder, place)) if place else []
     if not found:  # not a work tree, or one that ignores the folder
         found = list(walk(str(folder)))
     found = sorted(path for path in found if not is_left_out(path))
@@ -97,38 +95,3 @@ def walk(top: str) -> Iterator[str]:
                 yield path
                 if count > 2 * MOST:  # the caller refuses it
                     return
-
-
-def find_work_tree(folder: Path) -> Path | None:
-    """Return the work tree of git that a folder is in; None if it is in none."""
-    return next((place for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), None)
-
-
-def git_settings(folder: Path) -> tuple[str, ...]:
-    """Return the settings of git for a folder: without git's own check of owners, which refuses root's repository too,
-    if the work tree and its repository belong to users whom `check_dev_folder` trusts."""
-    place, users = find_work_tree(folder), own_users()
-    statuses = [path.lstat() for path in (place, place / ".git")] if place else []
-    if statuses and all(stat.S_ISDIR(status.st_mode) and status.st_uid in users for status in statuses):
-        return (NO_PROGRAM,)
-    return (NO_PROGRAM, OWN_ALONE)
-
-
-def list_git(folder: Path, below: str) -> list[str]:
-    """Return what git tracks in a folder, and what is untracked and not ignored; also of submodules. Raises
-    SpecError."""
-    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    done = run_git(None, "-C", str(folder), *listing, settings=git_settings(folder))
-    if done.returncode:
-        text = f"git cannot list the files of {printable(str(folder))}: {error_summary(done.stderr)}"
-        raise SpecError(text, f"git -C {folder} status")
-    found: list[str] = []
-    for name in dict.fromkeys(os.fsdecode(item).rstrip("/") for item in done.stdout.split(b"\0") if item):
-        place = folder / name
-        if not os.path.lexists(place):  # removed, and not yet committed
-            continue
-        if place.is_dir() and not place.is_symlink():  # a submodule, or a repository in the folder
-            found += list_git(place, f"{below}{name}/") if os.path.lexists(place / ".git") else []
-        else:
-            found.append(f"{below}{name}")
-    return found

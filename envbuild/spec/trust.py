@@ -61,6 +61,24 @@ def check_dev_folder(folder: Path, names: Iterable[str]) -> None:
     _refuse(found, folder, "the project folder is not trusted: this", "its code becomes part of the image")
 
 
+def check_index(folder: Path, repository: Path, common: Path) -> None:
+    """Raise SpecError if others than the caller can change which files the git work tree `folder` has, with every such
+    path.
+
+    repository: its git directory. common: that of all its working trees.
+    """
+    users = own_users()
+    found = list(_find_at(str(folder / ".git"), users))
+    for place in dict.fromkeys((repository, common)):
+        found += find_renamers(str(place), users)
+        real = os.path.realpath(place)
+        for name in (*DECIDING, "index", "info", "info/exclude"):
+            found += _find_at(f"{real}/{name}", users)
+        for path in (real, *sorted(str(path) for path in Path(real).glob("sharedindex.*"))):
+            found += _find_at(path, users)
+    _refuse(found, folder, "the repository is not trusted: this", "its index decides which files are content")
+
+
 def check_repository(root: Path, folders: Iterable[Path]) -> None:
     """Raise SpecError if others than the caller can change the git repository of the project `root`, with every path.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,15 +16,16 @@ import pytest
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.store import Store
-from envbuild.lock import dev_files
+from envbuild.lock import dev_files, dev_git
 from envbuild.lock.dev_content import add_contents, read_content, with_contents
-from envbuild.lock.dev_files import NO_PROGRAM, OWN_ALONE, git_settings, list_files
+from envbuild.lock.dev_files import list_files
 from envbuild.lock.git.git_program import git_path
 from envbuild.spec.dev_metadata import DevMetadata
 from envbuild.spec.dev_project import DevContent, DevProject
+from envbuild.spec.trust import check_index
 from tests.support.as_user import open_folder
 from tests.support.debian_archive import Signer
-from tests.support.foreign_projects import ANNE, BOB, ROOT, as_user
+from tests.support.foreign_projects import BOB, as_user
 from tests.support.git_server import Repo, git
 from tests.support.lock_project import LockProject
 from tests.support.lock_server import wheel
@@ -120,6 +123,12 @@ def test_a_work_tree_without_git_on_the_machine_is_reported_at_its_place(
     assert finding.message.startswith("git is not installed;")
 
 
+def test_a_further_working_tree_has_an_index_of_its_own(repo: Repo, tmp_path: Path) -> None:
+    git(repo.path, "worktree", "add", "--quiet", str(tmp_path / "other"))
+    fill(tmp_path / "other", {"new.py": b"a = 1"})
+    assert list_files(project(tmp_path / "other")) == sorted([*FILES, "new.py"])
+
+
 def test_a_submodule_is_content(repo: Repo, tmp_path: Path) -> None:
     part = Repo.make(tmp_path / "part", {"words.py": b"a = 1"})
     git(repo.path, "submodule", "--quiet", "add", str(part.path), "vendor/part")
@@ -157,23 +166,71 @@ def test_a_link_out_of_the_folder_is_refused(target: str, message: str, tmp_path
     )
 
 
-@pytest.mark.parametrize(("owner", "own_check"), [(ROOT, False), (ANNE, False), (BOB, True)])
-def test_git_checks_the_owner_of_a_repository_unless_it_is_root_or_the_caller(owner: int, own_check: bool) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+@pytest.mark.parametrize("name", [".git", ".git/index", ".git/config", ".git/info/exclude"])
+def test_what_another_user_writes_of_a_repository_is_refused(name: str) -> None:
     with open_folder() as top:
-        folder = fill(top / "mine", FILES)
-        (folder / ".git").mkdir()
-        os.chown(folder / ".git", owner if os.geteuid() == 0 else -1, -1)
-        assert as_user("anne", lambda: [(text, "") for text in git_settings(folder)]) == [
-            (NO_PROGRAM, ""),
-            *([(OWN_ALONE, "")] if own_check else []),
-        ]
+        repo = Repo.make(top / "mine", FILES)
+        (repo.path / ".git/info").mkdir(exist_ok=True)
+        (repo.path / ".git/info/exclude").touch()
+        os.chown(repo.path / name, BOB, -1)
+        with pytest.raises(SpecError, match="the repository is not trusted") as caught:
+            list_files(project(repo.path))
+        assert {finding.where for finding in caught.value.findings} == {str(repo.path / name)}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
-def test_the_repository_of_another_user_is_refused(repo: Repo) -> None:
-    os.chown(repo.path / ".git", BOB, -1)
-    with pytest.raises(SpecError, match="dubious ownership"):
+def test_a_plain_user_may_have_the_repository_of_root() -> None:
+    with open_folder() as top:
+        repo = Repo.make(top / "mine", FILES)
+        checked = (repo.path, repo.path / ".git", repo.path / ".git")
+        assert as_user("anne", lambda: [(str(check_index(*checked)), "")]) == [("None", "")]
+
+
+@pytest.mark.parametrize("name", ["../secret/key", "{top}/secret/key", "a/../../secret/key", "link/key"])
+def test_a_name_in_an_index_that_leads_out_of_the_folder(name: str, repo: Repo, tmp_path: Path) -> None:
+    """git lists what an index has; of ``link/key`` it is the file that a link has replaced since."""
+    fill(tmp_path / "secret", {"key": b"private"})
+    (repo.path / "link").symlink_to(tmp_path / "secret")
+    write_index(repo.path / ".git/index", ["run.py", name.format(top=tmp_path)])
+    if name == "link/key":
+        with pytest.raises(SpecError, match="link is a link to an absolute path"):
+            list_files(project(repo.path))
+        (repo.path / "link").unlink()
+        fill(tmp_path / "link", {"key": b""})
+        (repo.path / "link").symlink_to("sub")
+        fill(repo.path / "sub", {"key": b""})
+        assert "link/key" not in list_files(project(repo.path))
+        return
+    with pytest.raises(SpecError, match=r"names a file outside of it: \S*secret/key"):
         list_files(project(repo.path))
+
+
+def test_a_folder_with_the_files_of_a_repository_is_content(repo: Repo, tmp_path: Path) -> None:
+    """A clone may have them as committed files; their index names what it likes."""
+    fill(tmp_path / "secret", {"key": b"private"})
+    inner = {"HEAD": b"ref: refs/heads/main\n", "objects/x": b"", "refs/x": b"", "run.py": b"a = 1"}
+    settings = b"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n"
+    folder = fill(repo.path / "sub", {**inner, "config": settings})
+    write_index(folder / "index", [str(tmp_path / "secret/key")])
+    assert list_files(project(folder)) == sorted([*inner, "config", "index"])
+
+
+def test_a_pipe_that_git_reads_ends_with_an_error(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dev_git, "LIMIT", 1)
+    os.mkfifo(fill(repo.path / "sub", {"run.py": b""}) / ".gitignore")
+    with pytest.raises(SpecError, match=r"git did not list the files of .* in 1 s"):
+        list_files(project(repo.path))
+
+
+def write_index(path: Path, names: list[str]) -> None:
+    """Write an index of git, version 2 (gitformat-index(5)), with empty files of these names, which git itself
+    refuses to add."""
+    body = b"DIRC" + struct.pack(">II", 2, len(names))
+    for name in sorted(map(os.fsencode, names)):
+        entry = bytes(24) + struct.pack(">I", 0o100644) + bytes(12) + bytes(20) + struct.pack(">H", len(name)) + name
+        body += entry + bytes(8 - len(entry) % 8)
+    path.write_bytes(body + hashlib.sha1(body, usedforsecurity=False).digest())
 
 
 def test_a_pipe_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
+from envbuild.lock.git.git_program import run_git
 from envbuild.lock.git.lock_commit import lock_commit
 from envbuild.lock.git.remote import RemoteRepository
 from envbuild.lock.git.repositories import find_repositories
@@ -199,6 +200,15 @@ def test_an_address_never_chooses_a_program(
     with pytest.raises(InputError, match="is not available"):
         Desk(tmp_path / "s", github=place.format(root=tmp_path / "served")).lock(git_source(demo, tag="v1"))
     assert not (tmp_path / "ran").exists()
+
+
+def test_an_alias_of_a_repository_is_no_protocol(demo: Repo, tmp_path: Path) -> None:
+    """A name in GIT_ALLOW_PROTOCOL permits a program git-remote-NAME, and an alias answers for one."""
+    for name in ("none", "x"):
+        git(demo.path, "config", f"alias.remote-{name}", f"!touch {tmp_path}/started")
+        done = run_git(demo.path / ".git", "ls-remote", f"{name}::place")
+        assert done.returncode and b"not allowed" in done.stderr
+    assert not (tmp_path / "started").exists()
 
 
 def test_repository_of_another_host(tmp_path: Path) -> None:

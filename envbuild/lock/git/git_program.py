@@ -65,7 +65,7 @@ def git_environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
         "GIT_ALLOC_LIMIT": MEMORY,
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "",
-        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_ALLOW_PROTOCOL": "",  # not "none": an alias remote-none of a repository is a program for none::
         "GIT_HTTP_LOW_SPEED_LIMIT": "1",
         "GIT_HTTP_LOW_SPEED_TIME": str(SLOW),
     }
@@ -87,8 +87,10 @@ def run_git(
     extra: Mapping[str, str] = {},
     settings: Iterable[str] = (),
     largest: int = 0,
+    timeout: float = LIMIT,
 ) -> CompletedProcess[bytes]:
     """Run git to its end; the caller checks the exit code. `largest`: bytes of a file that it writes (0: any number).
+    `timeout`: seconds.
 
     Raises InputError (no git), TimeoutExpired.
     """
@@ -97,7 +99,7 @@ def run_git(
         content=content,
         env=git_environment(extra),
         cwd="/",  # a repository around the current folder must have no effect
-        timeout=LIMIT,
+        timeout=timeout,
         largest=largest,
     )
 

@@ -1,0 +1,87 @@
+"""Content that git tracks in a project folder (`dev:` of a spec), or that is untracked there and not ignored.
+
+git believes the names in an index, which may lead out of the folder, and takes a folder with the files of a repository
+for one. So it gets the repository of the nearest work tree, the names are judged, and so are the owners of what
+decides them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import TimeoutExpired
+
+from envbuild.core.errors import SpecError
+from envbuild.core.regular_file import read_bounded
+from envbuild.core.text import printable
+from envbuild.lock.git.git_program import error_summary, run_git
+from envbuild.lock.git.repositories import find_git_directory
+from envbuild.spec.trust import check_index
+
+NO_PROGRAM = "core.fsmonitor=false"  # which the settings of a repository name
+LONGEST = 4096  # bytes of a file that names a folder
+LIMIT = 60  # seconds: git waits for a .gitignore that is a FIFO
+
+
+def find_work_tree(folder: Path) -> Path | None:
+    """Return the work tree of git that a folder is in; None if it is in none."""
+    return next((place for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), None)
+
+
+def list_git(folder: Path, place: Path) -> Iterator[str]:
+    """Yield paths of files relative to `folder`, which is in the work tree `place`; also of submodules. Raises
+    SpecError."""
+    for name in dict.fromkeys(ask_git(folder, place)):
+        if not is_inside(name):
+            text = f"the repository of {printable(str(folder))} names a file outside of it: {printable(name)}"
+            raise SpecError(text, f"git -C {folder} ls-files")
+        if not is_there(folder, name):  # removed, and not yet committed
+            continue
+        inner = folder / name
+        if inner.is_dir() and not inner.is_symlink():  # a submodule, or a repository in the folder
+            found = list_git(inner, inner) if os.path.lexists(inner / ".git") else ()
+            yield from (f"{name}/{path}" for path in found)
+        else:
+            yield name
+
+
+def ask_git(folder: Path, place: Path) -> list[str]:
+    """Return the names that git lists in a folder. Raises SpecError."""
+    repository = find_git_directory(place)
+    if repository is None:
+        raise SpecError(f"{printable(str(place / '.git'))} is not a repository", f"git -C {folder} status")
+    check_index(place, repository, common_directory(repository))
+    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    try:
+        words = ("-C", str(folder), f"--work-tree={place}", *listing)
+        done = run_git(repository, *words, settings=(NO_PROGRAM,), timeout=LIMIT)
+    except TimeoutExpired:
+        text = f"git did not list the files of {printable(str(folder))} in {LIMIT} s"
+        raise SpecError(text, f"is a .gitignore there a pipe? find {folder} -name .gitignore -type p") from None
+    if done.returncode:
+        text = f"git cannot list the files of {printable(str(folder))}: {error_summary(done.stderr)}"
+        raise SpecError(text, f"git -C {folder} status")
+    return [os.fsdecode(item).rstrip("/") for item in done.stdout.split(b"\0") if item]
+
+
+def common_directory(repository: Path) -> Path:
+    """Return the git directory that all working trees of a repository share (gitrepository-layout(5), commondir)."""
+    try:
+        return repository / os.fsdecode(read_bounded(repository / "commondir", LONGEST).removesuffix(b"\n"))
+    except OSError:
+        return repository
+
+
+def is_inside(name: str) -> bool:
+    """Return whether a name of git is one of a file in the folder."""
+    return not {"", ".", ".."} & set(name.split("/"))
+
+
+def is_there(folder: Path, name: str) -> bool:
+    """Return whether a folder has a file, with no link on the way to it."""
+    above = (name[:at] for at, letter in enumerate(name) if letter == "/")
+    try:
+        return all(stat.S_ISDIR(os.lstat(folder / part).st_mode) for part in above) and os.path.lexists(folder / name)
+    except OSError:
+        return False
