@@ -51,8 +51,8 @@ def list_files(project: DevProject) -> list[str]:
         raise SpecError.of(replace(finding, hint=hint) for finding in findings[:20])
     if total > LARGEST:
         raise too_much(project, f"more than {amount(LARGEST)} ({amount(total)})")
-    folders = {path.rpartition("/")[0] for path in found} - {""}
-    check_dev_folder(folder, sorted(folders | set(found)))
+    above = {path[:at] for path in found for at, letter in enumerate(path) if letter == "/"}
+    check_dev_folder(folder, sorted(above | set(found)))
     return found
 
 
@@ -78,9 +78,9 @@ def is_left_out(path: str) -> bool:
 
 
 def walk(top: str) -> Iterator[str]:
-    """Yield the paths in a folder that is not in a work tree of git. Raises SpecError."""
+    """Yield the paths in a folder that is not in a work tree of git. Raises OSError, also for too many folders."""
     pending = [""]
-    count = 0
+    count = folders = 0
     while pending:
         folder = pending.pop()
         with os.scandir(f"{top}/{folder}") as entries:
@@ -90,6 +90,9 @@ def walk(top: str) -> Iterator[str]:
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(path)
+                    folders += 1
+                    if folders > MOST:
+                        raise OSError(f"more than {MOST} folders")
                     continue
                 count += 1
                 yield path

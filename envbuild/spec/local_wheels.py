@@ -10,6 +10,7 @@ from envbuild.core.digest import file_digest
 from envbuild.core.errors import Finding, SpecError
 from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.spec.project import Project
+from envbuild.spec.trust import check_file
 
 ORIGIN = "spec:"  # of a wheel in a lock: before its path, relative to the folder of the spec
 
@@ -54,7 +55,8 @@ def read_local_wheels(folder: Path, paths: Iterable[str], layer: str = "", where
 
 
 def read_local_wheel(folder: Path, top: Path, path: str) -> LocalWheel:
-    """Return the wheel at `path`, relative to `folder`. Raises SpecError if it is not a wheel below `top`."""
+    """Return the wheel at `path`, relative to `folder`. Raises SpecError if it is not a wheel below `top`, or
+    one that others than the caller can change."""
     # imported here: most specs name no wheel, and a command that has nothing to do must not load it
     from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
     from packaging.version import InvalidVersion
@@ -62,6 +64,7 @@ def read_local_wheel(folder: Path, top: Path, path: str) -> LocalWheel:
     place = folder / path
     if not place.resolve().is_relative_to(top):
         raise SpecError(f"the wheel '{path}' is outside of the project {top}", f"copy it into {top}")
+    check_file(place)
     try:
         name, version, _, _ = parse_wheel_filename(place.name)
         with open_regular(place) as file:

@@ -180,6 +180,24 @@ def test_what_another_user_writes_of_a_repository_is_refused(name: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+def test_a_folder_without_files_of_its_own_is_judged() -> None:
+    with open_folder() as top:
+        folder = fill(top / "mine", {"src/acme/train/__init__.py": b""})
+        os.chown(folder / "src", BOB, -1)
+        with pytest.raises(SpecError, match="the project folder is not trusted") as caught:
+            list_files(project(folder))
+        assert {finding.where for finding in caught.value.findings} == {str(folder / "src")}
+
+
+def test_many_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dev_files, "MOST", 5)
+    for number in range(6):
+        (tmp_path / str(number)).mkdir()
+    with pytest.raises(SpecError, match="cannot be read: more than 5 folders"):
+        read_content(project(tmp_path))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
 def test_a_plain_user_may_have_the_repository_of_root() -> None:
     with open_folder() as top:
         repo = Repo.make(top / "mine", FILES)

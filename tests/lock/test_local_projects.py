@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.net.site import Site
 from envbuild.spec.local_wheels import read_local_wheels
 from envbuild.spec.recipe import GitProject
+from tests.support.as_user import open_folder
 from tests.support.debian_archive import Signer, stanza
+from tests.support.foreign_projects import BOB
 from tests.support.git_server import Repo, git
 from tests.support.lock_server import wheel
 from tests.support.lock_site import MARKS, make, make_site
@@ -206,6 +209,19 @@ def test_wheels_that_are_not_of_the_project(tmp_path: Path, name: str, text: str
     with pytest.raises(SpecError) as caught:
         read_local_wheels(folder, (name,), "python-packages", "x.yaml:1:1")
     assert text in caught.value.message and caught.value.findings[0].where == "x.yaml:1:1"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+@pytest.mark.parametrize("given", ["", "acme-1.0-py3-none-any.whl"])
+def test_a_wheel_that_another_user_can_change_is_refused(given: str) -> None:
+    """It is code, and a link in the folder of another user could lead to a private file, whose bytes the store gets."""
+    with open_folder() as top:
+        (top / "images").mkdir()
+        made = wheel(top / "wheels", "acme", "1.0")
+        os.chown(top / "wheels" / given, BOB, -1)
+        with pytest.raises(SpecError, match="not trusted: this") as caught:
+            read_local_wheels(top / "wheels", (made.name,), "python-packages", "x.yaml:1:1")
+        assert caught.value.findings[0].where == str(top / "wheels" / given).rstrip("/")
 
 
 def test_a_wheel_of_another_python_is_refused(site: Site, tmp_path: Path) -> None:

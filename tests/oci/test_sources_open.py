@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,12 +24,32 @@ from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive import index_archive
 from envbuild.oci.sources.archive_stream import may_be_layer
 from envbuild.oci.sources.kinds import PREFIXES, SOURCES, describe_sources
-from envbuild.oci.sources.open import SourceReference, parse_source, split_path
+from envbuild.oci.sources.open import SourceReference, open_path, parse_source, split_path
 from envbuild.oci.sources.platform import Platform, pick_manifest
 from envbuild.oci.sources.registry import parse_source_reference, printable_reference
+from tests.support.as_user import open_folder
+from tests.support.foreign_projects import BOB
 
 pytestmark = pytest.mark.unit
 DIGEST = "0123456789abcdef" * 4
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_link_of_another_user_leads_to_files_of_theirs_alone(kind: str) -> None:
+    """The bytes of an image get into the store, where others read them."""
+    with open_folder() as top:
+        (top / "private").mkdir(mode=0o700)
+        (top / "private/file").write_bytes(b"")
+        (top / "private/folder").mkdir()
+        (top / "app").symlink_to(top / "private" / kind)
+        request: Any = SimpleNamespace(platform=Platform.of("amd64"))
+        with pytest.raises(InputError) as caught:
+            open_path(str(top / "app"), request).__enter__()
+        assert "another user" not in str(caught.value)
+        os.chown(top / "app", BOB, -1, follow_symlinks=False)
+        with pytest.raises(InputError, match=r"cannot be read: .*user"):
+            open_path(str(top / "app"), request)
 
 
 @pytest.mark.parametrize("name", SOURCES)

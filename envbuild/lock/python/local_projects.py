@@ -21,6 +21,7 @@ from envbuild.lock.request import UnitRequest
 from envbuild.lock.unit_names import VENV
 from envbuild.spec.local_wheels import ORIGIN, LocalWheel
 from envbuild.spec.recipe import GitProject
+from envbuild.spec.trust import check_file
 
 CHUNK = 1 << 20
 
@@ -115,10 +116,12 @@ def is_local(entry: object) -> bool:
 
 
 def add_wheel(entry: PythonFile, folder: Path, store: Store) -> None:
-    """Put a locked wheel, from its path below the `folder` of the spec, into the store. Raises InputError."""
+    """Put a locked wheel, from its path below the `folder` of the spec, into the store. Raises InputError, and
+    SpecError for one that others than the caller can change."""
     if store.has_blob(entry.sha256):
         return
     path = folder / entry.origin.removeprefix(ORIGIN)
+    check_file(path)
     try:
         with store.filled(), store.workdir() as work:
             with open_regular(path) as reading, (work / "wheel").open("xb") as writing:

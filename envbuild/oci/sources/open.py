@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import InputError, SpecError
+from envbuild.core.judged_links import check_links
 from envbuild.core.late_import import import_object
+from envbuild.core.ownership import own_users
 from envbuild.core.paths import expand_home
 from envbuild.core.store.store import Store
 from envbuild.net.site import Site
@@ -121,9 +123,13 @@ def open_source(
 def open_path(rest: str, request: SourceRequest) -> AbstractContextManager[SourceImage]:
     """Return the image at ``PATH[:TAG]``: a layout if it is a folder, else an archive.
 
-    Raises InputError, ConflictError.
+    Raises InputError, also for a link of another user on the way that does not lead to a file of theirs, ConflictError.
     """
     path, tag = split_path(rest)
+    try:
+        check_links(path.absolute(), own_users())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}", hint=f"ls -l {path}") from None
     if path.is_dir():
         from envbuild.oci.sources.oci_layout import open_layout
 
