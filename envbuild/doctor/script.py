@@ -22,9 +22,14 @@ One file for Python >= 3.8, without packages. Written by `envbuild doctor --prin
 
 It changes nothing. Exit codes: 0 no failure, 2 usage, 5 /proc or /sys cannot be read, 7 failures."""
 
+import sys
+
+# Python alone: in /tmp, others may have put a json.py beside this file, or one where PYTHONPATH leads.
+OWN = tuple(prefix.rstrip("/") + "/lib" for prefix in (sys.base_prefix, sys.base_exec_prefix))
+sys.path = [path for path in sys.path if path.startswith(OWN)]
+
 import importlib.abc
 import importlib.machinery
-import sys
 
 SOURCES = {{}}  # module: its text
 VERSION = {version!r}
@@ -56,8 +61,11 @@ class Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 sys.meta_path.insert(0, Modules())
 
 if __name__ == "__main__":
+    import signal
+
     from {package}.main import main
 
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as other programs in a pipe to head
     sys.exit(main(sys.argv[1:], NEED, VERSION))
 '''
 

@@ -130,6 +130,26 @@ def test_the_single_file_answers_as_the_command_does(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["doctor.py"]
 
 
+def test_the_single_file_imports_nothing_beside_it(tmp_path: Path) -> None:
+    """It is copied to /tmp of nodes, where others can put files, and started as root."""
+    (tmp_path / "doctor.py").write_text(single_file(Need(), "1.0"))
+    for name in ("json", "shutil", "importlib", "dataclasses", "signal"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('code of another user')\n")
+    python = [sys.executable, "-B", str(tmp_path / "doctor.py"), "--json"]
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(python, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["results"] and "another user" not in done.stderr
+
+
+def test_the_single_file_in_a_pipe_that_ends(tmp_path: Path) -> None:
+    (tmp_path / "doctor.py").write_text(single_file(Need(), "1.0"))
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -I doctor.py --json | head -c 1"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("{", "")
+
+
 def test_the_need_of_the_single_file_is_the_target_s() -> None:
     need = Need(source="true-false", nvidia=True)
     line = next(line for line in single_file(need, "1.0").splitlines() if line.startswith("NEED = "))
