@@ -13,6 +13,8 @@ from envbuild.core.text import printable
 BUILD = "add NAME @ git+https://HOST/REPOSITORY@COMMIT to python-packages, which builds it"  # a hint
 CFG, LINE = 64 << 10, 1000  # characters of setup.cfg, and of a line of it
 DOTS, ALL_DOTS = 1000, 50_000  # of a line, and of a file
+MAX_REQUIRES = 500  # characters of requires-python, as of a package index
+MAX_REQUIREMENT, MAX_NUMBER = 1000, 5000  # characters of a requirement, which `packaging` reads slowly; of them
 PARTS, KEY_PARTS = 50, 200  # of the name of a table, which each key below it costs; of a key, which may be in a text
 
 
@@ -34,6 +36,8 @@ def check_python(what: str, requires: str, python: str) -> None:
     """Raise SpecError if a package does not run on `python`."""
     from packaging.specifiers import SpecifierSet  # here and below: most specs have no project
 
+    if len(requires) > MAX_REQUIRES:
+        raise SpecError(f"{what} states requires-python with more than {MAX_REQUIRES} characters")
     try:
         fits = SpecifierSet(requires).contains(python, prereleases=True)
     except ValueError:  # no specifier, or a number that Python does not read
@@ -46,8 +50,14 @@ def plain_requirements(what: str, texts: tuple[str, ...] | list[str]) -> tuple[s
     """Return the requirements without those of extras. Raises SpecError for one that names an address."""
     from packaging.requirements import Requirement
 
+    if len(texts) > MAX_NUMBER:
+        raise SpecError(f"{what} has {len(texts)} requirements, more than {MAX_NUMBER}")
     found = []
     for text in texts:
+        if len(text) > MAX_REQUIREMENT:
+            raise SpecError(
+                f"{what} requires '{printable(text[:60])}…', which has more than {MAX_REQUIREMENT} characters"
+            )
         try:
             parsed = Requirement(text)
         except (ValueError, RecursionError) as error:  # parentheses of a marker in each other

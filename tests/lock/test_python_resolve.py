@@ -15,7 +15,7 @@ from envbuild.core.errors import ConflictError, EngineError, EnvbuildError, Inpu
 from envbuild.lock.python.choose_files import uv_platform, wheel_tags
 from envbuild.lock.python.known_releases import KnownReleases
 from envbuild.lock.python.pins import Pin
-from envbuild.lock.python.project_metadata import plain_requirements
+from envbuild.lock.python.project_metadata import check_python, plain_requirements
 from envbuild.lock.python.requirements import check_requirements
 from envbuild.lock.python.resolve import PythonResolution, names_package
 from envbuild.lock.python.uv_resolver import Resolver
@@ -348,8 +348,22 @@ def test_a_marker_with_thousands_of_parentheses_is_not_a_requirement() -> None:
     deep = f"six; {'(' * 20_000}python_version > '3'{')' * 20_000}"
     with pytest.raises(SpecError, match="not a Python requirement"):
         check_requirements("venv", [deep])
-    with pytest.raises(SpecError, match="not a requirement"):
+    with pytest.raises(SpecError, match="more than 1000 characters"):
         plain_requirements("demo 1.0", [deep])
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [(["a" + ">=3," * 300 + ">=3"], "has more than 1000 characters"), (["a"] * 5001, "5001 requirements, more than")],
+)
+def test_requirements_that_take_minutes_are_refused(texts: list[str], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        plain_requirements("demo 1.0", texts)
+
+
+def test_a_long_requires_python_is_refused() -> None:
+    with pytest.raises(SpecError, match="requires-python with more than 500 characters"):
+        check_python("demo 1.0", ">=3," * 200 + ">=3", "3.13")
 
 
 def test_a_package_that_requires_an_address_is_named(tmp_path: Path) -> None:
