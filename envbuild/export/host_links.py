@@ -8,7 +8,8 @@ Such links are written relative to their own folder: in the container they lead 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import posixpath
+from collections.abc import Iterable, Iterator
 
 from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
 from envbuild.export.enroot import Additions
@@ -20,10 +21,13 @@ from envbuild.squashfs.write.merge import MergedTree, Node
 Location = tuple[Node, tuple[bytes, ...]]  # a node, and its path through no link
 
 
-def relative_links(tree: MergedTree) -> Additions:
-    """Return the links that replace those which would lead out of the image on the node, and a line for each."""
+def relative_links(tree: MergedTree, volumes: Iterable[str] = ()) -> Additions:
+    """Return the links that replace those which would lead out of the image on the node, and a line for each.
+
+    `volumes` of the image: /etc/fstab names them as ``${ENROOT_ROOTFS}/data``.
+    """
     extra, messages = [], []
-    for path, node in sorted(followed_links(tree).items(), key=lambda item: item[0]):
+    for path, node in sorted(followed_links(tree, volumes).items(), key=lambda item: item[0]):
         target = inside(node.link, len(path) - 1)
         if target == node.link or node.pack is None:
             continue
@@ -45,8 +49,9 @@ def inside(target: bytes, depth: int) -> bytes:
     return b"/".join([b".."] * depth + parts[up:]) or b"." if up > depth else target
 
 
-def followed_links(tree: MergedTree) -> dict[tuple[bytes, ...], Node]:
-    """Return the links on the ways of `FOLLOWED`, and those in the root, by their paths through no link."""
+def followed_links(tree: MergedTree, volumes: Iterable[str]) -> dict[tuple[bytes, ...], Node]:
+    """Return the links on the ways of `FOLLOWED` and of volumes, and those in the root, by their paths through no
+    link."""
     found: dict[tuple[bytes, ...], Node] = {}
 
     def enter(folder: Location, name: bytes, _last: bool) -> Step[Location] | None:
@@ -59,7 +64,7 @@ def followed_links(tree: MergedTree) -> dict[tuple[bytes, ...], Node]:
         return Step((node, path), is_folder=node.kind == DIR)
 
     root: Place[Location] = Place(((tree.root, ()),))
-    for place in ways(tree):
+    for place in ways(tree, volumes):
         try:
             walk(root, place, enter)
         except LinkCycleError:
@@ -67,7 +72,8 @@ def followed_links(tree: MergedTree) -> dict[tuple[bytes, ...], Node]:
     return found
 
 
-def ways(tree: MergedTree) -> Iterator[bytes]:
-    """Yield the paths that the scripts name."""
+def ways(tree: MergedTree, volumes: Iterable[str]) -> Iterator[bytes]:
+    """Yield the paths that the scripts and /etc/fstab name."""
+    yield from (os.fsencode(posixpath.normpath(f"/{path}").strip("/")) for path in volumes)
     yield from (path.encode() for path in FOLLOWED)
     yield from (name for name, node in tree.root.children.items() if node.kind == SYMLINK)

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from envbuild.core.gc_pause import gc_paused
 from envbuild.export.enroot import configure
-from envbuild.export.enroot_repair import repair
+from envbuild.export.enroot_repair import MOST_VOLUMES, repair
 from envbuild.export.host_links import relative_links
 from envbuild.export.options import ExportOptions
 from envbuild.export.write_errors import raise_write_errors
@@ -151,7 +151,7 @@ def complete_image(
         tree = merge_packs(image.packs, image.begun)
         if extra:
             tree.apply(image.add(extra))
-        links = relative_links(tree)
+        links = relative_links(tree, config.volumes[:MOST_VOLUMES])
         needed = (repair if foreign else configure)(config, tree, epoch)
         plain = device_node_messages(tree) if options.keep_owners else make_unprivileged(tree, options.keep_dev)
         members = [*links.extra, *needed.extra]

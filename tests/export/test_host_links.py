@@ -97,3 +97,11 @@ def test_an_image_whose_etc_is_an_absolute_link_starts(cache: bool, tmp_path: Pa
         repairs = json.loads(found.read(b"etc/envbuild/export.json") or b"")["repairs"]
     assert [line for line in repairs if line.startswith("the link /etc -> /usr/etc is now usr/etc")]
     assert os.fsdecode(links[b"etc"]) in " ".join(done.artifact.messages)
+
+
+def test_links_on_the_way_of_a_volume_are_replaced(tmp_path: Path) -> None:
+    """/etc/fstab names it as ${ENROOT_ROOTFS}/srv/l/user: with the link of the image it was a folder of the node."""
+    layer = [folder(b"srv"), symlink(b"srv/l", b"/var/deep"), symlink(b"var/deep", b"/opt"), symlink(b"srv/m", b"/opt")]
+    found = relative_links(tree(tmp_path, *layer), ["/srv/x/../l/user/.ssh", "/none/at/all"])
+    links = {member.path.decode(): member.link.decode() for member, _ in found.extra}
+    assert links == {"srv/l": "../var/deep", "var/deep": "../opt"}

@@ -9,7 +9,6 @@ from envbuild.launch.quoting import shell_command
 from envbuild.launch.steps import FIXED_PORT, variable_lines
 
 KIND = Kind(hosts=True)
-HOSTFILE = '"$PWD/hostfile.$$"'
 
 
 def write(plan: Plan) -> Written:
@@ -29,10 +28,14 @@ def write(plan: Plan) -> Written:
     variables = [f"{item.name}={item.value}" for item in plan.env]
     text = [
         "# in a container on the first node; on each node a container of the same image answers to ssh",
-        f"hostfile={HOSTFILE}",
+        "hostfile=$(mktemp)  # NAME slots=N",
+        "trap 'rm -f \"$hostfile\"' EXIT",
         f"printf '%s\\n' {shell_command(slots)} > \"$hostfile\"",
         *variable_lines(plan),
         # DeepSpeed passes on the variables of this file alone
+        '[ ! -e "$HOME/.deepspeed_env" ] || cp -n "$HOME/.deepspeed_env" "$HOME/.deepspeed_env.before"'
+        if variables
+        else "",
         f"printf '%s\\n' {shell_command(variables)} > \"$HOME/.deepspeed_env\"" if variables else "",
         'export DLTS_HOSTFILE="$hostfile" PDSH_RCMD_TYPE=ssh DSHPATH="$PATH"',
         shell_command(launcher).replace("--hostfile HOSTFILE", '--hostfile "$hostfile"', 1),
