@@ -1,4 +1,4 @@
-"""Figures that a healthy node reaches with a command, from the thresholds and the NICs of its target."""
+"""Figures that a healthy node reaches with a command."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from envbuild.launch.programs import program_of
 from envbuild.spec.target import Target
+from envbuild.verify.floor import find_floor
 
-SHARE = 0.92  # of the rate of the wire that NCCL reaches with one ring: 46 GB/s of 400 Gb/s
 LOOPBACK = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")  # between GPUs of one node, over the NICs
 PROGRAMS = {"nvbandwidth": "host_device_bandwidth", "bandwidthTest": "host_device_bandwidth"}
 PROGRAMS["ib_write_bw"] = "ib_write_bandwidth_gdr"
@@ -21,14 +21,8 @@ def expected(
     name = threshold_name(command, nodes, env)
     if not name or (name.endswith("_busbw") and not whole):
         return ()
-    if (floor := target.thresholds.get(name)) is not None:
-        return (f"at least {floor.value:g} {floor.unit} ({name}): {floor.because}",)
-    if name == "two_node_allreduce_busbw" and target.nics:
-        nics = target.nics
-        rate = nics.count * nics.rate / 8 * SHARE
-        how = f"{nics.count} NICs of {nics.rate} Gb/s x {SHARE}"
-        return (f"at least {rate:.0f} GB/s ({name}): derived, {how}; with NCCL_ALGO=RING and 16 GB",)
-    return ()
+    floor = find_floor(target, name, nodes, env.get("NCCL_ALGO", ""))
+    return (str(floor),) if floor else ()
 
 
 def threshold_name(command: Sequence[str], nodes: int, env: Mapping[str, str]) -> str:
