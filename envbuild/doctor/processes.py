@@ -61,13 +61,18 @@ class Running:
 
 
 class Programs:
-    """The programs of one pass, by command line. `notice` receives a line about one that takes long."""
+    """The programs of one pass, by command line. `notice` receives a line about one that takes long; `largest`: bytes
+    of a file that they write, 0: no limit (shared memory is a file, too)."""
 
     def __init__(
-        self, environ: Mapping[str, str], limit: float = LIMIT, notice: Callable[[str], object] = ignore
+        self,
+        environ: Mapping[str, str],
+        limit: float = LIMIT,
+        notice: Callable[[str], object] = ignore,
+        largest: int = MAX_OUTPUT,
     ) -> None:
         self.environ = {**environ, "LC_ALL": "C"}
-        self.limit, self.notice = limit, notice
+        self.limit, self.notice, self.largest = limit, notice, largest
         self.running: dict[tuple[str, ...], Running] = {}
         self.done: dict[tuple[str, ...], Output] = {}
 
@@ -96,8 +101,9 @@ class Programs:
         except OSError as error:
             self.done[command] = Output(code=126, fault=f"{command[0]} cannot be started: {error.strerror}")
             return
-        with contextlib.suppress(OSError):  # it has ended
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (MAX_OUTPUT, MAX_OUTPUT))
+        if self.largest:
+            with contextlib.suppress(OSError):  # it has ended
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (self.largest, self.largest))
         self.running[command] = Running(process, out, err)
 
     def output(self, *command: str) -> Output:
