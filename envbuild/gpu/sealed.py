@@ -1,0 +1,72 @@
+"""The evidence of one run: a JSON document that ends with a checksum of all its other keys."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .model import Job, Outcome, outcome_data, read_outcome
+
+SCHEMA = 1
+KIND = "gpu-evidence"
+LARGEST = 4 << 20  # bytes
+TEXTS = ("kind", "program", "image", "lock", "target", "tier", "date")
+DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+class RefusedError(Exception):
+    """The reason why a file is not evidence."""
+
+
+def evidence_document(
+    job: Job, outcomes: Sequence[Outcome], date: str, program: str, place: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the document, with its checksum. `place`: the node; `date`: of the end, UTC."""
+    value = {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "program": program,
+        "image": job.image,
+        "lock": job.lock,
+        "target": job.target,
+        "tier": job.tier,
+        "date": date,
+        "place": dict(place),
+        "results": [outcome_data(outcome) for outcome in outcomes],
+    }
+    return {**value, "checksum": checksum(value)}
+
+
+def checksum(value: Mapping[str, Any]) -> str:
+    """Return the checksum of a document."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def read_document(text: str) -> tuple[dict[str, Any], tuple[Outcome, ...]]:
+    """Return a document and its results. Raises RefusedError with the reason."""
+    if len(text) > LARGEST:
+        raise RefusedError(f"it is larger than {LARGEST >> 20} MiB")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise RefusedError("it is truncated, or not JSON") from None
+    if not isinstance(value, dict) or value.get("kind") != KIND:
+        raise RefusedError("it is not evidence of GPU checks")
+    if value.get("schema") != SCHEMA:
+        raise RefusedError(f"its format is {str(value.get('schema'))[:20]}, and {SCHEMA} is known")
+    stated = value.pop("checksum", "")
+    if stated != checksum(value):
+        raise RefusedError("its checksum differs: it was changed or damaged after it was written")
+    if not all(isinstance(value.get(key), str) for key in TEXTS) or not DATE.fullmatch(value["date"]):
+        raise RefusedError("a key is missing or has another kind of value")
+    results = value.get("results")
+    if not isinstance(results, list) or not results or not isinstance(value.get("place"), dict):
+        raise RefusedError("it contains no results")
+    try:
+        outcomes = tuple(read_outcome(item) for item in results)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise RefusedError(f"a result is not well-formed: {str(error)[:100]}") from None
+    return {**value, "checksum": stated}, outcomes

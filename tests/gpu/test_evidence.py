@@ -1,0 +1,156 @@
+"""Evidence of one run: it arrives whole, has no secrets, and is refused when it is truncated or changed."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.gpu.allowed import allowed_variables, allowed_words
+from envbuild.gpu.model import FAIL, GPU, PASS, Figure, Job, Outcome, job_data, read_job
+from envbuild.gpu.parts import LENGTH, part_lines, read_parts
+from envbuild.gpu.sealed import RefusedError, checksum, evidence_document, read_document
+from tests.support.gpu_bench import job
+
+pytestmark = pytest.mark.unit
+
+OUTCOMES = (
+    Outcome(
+        "one", GPU, PASS, "x", figures=(Figure("host_device_bandwidth", 55.0, "GB/s"),), transport={"networks": {}}
+    ),
+    Outcome("two", GPU, FAIL, "y", "do z", 1.5),
+)
+
+
+def document(**changes: Any) -> str:
+    """Return a document; with changes its checksum is made again."""
+    value = evidence_document(job(), OUTCOMES, "2026-01-02T03:04:05Z", "envbuild 0.1", {"gpus": ["H100"]})
+    value.pop("checksum")
+    value |= changes
+    return json.dumps({**value, "checksum": checksum(value)}, indent=1, sort_keys=True) + "\n"
+
+
+def test_a_document_is_read_as_it_was_written() -> None:
+    found, outcomes = read_document(document())
+    assert outcomes == OUTCOMES and found["lock"] == job().lock
+
+
+def test_a_document_truncated_at_any_line_is_refused() -> None:
+    lines = document().splitlines(keepends=True)
+    for number in range(len(lines)):
+        with pytest.raises(RefusedError):
+            read_document("".join(lines[:number]))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [('"fail"', '"pass"'), ("55.0", "65.0"), ("H100", "H200"), ('"y"', '"Y"'), ("03:04", "03:05")]
+)
+def test_a_changed_document_is_refused(before: str, after: str) -> None:
+    assert before in document()
+    with pytest.raises(RefusedError, match="checksum"):
+        read_document(document().replace(before, after, 1))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "evidence"},
+        {"schema": 2},
+        {"lock": None},
+        {"date": "yesterday"},
+        {"place": []},
+        {"results": []},
+        {"results": {}},
+        {"results": ["x"]},
+        {"results": [{"name": "x"}]},
+        {"results": [{"name": "x", "tier": "gpu", "status": "good", "detail": ""}]},
+        {"results": [{"name": "x", "tier": "run", "status": "pass", "detail": ""}]},
+        {"results": [{"name": 1, "tier": "gpu", "status": "pass", "detail": ""}]},
+        {"results": [{"name": "x", "tier": "gpu", "status": "pass", "detail": "", "more": 1}]},
+        {"results": [{"name": "x", "tier": "gpu", "status": "pass", "detail": "", "figures": [{"test": "x"}]}]},
+        {
+            "results": [
+                {
+                    "name": "x",
+                    "tier": "gpu",
+                    "status": "pass",
+                    "detail": "",
+                    "figures": [{"test": "x", "value": "480", "unit": "GB/s"}],
+                }
+            ]
+        },
+    ],
+)
+def test_what_is_not_well_formed_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(RefusedError):
+        read_document(document(**changes))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "1", '"x"', "{}", "[" * 100_000])
+def test_any_other_json_is_refused(text: str) -> None:
+    with pytest.raises(RefusedError):
+        read_document(text)
+
+
+def test_a_job_passes_through_json() -> None:
+    own = job(checks=({"name": "a", "command": "b", "expect": "c", "tier": "gpu"},))
+    assert read_job(json.loads(json.dumps(job_data(own)))) == own
+    assert read_job({}) == Job()
+
+
+@given(st.lists(st.text(), max_size=5), st.randoms(use_true_random=False))
+def test_documents_of_ranks_arrive_in_any_order(texts: list[str], order: random.Random) -> None:
+    values = {rank: {"text": text, "more": "x" * 3000} for rank, text in enumerate(texts)}
+    lines = [line for rank, value in values.items() for line in part_lines(rank, value)]
+    lines += ["0: another line", "NCCL INFO"]
+    order.shuffle(lines)
+    found, others = read_parts("\n".join(lines))
+    assert found == values
+    assert sorted(others.splitlines()) == ["0: another line", "NCCL INFO"]
+
+
+def test_a_document_of_which_any_line_is_missing_or_changed_did_not_arrive() -> None:
+    value = {"text": "".join(random.Random(1).choices("abcdefghij", k=9000))}
+    lines = list(part_lines(3, value))
+    assert len(lines) > 3 and max(map(len, lines)) < LENGTH + 60
+    assert read_parts("\n".join(lines))[0] == {3: value}
+    for number, line in enumerate(lines):
+        for changed in ([], [line[:-1]], [line[:-2] + ("AA" if not line.endswith("AA") else "BB")]):
+            assert read_parts("\n".join([*lines[:number], *changed, *lines[number + 1 :]]))[0] == {}
+
+
+def test_lines_may_have_labels() -> None:
+    assert read_parts("\n".join(f"12: {line}" for line in part_lines(1, ["x"])))[0] == {1: ["x"]}
+
+
+def test_only_variables_of_the_list_are_written() -> None:
+    environ = {
+        "NCCL_NET": "IB",
+        "SLURM_JOB_ID": "7",
+        "PATH": "/bin",
+        "HOME": "/home/me",
+        "HF_TOKEN": "secret",
+        "NVIDIA_API_KEY": "secret",
+        "SLURM_JOB_USER": "me",
+        "SLURM_JOB_ACCOUNT": "secret",
+        "UCX_PASSWORD": "secret",
+        "PMIX_SERVER_URI2": "secret",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+    }
+    assert allowed_variables(environ) == {"NCCL_NET": "IB", "SLURM_JOB_ID": "7"}
+
+
+WORDS = {
+    "env NCCL_NET=IB train -b 8 --lr=1": "env NCCL_NET=IB train -b 8 --lr=1",
+    "HF_TOKEN=abc DB=x": "HF_TOKEN=… DB=…",
+    "--api-key=abc --token abc -b": "--api-key=… --token … -b",
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_words_of_commands_have_no_secrets(words: str) -> None:
+    assert " ".join(allowed_words(words.split())) == WORDS[words]

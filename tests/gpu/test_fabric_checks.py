@@ -1,0 +1,130 @@
+"""Steps of several nodes, and the result of each from what its ranks report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from envbuild.gpu.fabric_checks import ALL_REDUCE, LARGEST, Step, fabric_steps, judge_step
+from envbuild.gpu.model import FAIL, PASS, Outcome
+from envbuild.gpu.tools.nccl_log import parse_nccl_log
+from tests.support.gpu_bench import job, recorded
+
+pytestmark = pytest.mark.unit
+
+JOB = job(gpus=2, net="IB", layers=("torch", "torch-ucc", "nccl-tests", "perftest"))
+STEPS = {step.kind: step for step in reversed(fabric_steps(JOB, 2, "mlx5_0", mpi=True))}
+LOG = parse_nccl_log(recorded("nccl-log.ib.txt"))
+RUN = recorded("nccl-tests.two-nodes.txt")
+
+
+def document(rank: int, text: str = "", **changes: Any) -> dict[str, Any]:
+    """Return what a rank reports, as it arrives: through JSON."""
+    value = {
+        "rank": rank,
+        "node": rank // 2,
+        "words": [],
+        "code": 0,
+        "fault": "",
+        "seconds": 3.0,
+        "text": text if rank == 0 else "",
+        "errors": "",
+        "logs": [asdict(LOG)],
+        "environment": {"NCCL_NET": "IB"},
+        "devices": {"gpus": [], "driver": "", "cuda": "", "fault": ""},
+        **changes,
+    }
+    found: dict[str, Any] = json.loads(json.dumps(value))
+    return found
+
+
+def judged(step: Step, documents: list[dict[str, Any]], ranks: int = 4) -> Outcome:
+    return judge_step(step, {item["rank"]: item for item in documents}, JOB, ranks, 2)
+
+
+def test_an_all_reduce_over_two_nodes_is_a_figure_with_its_transport() -> None:
+    outcome = judged(STEPS["nccl-tests"], [document(rank, RUN) for rank in range(4)])
+    assert outcome.status == PASS
+    (figure,) = outcome.figures
+    assert (figure.test, figure.value, figure.ranks, figure.nodes) == ("two_node_allreduce_busbw", 471.22, 4, 2)
+    assert outcome.transport["networks"] == {"IB": 4}
+
+
+@pytest.mark.parametrize(
+    ("rank", "changes", "words"),
+    [
+        (0, {"text": RUN.partition("# Out of")[0]}, "incomplete"),
+        (0, {"text": RUN.replace("471.22       0", "471.22       9")}, "9 wrong values"),
+        (0, {"text": RUN.replace("17179869184", "17179869185")}, "were requested"),
+        (3, {"code": 1, "errors": "NCCL WARN x"}, "rank 3: nccl-tests failed with exit code 1"),
+        (3, {"code": -9, "fault": "all_reduce_perf did not end within 900 s"}, "did not end"),
+        (1, {"logs": []}, "3 logs of NCCL for 4 ranks"),
+        (2, {"logs": [asdict(replace(LOG, networks=("Socket",)))]}, "IB was forced"),
+        (3, {"node": 0}, ""),
+    ],
+)
+def test_one_bad_rank_is_a_failure(rank: int, changes: dict[str, Any], words: str) -> None:
+    documents = [document(number, **{"text": RUN, **(changes if number == rank else {})}) for number in range(4)]
+    outcome = judged(STEPS["nccl-tests"], documents)
+    assert (outcome.status == FAIL and words in outcome.detail) if words else outcome.status == PASS
+
+
+def test_ranks_that_did_not_report_or_ran_on_one_node_are_a_failure() -> None:
+    documents = [document(rank, RUN) for rank in range(4)]
+    assert "3 of 4 ranks" in judged(STEPS["nccl-tests"], documents[:3]).detail
+    assert "1 nodes" in judged(STEPS["nccl-tests"], [{**item, "node": 0} for item in documents]).detail
+
+
+@pytest.mark.parametrize("length", range(len(RUN.splitlines()) - 2))
+def test_a_truncated_output_never_passes(length: int) -> None:
+    text = "".join(RUN.splitlines(keepends=True)[:length])
+    assert judged(STEPS["nccl-tests"], [document(rank, text) for rank in range(4)]).status == FAIL
+
+
+def test_a_sweep() -> None:
+    text = recorded("sweep.txt")
+    assert judged(STEPS["sweep"], [document(rank, text) for rank in range(4)]).status == PASS
+    wrong = text.replace('"wrong": 0', '"wrong": 1', 1)
+    assert judged(STEPS["sweep"], [document(rank, wrong) for rank in range(4)]).status == FAIL
+    end = text.partition('envbuild-sweep {"end"')[0]
+    assert judged(STEPS["sweep"], [document(rank, end) for rank in range(4)]).status == FAIL
+
+
+def test_a_wrong_network_ends_all_ranks() -> None:
+    missing = asdict(parse_nccl_log(recorded("nccl-log.missing.txt")))
+    good = [document(rank, code=1, logs=[missing]) for rank in range(4)]
+    assert judged(STEPS["wrong network"], good).status == PASS
+    assert "in silence" in judged(STEPS["wrong network"], [*good[:3], document(3)]).detail
+    hanging = document(3, code=-9, fault="x did not end within 60 s")
+    assert "hangs" in judged(STEPS["wrong network"], [*good[:3], hanging]).detail
+
+
+def test_perftest_is_read_from_its_client() -> None:
+    server, client = (document(rank, node=rank) for rank in (0, 1))
+    client["text"] = recorded("perftest.gbits.txt")
+    outcome = judged(STEPS["pair"], [server, client], 2)
+    assert outcome.figures[0].value == 387.39 and outcome.figures[0].test == "ib_write_bandwidth_gdr"
+    client["text"] = client["text"].rstrip().rpartition("\n")[0]
+    assert judged(STEPS["pair"], [server, client], 2).status == FAIL
+
+
+def test_a_check_of_a_recipe_needs_its_text_on_each_node() -> None:
+    step = Step("mine", "recipe", ("/bin/sh", "-c", "x"), one=True, expect="^efa$")
+    documents = [document(rank, node=rank, text="efa\n") for rank in range(2)]
+    documents[1]["text"] = "efa\n"
+    assert judged(step, documents, 2).status == PASS
+    documents[1]["text"] = "tcp\n"
+    assert judged(step, documents, 2).status == FAIL
+
+
+def test_steps_that_an_image_or_a_fabric_does_not_have_state_the_reason() -> None:
+    bare = fabric_steps(job(layers=(), versions={}, fabric="efa"), 2, "", mpi=False)
+    assert all(step.reason for step in bare)
+    steps = fabric_steps(JOB, 3, "mlx5_0", mpi=True)
+    assert [step.name for step in steps if step.reason] == ["perftest: ib_write_bw between GPUs of two nodes"]
+    without = {step.kind: step.reason for step in fabric_steps(JOB, 2, "", mpi=False)}
+    assert "site.yaml" in without["pair"] and "no MPI" in without["nccl-tests"]
+    assert ALL_REDUCE[4] == str(LARGEST)

@@ -1,0 +1,91 @@
+"""The sweep and the whole program, run for real: gloo on the CPU, without a GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from envbuild.gpu.bench import Bench, rank_variables
+from envbuild.gpu.driver import Devices
+from envbuild.gpu.model import FAIL, NOT_RUN, PASS
+from envbuild.gpu.node_checks import run_checks
+from envbuild.gpu.script import single_file
+from envbuild.gpu.sealed import read_document
+from tests.support.command import ROOT
+from tests.support.gpu_bench import job, torch_python
+
+PYTHONS = [sys.executable, "/usr/bin/python3", *map(str, Path("/root/.pyenv/versions").glob("3.8.*/bin/python"))]
+
+
+def run_script(folder: Path, python: str, **values: object) -> dict[str, object]:
+    """Run the program of one file with a Python of its own; return the evidence."""
+    script = folder / "checks.py"
+    script.write_text(single_file(job(**values), "test"))
+    run = [python, "-I", str(script), "node", "-o", str(folder / "evidence.json")]
+    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False, timeout=400)
+    assert done.returncode == 0, done.stderr
+    found, _ = read_document((folder / "evidence.json").read_text())
+    return found
+
+
+@pytest.mark.unit
+@pytest.mark.slow_unit
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_program_of_one_file_runs_without_envbuild(python: str, tmp_path: Path) -> None:
+    if not Path(python).exists():
+        pytest.skip(f"{python} is not installed")
+    found = run_script(tmp_path, python, layers=(), versions={})
+    results = found["results"]
+    assert isinstance(results, list)
+    if found["place"]["gpus"]:  # type: ignore[index]
+        pytest.skip("this machine has a GPU")
+    assert {item["status"] for item in results} == {NOT_RUN}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checks.py", "evidence.json"]
+
+
+@pytest.mark.unit
+@pytest.mark.slow_unit
+def test_mistakes_of_the_command_line_are_errors(tmp_path: Path) -> None:
+    script = tmp_path / "checks.py"
+    script.write_text(single_file(job(layers=(), versions={}), "test"))
+    for words, text in ((["nod"], "invalid choice"), (["node", "-o", "/nonexistent/x"], "cannot be written")):
+        done = subprocess.run([sys.executable, script, *words], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.clients
+def test_a_sweep_with_gloo_on_two_ranks(tmp_path: Path) -> None:
+    at = cpu_bench(tmp_path, torch_python())
+    outcomes = {outcome.name: outcome for outcome in run_checks(at, lambda line: None)}
+    counts = Counter(outcome.status for outcome in outcomes.values())
+    sweep = outcomes["sweep: gloo on the CPU"]
+    assert (sweep.status, counts[PASS], counts[FAIL]) == (PASS, 1, 0), sweep.detail
+    assert "gloo, 2 ranks, 105 sizes, 0 wrong" in sweep.detail
+
+
+@pytest.mark.clients
+def test_a_rank_that_ends_early_is_a_failure(tmp_path: Path) -> None:
+    """The other rank waits for it, and is ended at its limit, or by the error of gloo."""
+    at = cpu_bench(tmp_path, torch_python())
+    ranks = rank_variables(2)
+    words = (*at.own, "sweep", "--backend", "gloo", "--largest", "1024")
+    (alone,) = at.run_ranks(words, ranks[:1], limit=40)
+    assert alone.code != 0 and "envbuild-sweep" not in alone.text
+
+
+def cpu_bench(folder: Path, python: str) -> Bench:
+    """Return a bench on this machine, with no GPU, whose parts run in a Python with PyTorch."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    devices = Devices(fault="not queried")
+    return Bench(job(layers=("torch",)), (python, "-m", "envbuild.gpu"), folder, environ, devices)
+
+
+@pytest.mark.unit
+def test_the_job_is_part_of_the_program() -> None:
+    text = single_file(job(image="mine"), "1.2")
+    assert "'image': 'mine'" in text and "VERSION = '1.2'" in text
