@@ -9,7 +9,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup quickstart tools test-tools dev lint lint-mypy lint-prose lint-imports lint-ruff check fast-tests check-docs test test-all attack bench tables requirements rehearsal clean
+.PHONY: gpu-evidence help setup quickstart tools test-tools dev lint lint-mypy lint-prose lint-imports lint-ruff check fast-tests check-docs test test-all attack bench tables requirements rehearsal clean
 
 help:
 	@sed -n 's/^#  *//p' Makefile | head -4
@@ -68,6 +68,11 @@ quickstart: setup tools
 	@$(ENVBUILD) run "$$($(ENVBUILD) show cpu-ucx --json | $(VENV)/bin/python -c 'import json, sys; print(json.load(sys.stdin)["made"]["artifact"])')" -- \
 	  sh -c 'UCX_TLS=self,sm,tcp mpirun --oversubscribe --mca pml ucx --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any -n 2 /opt/venv/bin/python -c "from mpi4py import MPI; import numpy; c = MPI.COMM_WORLD; x = numpy.full(4, c.rank + 1.0); c.Allreduce(MPI.IN_PLACE, x); print(\"rank\", c.rank, \"of\", c.size, \"all-reduce\", x)"'
 	@$(ENVBUILD) make cpu-ucx
+
+# The checks of one node as one file of 64 MB at most, to copy by hand to a machine with one GPU (docs/verify-gpu.md).
+IMAGE ?= h100-nccl
+gpu-evidence: setup
+	@$(ENVBUILD) verify $(IMAGE) --tier gpu --pack gpu-evidence.pyz
 
 # What the tests start for real.
 test-tools: dev tools

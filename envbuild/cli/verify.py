@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from envbuild.cli.options import Json, Name, Timings, complete_recipe, one_of, show, timing_reporter
+from envbuild.cli.options import Json, Timings, complete_image, complete_recipe, one_of, show, timing_reporter
+from envbuild.core.errors import Finding, SpecError
 
 SLOWEST = 10  # checks that --timings lists
 
@@ -14,8 +16,9 @@ Tiers = Annotated[
     list[str] | None,
     typer.Option(
         "--tier",
-        help="Only checks of this tier: audit (what is in the file) or run (its programs). Repeatable.",
-        autocompletion=one_of("audit", "run"),
+        help="Only checks of this tier: audit (what is in the file) or run (its programs), repeatable; or gpu (one "
+        "node) or fabric (several nodes), in jobs on nodes with GPUs.",
+        autocompletion=one_of("audit", "run", "gpu", "fabric"),
     ),
 ]
 Recipes = Annotated[
@@ -27,19 +30,58 @@ Recipes = Annotated[
 
 
 def verify_command(
-    name: Name,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", show_default=False, help="Image, by its spec's name.", autocompletion=complete_image
+        ),
+    ] = "",
     tier: Tiers = None,
     only: Recipes = None,
     host: Annotated[
         bool, typer.Option("--host", help="Also compare the image with this machine, as doctor does.")
     ] = False,
+    nodes: Annotated[int, typer.Option("-N", "--nodes", help="Number of nodes of --tier fabric.")] = 0,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            help="What starts --tier gpu: srun or docker (default: what is installed).",
+            autocompletion=one_of("srun", "docker"),
+        ),
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the jobs of --tier gpu or fabric, and start none.")
+    ] = False,
+    pack: Annotated[
+        str,
+        typer.Option("--pack", metavar="FILE", help="Write --tier gpu as one file for a machine with a GPU."),
+    ] = "",
+    read: Annotated[
+        str, typer.Option("--read", metavar="FILE", help="Read evidence that make gpu-evidence wrote elsewhere.")
+    ] = "",
     timings: Timings = False,
     as_json: Json = False,
 ) -> None:
     """Audit a built image and run its checks; NAME may be a squashfs file.
 
-    All bytes of the file are read first. A part of the checks (--tier, --only) leaves the evidence as it is.
+    All bytes of the file are read first. A part of the checks (--tier, --only) leaves the evidence as it is. The tiers
+    gpu and fabric start jobs, as launch does. Exit code 7 if a check failed, 5 if none of these tiers ran.
     """
+    if read or set(tier or ()) & {"gpu", "fabric"}:
+        others: dict[str, object] = {"--only": only, "--host": host, "--timings": timings}
+        if pack:
+            others |= {"-N": nodes, "--as": form, "--dry-run": dry_run, "--read": read}
+            pack_checks(name, tuple(tier or ()), pack, as_json=as_json, others=others)
+            return
+        verify_measured(name, tuple(tier or ()), nodes, form, read, dry_run=dry_run, as_json=as_json, others=others)
+        return
+    if not name:
+        raise SpecError(
+            "verify needs the name of an image", hint="envbuild verify NAME; or envbuild verify --read FILE"
+        )
+    if nodes or form or dry_run or pack:
+        raise SpecError("-N, --as, --dry-run and --pack are for --tier gpu and --tier fabric", hint="type --tier gpu")
     from envbuild.spec.workspace import open_workspace
     from envbuild.verify.selection import Selection
     from envbuild.verify.verify import verify_image
@@ -57,3 +99,63 @@ def verify_command(
     comparison = compare_with_host(name)
     show({**result.data, "host": comparison.data}, as_json, "\n".join([*lines, "", comparison.text]), times)
     raise typer.Exit(comparison.code)
+
+
+def verify_measured(
+    name: str,
+    tiers: tuple[str, ...],
+    nodes: int,
+    form: str,
+    read: str,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    others: Mapping[str, object],
+) -> None:
+    """Answer for a tier that runs on nodes, or for a file that one wrote. `others`: options without a meaning here."""
+    from envbuild.cli.verify_tiers import read_tier, verify_tier
+    from envbuild.launch.gpu_tiers import TierRequest
+    from envbuild.spec.workspace import open_workspace
+
+    check_measured(name, tiers, read, bool(nodes or form or dry_run), others)
+    with open_workspace() as workspace:
+        if read:
+            answer = read_tier(name, read, workspace)
+        else:
+            answer = verify_tier(name, TierRequest(tiers[0], nodes or 1, form, dry_run), workspace)
+    show(answer.data, as_json, answer.text)
+    if answer.code:
+        raise typer.Exit(answer.code)
+
+
+def check_measured(name: str, tiers: tuple[str, ...], read: str, has_job: bool, others: Mapping[str, object]) -> None:
+    """Raise SpecError with every option that has no meaning here."""
+    findings = [
+        Finding(f"{option} has no meaning here", hint="leave it out") for option, value in others.items() if value
+    ]
+    if read and (tiers or has_job):
+        findings.append(Finding("--read starts no job", hint=f"envbuild verify --read {read}"))
+    elif not read and len(tiers) > 1:
+        hint = f"type --tier {next(tier for tier in tiers if tier in ('gpu', 'fabric'))} alone"
+        findings.append(
+            Finding(f"--tier {' --tier '.join(tiers)}: jobs on nodes run apart from other checks", hint=hint)
+        )
+    if not read and not name:
+        findings.append(Finding("verify needs the name of an image", hint=f"envbuild verify NAME --tier {tiers[0]}"))
+    if findings:
+        raise SpecError.of(findings)
+
+
+def pack_checks(name: str, tiers: tuple[str, ...], file: str, *, as_json: bool, others: Mapping[str, object]) -> None:
+    """Write the checks of one node as one file."""
+    from pathlib import Path
+
+    from envbuild.cli.verify_tiers import pack_tier
+    from envbuild.spec.workspace import open_workspace
+
+    check_measured(name, tiers, "", False, others)
+    if tiers != ("gpu",):
+        raise SpecError("--pack writes the checks of one node", hint="type --tier gpu --pack FILE")
+    with open_workspace() as workspace:
+        answer = pack_tier(name, Path(file), workspace)
+    show(answer.data, as_json, answer.text)

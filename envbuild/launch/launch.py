@@ -13,9 +13,9 @@ from envbuild.launch.client_queries import ClientQueries
 from envbuild.launch.clients import Clients, check_partition, find_clients
 from envbuild.launch.forms import FORMS
 from envbuild.launch.image_sources import find_image
-from envbuild.launch.model import Kind, Plan, Request, Written
+from envbuild.launch.model import Kind, LaunchImage, Plan, Request, Written
 from envbuild.launch.plan import plan_launch
-from envbuild.spec.target import load_target
+from envbuild.spec.target import Target, load_target
 from envbuild.spec.workspace import Workspace
 
 
@@ -28,12 +28,33 @@ class Launch:
     slurm: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The form, the image, its target and the clients of a launch."""
+
+    module: Any
+    image: LaunchImage
+    target: Target
+    clients: Clients
+
+
 def launch_image(name: str, form: str, request: Request, workspace: Workspace) -> Launch:
     """Return the launch of an image NAME, FILE or REF in a form of `FORMS`.
 
     Raises SpecError for a contradiction, ConflictError if the site's driver is too old, and what reading the
     image raises.
     """
+    found = prepare_launch(name, form, request, workspace)
+    kind: Kind = found.module.KIND
+    plan = plan_launch(found.image, found.target, workspace.site, found.clients, request, kind)
+    for line in plan.warnings:
+        workspace.reporter.warn(line)
+    write: Callable[[Plan], Written] = found.module.write
+    return Launch(plan, write(plan), kind.slurm)
+
+
+def prepare_launch(name: str, form: str, request: Request, workspace: Workspace) -> Prepared:
+    """Return the form, the image, its target and the clients. Raises as `launch_image`."""
     module = load_form(form)
     kind: Kind = module.KIND
     check_hosts(form, request, needed=kind.hosts)
@@ -49,11 +70,7 @@ def launch_image(name: str, form: str, request: Request, workspace: Workspace) -
         if kind.pyxis:
             clients.require_pyxis()
         check_partition(request.partition or site.nodes_of(target.name).partition, query)
-    plan = plan_launch(image, target, site, clients, request, kind)
-    for line in plan.warnings:
-        workspace.reporter.warn(line)
-    write: Callable[[Plan], Written] = module.write
-    return Launch(plan, write(plan), kind.slurm)
+    return Prepared(module, image, target, clients)
 
 
 def load_form(name: str) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from envbuild.spec.recipe import Check
 from envbuild.verify.results import AuditResult, Status, quote_output
 from envbuild.verify.run_inspector import Runner
-from envbuild.verify.tiers import COMING, RUNNING
+from envbuild.verify.tiers import ELSEWHERE, RUNNING
 
 SHELL_COMMAND = "envbuild run NAME -- /bin/sh"
 OUTPUT_LINES = 15  # lines of output reported for a failure
@@ -19,7 +19,7 @@ def run_checks(
     checks: Sequence[Check],
     runner: Runner,
     tiers: Sequence[str] = RUNNING,
-    reasons: Mapping[str, str] = COMING,
+    reasons: Mapping[str, str] = ELSEWHERE,
     *,
     shell: str = SHELL_COMMAND,
 ) -> list[AuditResult]:

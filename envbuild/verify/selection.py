@@ -11,7 +11,7 @@ from envbuild.core.yaml_reader import did_you_mean
 from envbuild.spec.recipe import Check
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.tasks import Task
-from envbuild.verify.tiers import COMING, RUNNING, TIERS
+from envbuild.verify.tiers import ELSEWHERE, RUNNING, TIERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Selection:
         """Return a result of each task that is not of the selection: not run."""
         picked = {id(task) for task in self.pick(tasks)}
         return [
-            AuditResult(task.name, Status.NOT_RUN, COMING.get(task.tier, "not requested"), task.tier)
+            AuditResult(task.name, Status.NOT_RUN, ELSEWHERE.get(task.tier, "not requested"), task.tier)
             for task in tasks
             if id(task) not in picked
         ]
@@ -51,12 +51,12 @@ ALL = Selection()
 
 
 def check_tiers(tiers: Sequence[str]) -> None:
-    """Refuse a tier that does not exist, or that nothing runs (SpecError)."""
+    """Refuse a tier that does not exist, and one whose checks are jobs of their own beside others (SpecError)."""
     for tier in tiers:
         if tier not in TIERS:
-            raise SpecError(f"--tier {tier}: no such tier", hint=f"--tier {' or '.join(RUNNING)}")
+            raise SpecError(f"--tier {tier}: no such tier", hint=f"--tier {' or '.join(TIERS)}")
         if tier not in RUNNING:
-            raise SpecError(f"--tier {tier}: {COMING[tier]}", hint=f"--tier {' or '.join(RUNNING)}")
+            raise SpecError(f"--tier {tier}: its checks are jobs of their own", hint=f"type --tier {tier} alone")
 
 
 def check_recipes(only: Selection, checks: Iterable[tuple[str, Check]], layers: Collection[str], image: str) -> None:

@@ -1,8 +1,8 @@
-"""The four tiers of checks: what each needs, and which of them run today."""
+"""The four tiers of checks: what each needs, and which of them run on this machine."""
 
 from __future__ import annotations
 
 TIERS = {"audit": "no GPU needed", "run": "on the CPU", "gpu": "one node with GPUs", "fabric": "several nodes"}
-RUNNING = ("audit", "run")
-# Recipes have checks of these tiers already. Nothing runs them yet, and every report states it.
-COMING = {tier: "envbuild does not run checks of this tier yet" for tier in TIERS if tier not in RUNNING}
+RUNNING = ("audit", "run")  # of every verification
+MEASURED = ("gpu", "fabric")  # in jobs of their own, on nodes with GPUs
+ELSEWHERE = {"gpu": "it needs a node with GPUs: --tier gpu", "fabric": "it needs several nodes: --tier fabric -N 2"}

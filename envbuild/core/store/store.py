@@ -14,6 +14,7 @@
     logs/<unit>-<key 12>.log
     published/<host>.json       which repositories of a registry have which blobs (envbuild.publish.known_repositories)
     resolved/<hex>.json         results of locking, of one user (envbuild.lock.stored_results)
+    measured/<lock 12>/<file>.json  evidence of GPU checks (envbuild.verify.measured)
     locks/                      flock files, one a unit key
     tmp/                        each process has a folder of its own here, with a lock until it ends
     envbuild-store              the mark of a store (envbuild.core.store.mark)

@@ -23,7 +23,8 @@ from envbuild.core.store.permissions import (
 
 FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "locks", "exports", "control")
 OWN_FOLDERS = ("layers", "tmp", "logs", "partial")
-PRIVATE = (*OWN_FOLDERS, *ENGINE_CACHES, "apt", "git", "uv", "ccache", "base", "published", "leases", "resolved")
+RECORDS = ("published", "leases", "resolved", "measured")
+PRIVATE = (*OWN_FOLDERS, *ENGINE_CACHES, "apt", "git", "uv", "ccache", "base", *RECORDS)
 CLOSED = ("layers", "tmp")  # they hold trees of files
 
 

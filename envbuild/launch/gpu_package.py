@@ -1,0 +1,119 @@
+"""The checks of one node as one file to copy by hand: the program, and programs of the image with their libraries.
+
+It is a zip file that Python runs (``python3 FILE``). Not in it: the C library, which the machine has; the driver's
+libraries; PyTorch and the extensions that are compiled for it, which are used where the machine's own Python has them;
+and what needs MPI, whose files are searched in the folder that it was built for.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild import __version__
+from envbuild.core.errors import PublishError
+from envbuild.core.store.json_files import write_atomic
+from envbuild.core.text import amount
+from envbuild.gpu.bench import NCCL_TESTS
+from envbuild.gpu.main import MODULES
+from envbuild.gpu.model import GPU, Job
+from envbuild.gpu.script import single_file
+from envbuild.launch.gpu_tiers import make_job
+from envbuild.launch.image_sources import find_image
+from envbuild.spec.target import load_target
+from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.read.tree import SquashTree
+from envbuild.verify.contents.squashfs_path import find_squashfs_file
+from envbuild.verify.gpu_image import read_gpu_image
+from envbuild.verify.open_image import open_image
+
+LIMIT = 64_000_000  # bytes of the file
+LARGEST = 1 << 30  # bytes of one program or library
+PROGRAMS = ("/opt/nvbandwidth/bin/nvbandwidth", f"{NCCL_TESTS}/all_reduce_perf")
+# What every machine with this architecture and a driver has.
+OF_THE_MACHINE = re.compile(
+    r"(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libutil|libgcc_s|libstdc\+\+|libcuda|libnvidia-ml)[.-]\S*"
+)
+LINKED = re.compile(r"\s+(\S+) => (/\S+) \(0x")
+OF_MPI = re.compile(r"libmpi\b")
+STAMP = (1980, 1, 1, 0, 0, 0)  # the same content has the same bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A written file. `packed`: programs of the image in it; `left_out`: the others, each with the reason."""
+
+    path: Path
+    size: int
+    packed: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def write_package(name: str, out: Path, workspace: Workspace) -> Package:
+    """Write the file of an image that is built, or of a squashfs file. Raises as `load_built_image`, PublishError."""
+    from envbuild.export.built_image import load_built_image
+
+    own = read_gpu_image(name, workspace)
+    file = find_squashfs_file(name) or Path(load_built_image(name, workspace).record.artifact)
+    image = find_image(name, workspace)
+    job = make_job(own, load_target(image.target, workspace.project), GPU, image.layers, image.versions)
+    files: dict[str, bytes] = {}
+    packed, left_out, size = [], [], 0
+    with open_image(file, {}, workspace, f"pack {image.name}") as run, SquashTree(file) as tree:
+        for program in PROGRAMS:
+            title = program.rpartition("/")[2]
+            if tree.lookup(program.encode()) is None:
+                left_out.append(f"{title}: not in the image")
+                continue
+            _, linked = run(["/usr/bin/env", "ldd", program])
+            paths = library_paths(linked)
+            if any(OF_MPI.match(path.rpartition("/")[2]) for path in paths):
+                left_out.append(f"{title}: it is linked with MPI")
+                continue
+            group = {path.rpartition("/")[2]: tree.read(path.encode(), LARGEST) or b"" for path in (program, *paths)}
+            more = {key: content for key, content in group.items() if key not in files}
+            took = sum(len(zlib.compress(content, 9)) for content in more.values())
+            if size + took > LIMIT:
+                left_out.append(f"{title}: with its libraries the file is larger than {amount(LIMIT)}")
+                continue
+            files |= more
+            size += took
+            packed.append(title)
+    data = package_bytes(job, files)
+    if len(data) > LIMIT:
+        raise PublishError(f"{out} has {amount(len(data))}, and {amount(LIMIT)} are allowed", hint="report this")
+    try:
+        write_atomic(out, lambda target: target.write(data), 0o755)
+    except OSError as error:
+        raise PublishError(
+            f"{out} cannot be written: {error.strerror}", hint="name a file in a folder of yours"
+        ) from None
+    return Package(out, len(data), tuple(packed), tuple(left_out))
+
+
+def library_paths(linked: str) -> tuple[str, ...]:
+    """Return the libraries that ``ldd`` lists, without those of every machine."""
+    found = [(match[1], match[2]) for line in linked.splitlines() if (match := LINKED.match(line))]
+    return tuple(path for name, path in found if not OF_THE_MACHINE.fullmatch(name))
+
+
+def package_bytes(job: Job, files: dict[str, bytes]) -> bytes:
+    """Return the bytes of the file: the same job and files have the same bytes."""
+    buffer = io.BytesIO()
+    buffer.write(b"#!/usr/bin/env python3\n")
+    members: Sequence[tuple[str, bytes]] = [
+        ("__main__.py", single_file(job, __version__).encode()),
+        *((f"{MODULES}{name}", files[name]) for name in sorted(files)),
+    ]
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        archive.writestr(zipfile.ZipInfo(MODULES, STAMP), b"")  # also without files it is a package
+        for name, content in members:
+            info = zipfile.ZipInfo(name, STAMP)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, content)
+    return buffer.getvalue()

@@ -1,0 +1,172 @@
+"""The tiers gpu and fabric of verify: jobs are started, their results compared with floors, and the evidence stored."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from envbuild import __version__
+from envbuild.core.errors import EnvbuildError, SpecError
+from envbuild.gpu.fabric_checks import Step, fabric_steps, judge_step
+from envbuild.gpu.model import FABRIC, GPU, NOT_RUN, Job, Outcome
+from envbuild.gpu.node_checks import BEYOND_ONE_GPU, BEYOND_ONE_NODE, node_checks
+from envbuild.gpu.script import single_file
+from envbuild.gpu.sealed import RefusedError, evidence_document, read_document
+from envbuild.launch.fabric import find_devices
+from envbuild.launch.launch import Prepared, prepare_launch
+from envbuild.launch.model import Request
+from envbuild.launch.programs import has_mpi
+from envbuild.launch.trial import FORMS, Ended, choose_form, node_trial, run_trial, step_trial
+from envbuild.spec.target import Target
+from envbuild.spec.workspace import Workspace
+from envbuild.verify.gpu_image import GpuImage, read_gpu_image
+from envbuild.verify.measured import Measured
+
+TASK = "verify"
+
+
+@dataclass(frozen=True, slots=True)
+class TierRequest:
+    """The request: a tier, nodes, the form of the job (empty: what is installed), and whether jobs are only printed."""
+
+    tier: str
+    nodes: int = 1
+    form: str = ""
+    dry_run: bool = False
+
+
+def is_root() -> bool:
+    """Return whether jobs are started by root, who is root in their containers, too."""
+    return os.geteuid() == 0
+
+
+def check_request(request: TierRequest) -> None:
+    """Raise SpecError for a request that contradicts its tier."""
+    if request.form and request.form not in FORMS:
+        raise SpecError(f"--as {request.form}: these checks start with {' or '.join(FORMS)}", f"--as {FORMS[0]}")
+    if request.tier == GPU and request.nodes != 1:
+        raise SpecError("--tier gpu checks one node", hint="leave out -N, or type --tier fabric")
+    if request.tier == FABRIC and request.nodes < 2:
+        raise SpecError("--tier fabric checks two nodes or more", hint="type --tier fabric -N 2")
+    if request.tier == FABRIC and request.form == "docker":
+        raise SpecError("--tier fabric starts its jobs with Slurm: docker knows no other node", hint="--as srun")
+
+
+def prepare_tier(name: str, request: TierRequest, workspace: Workspace) -> tuple[Job, Prepared]:
+    """Return the job and its launch. Raises SpecError, LockError, and as `prepare_launch`."""
+    check_request(request)
+    image = read_gpu_image(name, workspace)
+    form = choose_form(request.form) or FORMS[0]
+    prepared = prepare_launch(name, form, Request(("own",), nodes=request.nodes), workspace)
+    if not prepared.target.sm:
+        raise SpecError(
+            f"target '{prepared.target.name}' has no NVIDIA GPU", hint="--tier gpu is for images of targets with sm:"
+        )
+    return make_job(image, prepared.target, request.tier, prepared.image.layers, prepared.image.versions), prepared
+
+
+def make_job(image: GpuImage, target: Target, tier: str, layers: Sequence[str], versions: Any) -> Job:
+    """Return what the program needs about an image and the nodes of its target."""
+    return Job(
+        image=image.name,
+        lock=image.lock,
+        target=target.name,
+        tier=tier,
+        gpu=target.gpu,
+        sm=target.sm,
+        gpus=target.gpus,
+        fabric=target.fabric,
+        nics=target.nics.count if target.nics else 0,
+        efa=target.efa,
+        versions=dict(versions),
+        layers=tuple(layers),
+        checks=tuple(check for check in image.checks if check["tier"] == tier),
+    )
+
+
+def dry_run_text(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> str:
+    """Return the jobs as they would start; the program is their standard input."""
+    if request.tier == GPU:
+        trial = node_trial(prepared, workspace.site, root=is_root())
+        return f"# all checks of one node; standard input: the program\n{trial.text}"
+    blocks = []
+    for step in steps_of(job, prepared, request, workspace):
+        if step.reason:
+            blocks.append(f"# {step.name}: not run: {step.reason}\n")
+        else:
+            text = step_trial(step, prepared, workspace.site, request.nodes, root=is_root()).text
+            blocks.append(f"# {step.name}; standard input: the program\n{text}")
+    return "\n".join(blocks)
+
+
+def steps_of(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> list[Step]:
+    """Return the steps of the tier fabric."""
+    devices = find_devices(prepared.target, workspace.site.nodes_of(prepared.target.name))
+    device = devices.nics[0] if devices.nics else ""
+    return fabric_steps(job, request.nodes, device, mpi=has_mpi(prepared.image))
+
+
+def run_tier(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> Measured:
+    """Start the jobs; return the evidence. A check whose job does not start did not run."""
+    if not prepared.image.built:
+        raise EnvbuildError(f"{prepared.image.name} is not built", hint=f"envbuild make {prepared.image.name}")
+    workspace.reporter.start(TASK, f"verify {job.image}: tier {request.tier}")
+    try:
+        run = run_node if request.tier == GPU else run_fabric
+        return run(job, prepared, request, workspace)
+    finally:
+        workspace.reporter.finish(TASK)
+
+
+def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> Measured:
+    """Run the checks of one node."""
+    form = choose_form(request.form)
+    ended = Ended({}, f"neither {' nor '.join(FORMS)} is installed here")
+    if form:
+        ended = run_trial(node_trial(prepared, workspace.site, root=is_root()), form, single_file(job, __version__))
+    if 0 in ended.documents:
+        try:
+            return Measured(*read_document(json.dumps(ended.documents[0])))
+        except RefusedError as error:
+            ended = Ended({}, f"the answer of the job is refused: {error}")
+    names = [*(check.name for check in node_checks(job.checks)), *BEYOND_ONE_GPU, *BEYOND_ONE_NODE]
+    return measured(job, [Outcome(name, GPU, NOT_RUN, ended.fault) for name in names], {"nodes": 1})
+
+
+def run_fabric(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> Measured:
+    """Run the steps of several nodes, one job after another."""
+    form, outcomes, place = choose_form(request.form), [], {"nodes": request.nodes}
+    program = single_file(job, __version__)
+    for step in steps_of(job, prepared, request, workspace):
+        reason = step.reason or ("" if form else "srun is not installed here")
+        if reason:
+            outcomes.append(Outcome(step.name, FABRIC, NOT_RUN, reason))
+            continue
+        workspace.reporter.note(TASK, step.name)
+        trial = step_trial(step, prepared, workspace.site, request.nodes, root=is_root())
+        net = next((item.value for item in trial.plan.env if item.name == "NCCL_NET"), "")
+        ended = run_trial(trial, form, program)
+        if not ended.documents:
+            outcomes.append(Outcome(step.name, FABRIC, NOT_RUN, ended.fault))
+            continue
+        outcomes.append(judge_step(step, ended.documents, replace(job, net=net), trial.ranks, request.nodes))
+        place.update(rank_place(ended))
+    return measured(job, outcomes, place)
+
+
+def rank_place(ended: Ended) -> dict[str, Any]:
+    """Return the facts of the node of the first rank that answered."""
+    first = ended.documents[min(ended.documents)]
+    devices = first["devices"]
+    gpus = [gpu["name"] for gpu in devices["gpus"]]
+    return {"driver": devices["driver"], "cuda": devices["cuda"], "gpus": gpus, "environment": first["environment"]}
+
+
+def measured(job: Job, outcomes: Sequence[Outcome], place: dict[str, Any]) -> Measured:
+    """Return evidence that was collected here."""
+    date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Measured(evidence_document(job, outcomes, date, f"envbuild {__version__}", place), tuple(outcomes))
