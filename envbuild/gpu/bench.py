@@ -12,9 +12,10 @@ from ..doctor.processes import Output, Programs, ignore
 from .driver import Devices
 from .model import FailedError, Job, NotRunError
 from .tools.nccl_log import NcclLog, parse_nccl_log
+from .tools.ucx import used_lanes
 
 LIMIT = 600.0  # seconds of one program
-LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,BOOTSTRAP,ENV,NET,GRAPH"}
+LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,BOOTSTRAP,ENV,NET,GRAPH", "UCX_LOG_LEVEL": "info"}
 NCCL_TESTS = "/opt/nccl-tests/bin"  # prefix of the recipe
 FOLDERS = (NCCL_TESTS, "/opt/nvbandwidth/bin", "/opt/ucx/bin", "/opt/perftest/bin")
 LARGEST_LOG = 64 << 20  # bytes
@@ -25,7 +26,7 @@ class Bench:
     """The place of one pass. `own`: the words that start this program again; `folder`: for logs, removed later.
 
     `modules`: the folder of files that were packed with the program; `outside`: it is not the image that runs;
-    `notice` receives a line about a program that
+    `tests_version`: of nccl-tests, once one printed it. `notice` receives a line about a program that
     takes long.
     """
 
@@ -38,6 +39,7 @@ class Bench:
     outside: bool = False
     notice: Callable[[str], object] = ignore
     runs: int = 0
+    tests_version: str = ""
 
     @property
     def gpus(self) -> int:
@@ -76,20 +78,31 @@ class Bench:
                 one.close()
 
     def logged(self) -> tuple[dict[str, str], Path]:
-        """Return variables with which each process writes its log of NCCL, and the folder with the logs."""
+        """Return variables with which each process writes its logs of NCCL and UCX, and the folder with the logs."""
         self.runs += 1
         folder = self.folder / f"logs-{self.runs}"
         folder.mkdir()
-        return {**LOG, "NCCL_DEBUG_FILE": f"{folder}/nccl.%h.%p"}, folder
+        files = {"NCCL_DEBUG_FILE": f"{folder}/nccl.%h.%p", "UCX_LOG_FILE": f"{folder}/ucx.%h.%p"}
+        return {**LOG, **files}, folder
 
 
 def read_logs(folder: Path) -> tuple[NcclLog, ...]:
-    """Return the logs of a folder, one for each process."""
+    """Return the logs of NCCL in a folder, one for each process."""
+    return tuple(parse_nccl_log(text) for text in log_texts(folder, "nccl"))
+
+
+def read_lanes(folder: Path) -> tuple[str, ...]:
+    """Return the lanes that the logs of UCX in a folder state."""
+    return used_lanes("\n".join(log_texts(folder, "ucx")))
+
+
+def log_texts(folder: Path, program: str) -> list[str]:
+    """Return the texts of the logs of a program."""
     texts = []
-    for path in sorted(folder.iterdir()):
+    for path in sorted(folder.glob(f"{program}.*")):
         with path.open("rb") as file:
             texts.append(file.read(LARGEST_LOG).decode("utf-8", "replace"))
-    return tuple(parse_nccl_log(text) for text in texts)
+    return texts
 
 
 def rank_variables(ranks: int, device: int | None = None) -> list[dict[str, str]]:

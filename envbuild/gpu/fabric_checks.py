@@ -93,7 +93,8 @@ def judge_step(step: Step, documents: Mapping[int, Mapping[str, Any]], job: Job,
     """Return the result of a step. documents: rank → what `run_rank` returned, of those that arrived whole."""
     seconds = max((float(item["seconds"]) for item in documents.values()), default=0.0)
     logs = [log for number in sorted(documents) for log in rank_logs(documents[number])]
-    facts = transport_facts(logs) if logs else {}
+    lanes = sorted({str(lane) for item in documents.values() for lane in item["lanes"]})
+    facts = {**(transport_facts(logs) if logs else {}), **({"ucx": lanes} if lanes else {})}
 
     def failed(detail: str, hint: str = "") -> Outcome:
         return Outcome(step.name, FABRIC, FAIL, detail, hint, seconds, (), facts)
@@ -118,9 +119,17 @@ def judge_step(step: Step, documents: Mapping[int, Mapping[str, Any]], job: Job,
     fault, detail, figures = measured(step, outputs, documents, job, ranks, nodes)
     if step.kind == NCCL_TESTS or (step.kind == SWEEP and step.words[-1] == "nccl"):
         fault = "; ".join(filter(None, [fault, *transport_faults(logs, job, ranks, nodes=nodes)]))
+    if step.kind == SWEEP and step.words[-1] == UCC and job.fabric == "infiniband":
+        fault = "; ".join(filter(None, [fault, tcp_fault(lanes)]))
     if fault:
         return failed(fault)
     return passed(step, detail, seconds, facts, figures)
+
+
+def tcp_fault(lanes: Sequence[str]) -> str:
+    """Return that UCX used TCP alone, or "". Releases of UCX that state no lanes prove nothing about it."""
+    alone = lanes and all(lane.startswith("tcp/") for lane in lanes)
+    return f"UCX used TCP alone: {', '.join(lanes)}" if alone else ""
 
 
 def passed(

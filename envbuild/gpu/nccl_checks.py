@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from .bench import Bench, check_output, rank_variables, read_logs
 from .check_parts import good, need_layer
 from .model import GPU, PASS, FailedError, Figure, NotRunError, Outcome
 from .negative import LIMIT as NEGATIVE_LIMIT
 from .negative import VARIABLES, negative_fault
+from .tools.nccl_json import parse_nccl_json
 from .tools.nccl_tests import NcclRun, parse_nccl_tests
 from .tools.sweep import parse_sweep
 from .transport import transport_facts, transport_faults
@@ -18,6 +20,8 @@ ONE_GPU_RANKS = (2, 30)  # NCCL with several ranks on one GPU (NCCL_MULTI_RANK_G
 MANY_ON_ONE = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "4"}
 SOCKETS = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"}
 UCC = "cpu:gloo,cuda:ucc"
+WRITES_FILE = (2, 17, 4)  # nccl-tests that print their version, and know -J (since 2.17.3)
+ROUNDING = 1e-3  # of a printed number
 LARGEST_ONE, LARGEST_ALL = 1 << 30, 16 << 30  # bytes
 
 
@@ -25,16 +29,39 @@ def run_nccl_tests(bench: Bench, ranks: int, largest: int) -> tuple[NcclRun, Out
     """Run all_reduce_perf on GPUs of this node in one process; return the run and its result."""
     program = bench.find("all_reduce_perf")
     env, folder = bench.logged()
-    output = bench.run([program, "-b", "8", "-e", str(largest), "-f", "2", "-g", str(ranks), "-c", "1"], env)
+    words = [program, "-b", "8", "-e", str(largest), "-f", "2", "-g", str(ranks), "-c", "1"]
+    file = bench.folder / f"{folder.name}.json"
+    writes_file = numbers(bench.tests_version) >= WRITES_FILE
+    output = bench.run([*words, "-J", str(file)] if writes_file else words, env)
     check_output(output, "all_reduce_perf")
     run = parse_nccl_tests(output.text)
-    if fault := run.fault(ranks, 1) or run.wrong():
+    bench.tests_version = run.version
+    fault = run.fault(ranks, 1) or run.wrong() or (file_fault(run, file) if writes_file else "")
+    if fault:
         raise FailedError(f"all_reduce_perf: {fault}")
     logs = read_logs(folder)
     last = run.rows[-1]
     detail = f"{len(run.rows)} sizes up to {last.size} bytes, 0 wrong, NCCL {run.library or 'unknown'}"
     facts = transport_facts(logs)
     return run, good("", detail, transport=facts)
+
+
+def file_fault(run: NcclRun, file: Path) -> str:
+    """Return how the file of ``-J`` contradicts the printed rows, or ""."""
+    other = parse_nccl_json(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else None
+    if other is None:
+        return "incomplete: its file of JSON is missing or truncated"
+    pairs = [(row.size, row.out_of_place.busbw) for row in run.rows]
+    others = [(row.size, row.out_of_place.busbw) for row in other.rows]
+    same = [size for size, _ in pairs] == [size for size, _ in others] and all(
+        abs(value - others[place][1]) <= max(0.01, ROUNDING * value) for place, (_, value) in enumerate(pairs)
+    )
+    return other.wrong() if same else "the printed rows differ from those of its file of JSON"
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 def one_rank(bench: Bench) -> Outcome:
@@ -112,8 +139,7 @@ def need_many_ranks(bench: Bench) -> None:
     if bench.outside:
         raise NotRunError("outside of the image the NCCL is another one")
     version = bench.job.versions.get("nccl", "")
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-    if numbers < ONE_GPU_RANKS:
+    if numbers(version)[:2] < ONE_GPU_RANKS:
         known = f"NCCL {version}" if version else "a NCCL of unknown version"
         raise NotRunError(f"{known}: two ranks on one GPU need NCCL 2.30")
 

@@ -1,4 +1,4 @@
-"""One rank of a job on several nodes: it runs the program of the rank, reads its log of NCCL, and returns both.
+"""One rank of a job on several nodes: it runs the program of the rank, reads its logs, and returns both.
 
 perftest needs a server and a client: the rank of the first node is the server, that of the second the client.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from ..doctor.processes import Output
 from .allowed import allowed_variables, allowed_words
-from .bench import Bench, read_logs
+from .bench import Bench, read_lanes, read_logs
 
 RANK_NAMES = ("SLURM_PROCID", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "RANK")
 NODE_NAMES = ("SLURM_NODEID", "OMPI_COMM_WORLD_NODE_RANK", "GROUP_RANK")
@@ -48,6 +48,7 @@ def run_rank(bench: Bench, words: Sequence[str], limit: float, role: str = "") -
         "text": output.text[-LAST:],
         "errors": output.errors[-LAST:],
         "logs": [asdict(log) for log in read_logs(folder)],
+        "lanes": list(read_lanes(folder)),
         "environment": allowed_variables({**bench.environ, **env}),
         "devices": asdict(bench.devices),
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -28,6 +29,10 @@ DTYPES = ("float32", "float16", "bfloat16")
 TYPES = {"float32": 4, "float16": 2, "bfloat16": 2}
 TIME_LIMIT = 60  # seconds that one operation may wait for the other ranks
 ITERATIONS = 10
+# Messages of torch and UCC for an operation or a type that a backend does not have; any other error is a failure.
+UNSUPPORTED = re.compile(
+    r"not (?:yet )?(?:supported|implemented)|unsupported|does not support|Cannot use ReduceOp", re.I
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,6 +64,8 @@ def main(arguments: Sequence[str]) -> int:
                 try:
                     row = measure(torch, dist, op, dtype, size, device)
                 except (RuntimeError, NotImplementedError, ValueError) as error:
+                    if "CUDA error" in str(error) or not UNSUPPORTED.search(str(error)):
+                        raise
                     emit(rank, {"op": f"{op} {dtype}", "refused": (str(error).splitlines() or [""])[0][:200]})
                     break
                 emit(rank, row)

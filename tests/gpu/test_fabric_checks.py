@@ -33,6 +33,7 @@ def document(rank: int, text: str = "", **changes: Any) -> dict[str, Any]:
         "text": text if rank == 0 else "",
         "errors": "",
         "logs": [asdict(LOG)],
+        "lanes": [],
         "environment": {"NCCL_NET": "IB"},
         "devices": {"gpus": [], "driver": "", "cuda": "", "fault": ""},
         **changes,
@@ -91,6 +92,17 @@ def test_a_sweep() -> None:
     assert judged(STEPS["sweep"], [document(rank, wrong) for rank in range(4)]).status == FAIL
     end = text.partition('envbuild-sweep {"end"')[0]
     assert judged(STEPS["sweep"], [document(rank, end) for rank in range(4)]).status == FAIL
+
+
+@pytest.mark.parametrize(
+    ("lanes", "status"),
+    [(["tcp/eth0", "tcp/lo"], FAIL), (["rc_mlx5/mlx5_0:1", "tcp/eth0"], PASS), ([], PASS)],
+)
+def test_ucc_over_tcp_alone_is_a_fault_where_there_is_infiniband(lanes: list[str], status: str) -> None:
+    text = recorded("sweep.txt", {'"gloo"': '"cpu:gloo,cuda:ucc"'})
+    (step,) = [step for step in fabric_steps(JOB, 2, "mlx5_0", mpi=True) if step.name.endswith("ucc")]
+    outcome = judged(step, [document(rank, text, lanes=lanes) for rank in range(4)])
+    assert outcome.status == status and outcome.transport.get("ucx", []) == sorted(lanes)
 
 
 def test_a_wrong_network_ends_all_ranks() -> None:

@@ -98,6 +98,31 @@ def test_a_run_that_is_truncated_wrong_or_failed_is_a_failure(
     assert found.status == FAIL and words in found.detail
 
 
+def test_rows_that_differ_from_the_file_of_a_newer_nccl_tests_fail(tmp_path: Path) -> None:
+    """The second run has a file, because the first one printed its version."""
+    text = "# nccl-tests version 2.19.6 nccl-headers=23007 nccl-library=23007\n" + recorded(
+        "nccl-tests.one-gpu.txt", ONE
+    )
+    rows = [line for line in text.splitlines(keepends=True) if "float" in line]
+    text = text.replace("".join(rows[:2]), "")
+    document = recorded("nccl-tests.json", {"8589934592": str(1 << 30), "469.84": "0.0"})
+    for content, status in (
+        (document, PASS),
+        (document[:-30], FAIL),
+        (document.replace('"bus_bw": 0.0', '"bus_bw": 9'), FAIL),
+    ):
+        at = bench(tmp_path)
+        program(tmp_path, "all_reduce_perf", text)
+        assert result(at, "NCCL: one rank").status == PASS and at.tests_version == "2.19.6"
+        (tmp_path / "document").write_text(content)
+        path = tmp_path / "bin/all_reduce_perf"
+        copy = f'for file; do :; done\ncp {tmp_path}/document "$file"\n'
+        path.write_text(path.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\n{copy}"))
+        assert result(at, "NCCL: one rank").status == status
+    path.write_text(path.read_text().replace("cp ", "true "))
+    assert "missing" in result(at, "NCCL: one rank").detail
+
+
 def test_all_gpus_of_a_node_are_a_figure_with_a_floor(tmp_path: Path) -> None:
     rank = "#  Rank  0 Group  0 Pid 77 on node1 device  0 [0000:0f:00] NVIDIA H100 80GB HBM3\n"
     ranks = "".join(rank.replace("Rank  0", f"Rank  {number}") for number in range(8))

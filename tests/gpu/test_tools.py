@@ -212,11 +212,18 @@ def test_transports_of_ucx() -> None:
     assert found == (("cuda_copy", "cuda"), ("rc_mlx5", "mlx5_0:1"), ("ud_mlx5", "mlx5_0:1"))
 
 
-def test_a_sweep_with_wrong_values_and_a_refused_operation() -> None:
+def test_a_sweep_with_wrong_values() -> None:
     sweep = parse_sweep(text("sweep.txt"))
     assert (sweep.head["backend"], sweep.head["ranks"], sweep.wrong) == ("gloo", 2, "")
-    assert sweep.refused == (("reduce_scatter float16", "an operation that the backend does not have"),)
     assert "wrong values" in parse_sweep(text("sweep.txt").replace('"wrong": 0', '"wrong": 3', 1)).wrong
+
+
+def test_an_operation_that_is_refused_is_a_fault_of_nccl_and_gloo_alone() -> None:
+    line = 'envbuild-sweep {"op": "reduce_scatter float16", "refused": "not supported"}\n'
+    whole = text("sweep.txt").replace('envbuild-sweep {"end"', line + 'envbuild-sweep {"end"')
+    assert "gloo refuses reduce_scatter float16" in parse_sweep(whole).fault
+    other = parse_sweep(whole.replace('"gloo"', '"cpu:gloo,cuda:ucc"'))
+    assert (other.fault, other.refused) == ("", (("reduce_scatter float16", "not supported"),))
 
 
 def test_the_program_has_the_syntax_of_python_3_8() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MARK = "envbuild-sweep "
+WHOLE = ("nccl", "gloo")  # backends that have every operation of the sweep
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Sweep:
             return "incomplete: it printed no row"
         if self.ended != len(self.rows):
             return "incomplete: the closing line is missing"
+        if self.refused and self.head.get("backend") in WHOLE:
+            return f"{self.head['backend']} refuses {', '.join(op for op, _ in self.refused)}: {self.refused[0][1]}"
         return ""
 
     @property
