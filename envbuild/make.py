@@ -41,6 +41,7 @@ class LockRule(StrEnum):
     MAKE = "make"  # made if there is none; an outdated one is an error
     RENEW = "renew"  # made if there is none, and again if it is outdated
     REQUIRE = "require"  # never made
+    PRESENT = "present"  # taken as it is: one that answers the inputs of the image, also if facts changed since
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +134,18 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     from envbuild.export.built_layout import open_base_layout
     from envbuild.lock.request import lock_request
     from envbuild.lock.required_lock import require_lock
-    from envbuild.lock.update import ensure_lock, renew_lock
+    from envbuild.lock.update import current_lock, ensure_lock, renew_lock
 
     site, store, reporter = workspace.site, workspace.store, workspace.reporter
     resolution = resolve_in(spec, workspace.project)
     if options.mounted:
         resolution = resolution.mounted()
     check_machine(resolution.target)
-    rules = {LockRule.MAKE: ensure_lock, LockRule.RENEW: renew_lock, LockRule.REQUIRE: require_lock}
-    lock = rules[options.lock](resolution, workspace, partial(open_base_layout, workspace))
+    if options.lock is LockRule.PRESENT:
+        lock = current_lock(resolution, workspace)
+    else:
+        rules = {LockRule.MAKE: ensure_lock, LockRule.RENEW: renew_lock, LockRule.REQUIRE: require_lock}
+        lock = rules[options.lock](resolution, workspace, partial(open_base_layout, workspace))
     engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
     plan = make_plan(resolution, lock)
     caches = cache_names(options, workspace)

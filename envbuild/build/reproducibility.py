@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from envbuild.build.engines.base import BuildOptions, Engine
 from envbuild.build.plan.units import Plan
@@ -85,39 +86,54 @@ def first_difference(before: UnitRecord, after: UnitRecord, store: Store) -> str
     return "one build left more wheels than the other"
 
 
-def describe_difference(old: dict[str, tuple[object, ...]], new: dict[str, tuple[object, ...]], what: str) -> str:
+Entries = dict[str, tuple[object, ...]]  # path → fields and content digest
+
+
+def describe_difference(old: Entries, new: Entries, what: str) -> str:
+    """Return one line: the first path that differs between two layers or wheels (`what`), and in what."""
+    path, why = find_difference(old, new, what)
+    return f"{path} {why}" if path else why
+
+
+def find_difference(old: Entries, new: Entries, what: str) -> tuple[str, str]:
+    """Return the first path that differs, and how; an empty path where all entries are equal."""
     for path in sorted(old.keys() | new.keys()):
         if path not in new or path not in old:
-            return f"{path} is only in the {'first' if path in old else 'second'} {what}"
+            return path, f"is only in the {'first' if path in old else 'second'} {what}"
         if old[path] != new[path]:
             names = [
                 name
                 for name, left, right in zip((*FIELDS, "content"), old[path], new[path], strict=True)
                 if left != right
             ]
-            return f"{path} differs in {', '.join(names)}"
-    return "the order of entries differs"
+            return path, f"differs in {', '.join(names)}"
+    return "", "the order of entries differs"
 
 
-def read_layer_entries(diff_id: str, store: Store) -> dict[str, tuple[object, ...]]:
-    """Return path → fields and content digest of a layer of the store."""
+def read_layer_entries(diff_id: str, store: Store) -> Entries:
+    """Return the entries of a layer of the store."""
     from envbuild.oci.layers.layer import write_layer_tar
     from envbuild.squashfs.pack.unpack import ensure_trees
 
     ensure_trees(store, [diff_id])
-    found: dict[str, tuple[object, ...]] = {}
     with tempfile.TemporaryFile(dir=store.tmp) as file:
         write_layer_tar(store, store.layer(diff_id), file)
         file.seek(0)
-        with tarfile.open(fileobj=file) as archive:
-            for member in archive:
-                content = archive.extractfile(member) if member.isreg() else None
-                digest = hashlib.file_digest(content, "sha256").hexdigest() if content else ""  # type: ignore[arg-type]
-                found[member.name] = (*(getattr(member, name) for name in FIELDS), digest)
+        return read_tar_entries(file)
+
+
+def read_tar_entries(file: IO[bytes]) -> Entries:
+    """Return the entries of a layer as a tar."""
+    found: Entries = {}
+    with tarfile.open(fileobj=file) as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isreg() else None
+            digest = hashlib.file_digest(content, "sha256").hexdigest() if content else ""  # type: ignore[arg-type]
+            found[member.name] = (*(getattr(member, name) for name in FIELDS), digest)
     return found
 
 
-def read_wheel_entries(wheel: Path) -> dict[str, tuple[object, ...]]:
+def read_wheel_entries(wheel: Path) -> Entries:
     """Return path → fields and checksum of a wheel; nothing of one that is not a zip archive: a step made it."""
     import zipfile
 

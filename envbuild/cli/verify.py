@@ -1,4 +1,4 @@
-"""``envbuild verify``: the audit and the checks of a finished image."""
+"""``envbuild verify``: the audit and the checks of a finished image, or a second build of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from envbuild.cli.options import Json, Timings, complete_image, complete_recipe, one_of, show, timing_reporter
-from envbuild.core.errors import Finding, SpecError
+from envbuild.cli.make import EngineName
+from envbuild.cli.options import Json, Platform, Timings, complete_image, complete_recipe, one_of, show, timing_reporter
+from envbuild.core.errors import Finding, SpecError, VerifyError
 
 SLOWEST = 10  # checks that --timings lists
 
@@ -33,7 +34,10 @@ def verify_command(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", show_default=False, help="Image, by its spec's name.", autocompletion=complete_image
+            metavar="NAME",
+            show_default=False,
+            help="A spec's name or path, or a squashfs file; with --rebuild also docker://…, oci:DIR.",
+            autocompletion=complete_image,
         ),
     ] = "",
     tier: Tiers = None,
@@ -60,6 +64,14 @@ def verify_command(
     read: Annotated[
         str, typer.Option("--read", metavar="FILE", help="Read evidence that make gpu-evidence wrote elsewhere.")
     ] = "",
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild", help="Build the image again from its lock, without any cache, and compare all bytes."
+        ),
+    ] = False,
+    engine: EngineName = "",
+    platform: Platform = "",
     timings: Timings = False,
     as_json: Json = False,
 ) -> None:
@@ -67,9 +79,14 @@ def verify_command(
 
     All bytes of the file are read first. A part of the checks (--tier, --only) leaves the evidence as it is. The tiers
     gpu and fabric start jobs, as launch does. Exit code 7 if a check failed, 5 if none of these tiers ran.
+
+    With --rebuild no check runs: the image is built from its lock in a store of its own, and its layers, its
+    configuration and its squashfs file are compared. The first file that differs is named; the exit code is then 7.
+    With --json the answer is a document about this second build.
     """
     if read or set(tier or ()) & {"gpu", "fabric"}:
-        others: dict[str, object] = {"--only": only, "--host": host, "--timings": timings}
+        others: dict[str, object] = {"--only": only, "--host": host, "--timings": timings, "--rebuild": rebuild}
+        others |= {"--engine": engine, "--platform": platform}
         if pack:
             others |= {"-N": nodes, "--as": form, "--dry-run": dry_run, "--read": read}
             pack_checks(name, tuple(tier or ()), pack, as_json=as_json, others=others)
@@ -83,6 +100,14 @@ def verify_command(
     if nodes or form or dry_run or pack:
         raise SpecError("-N, --as, --dry-run and --pack are for --tier gpu and --tier fabric", hint="type --tier gpu")
     from envbuild.spec.workspace import open_workspace
+
+    if rebuild:
+        if tier or only or host:
+            raise SpecError("--rebuild runs no checks", hint="leave out --tier, --only and --host, or --rebuild")
+        show_rebuild(name, engine, platform, timings=timings, as_json=as_json)
+        return
+    if engine or platform:
+        raise SpecError("--engine and --platform are those of a second build", hint="add --rebuild, or leave them out")
     from envbuild.verify.selection import Selection
     from envbuild.verify.verify import verify_image
 
@@ -159,3 +184,16 @@ def pack_checks(name: str, tiers: tuple[str, ...], file: str, *, as_json: bool, 
     with open_workspace() as workspace:
         answer = pack_tier(name, Path(file), workspace)
     show(answer.data, as_json, answer.text)
+
+
+def show_rebuild(name: str, engine: str, platform: str, *, timings: bool, as_json: bool) -> None:
+    """Build an image again, print the comparison, and exit with code 7 if something differs."""
+    from envbuild.publish.rebuild.rebuild import rebuild_image
+    from envbuild.spec.workspace import open_workspace
+
+    times = timing_reporter(timings)
+    with open_workspace(times) as workspace:
+        result = rebuild_image(name, workspace, engine, platform)
+    show(result.data, as_json, result.text, times)
+    if not result.data["equal"]:
+        raise typer.Exit(VerifyError.exit_code)

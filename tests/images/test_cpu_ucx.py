@@ -77,6 +77,11 @@ def test_run_returns_the_exit_code_and_discards_writes(made: dict[str, object], 
     assert cli.run("run", IMAGE, "--", "ls", "/opt/venv/new", check=False).returncode == 2
 
 
+def test_a_second_build_from_the_lock_has_the_same_bytes(made: dict[str, object], cli: Cli) -> None:
+    answer = cli.json("verify", IMAGE, "--rebuild")
+    assert answer["equal"] is True and answer["subject"]["squashfs"] == f"sha256:{made['sha256']}"
+
+
 WALK = """
 import hashlib, json, os, stat, sys
 seen = {}

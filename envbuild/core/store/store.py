@@ -68,10 +68,11 @@ def ignore(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A store folder. Make one with `Store.open`."""
+    """A store folder. Make one with `Store.open`. `logs`: the folder of the logs, if that is in another store."""
 
     root: Path
     report: Callable[[str], object] = field(default=ignore, compare=False, repr=False)
+    logs: Path | None = field(default=None, compare=False)
 
     @classmethod
     def open(cls, root: Path, report: Callable[[str], object] = ignore) -> Store:
@@ -256,7 +257,7 @@ class Store:
         return path
 
     def log(self, unit: str, key: str) -> Path:
-        return self.own / "logs" / f"{unit}-{key[:12]}.log"
+        return (self.logs or self.own / "logs") / f"{unit}-{key[:12]}.log"
 
     # concurrency
     @contextlib.contextmanager

@@ -1,0 +1,139 @@
+"""The comparison of a rebuild with what an image states: digests of all parts, and the first file that differs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.build.reproducibility import Entries, find_difference, read_layer_entries, read_tar_entries
+from envbuild.core.store.store import LayerRecord
+from envbuild.oci.sources.open import open_source
+from envbuild.oci.sources.read_layer import read_layer
+from envbuild.oci.tar.writer import TarSink
+from envbuild.publish.rebuild.claim import Claim
+from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.read.compare import Comparison, pair_entries
+from envbuild.squashfs.read.inode import printable_path
+from envbuild.squashfs.read.tree import SquashTree
+
+FOLLOWS = b"etc/envbuild/export.json"  # it has the digests of all layers
+SAME_FILES = "all files are equal; their order or compression differs"
+HIDDEN = "no file that the image shows differs; the layer cannot be read to compare those that upper layers hide"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an image: a layer of `unit`, ``config``, ``manifest`` or ``squashfs``. `claimed` and `rebuilt` are
+    digests (``sha256:…``; empty: there is none)."""
+
+    kind: str
+    claimed: str
+    rebuilt: str
+    unit: str = ""
+
+    @property
+    def equal(self) -> bool:
+        return self.claimed == self.rebuilt
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first file that differs. `path` is empty where no file does; `what`: in what, or why none is named."""
+
+    kind: str
+    unit: str
+    path: str
+    what: str
+
+    def __str__(self) -> str:
+        place = f"layer of {self.unit}" if self.unit else self.kind
+        return f"{place}: {self.path} {self.what}" if self.path else f"{place}: {self.what}"
+
+
+def compare_layers(claim: Claim, layers: Sequence[LayerRecord]) -> list[Part]:
+    """Return all layers, bottom first; where one side has more, the digest of the other is empty."""
+    count = max(len(claim.layers), len(layers))
+    claimed = [*claim.layers, *[None] * (count - len(claim.layers))]
+    rebuilt = [*layers, *[None] * (count - len(layers))]
+    return [
+        Part(
+            "layer",
+            one.diff_id if one else "",
+            other.diff_id if other else "",
+            (other.unit if other else "") or (one.unit if one else ""),
+        )
+        for one, other in zip(claimed, rebuilt, strict=True)
+    ]
+
+
+def find_first(
+    claim: Claim, parts: Sequence[Part], rebuilt: Path, workspace: Workspace, temporary: Workspace, work: Path
+) -> Difference | None:
+    """Return the first file that differs; None for equal parts.
+
+    parts: layers bottom first, then others. rebuilt: the new squashfs file. temporary: with the store of the rebuild.
+    Raises what reading the image raises.
+    """
+    different = next((part for part in parts if not part.equal), None)
+    if different is None:
+        return None
+    if different.kind == "layer" and different.claimed and different.rebuilt:
+        claimed = claimed_entries(claim, parts.index(different), different.claimed, workspace)
+        if claimed is not None:
+            found = find_difference(claimed, read_layer_entries(different.rebuilt, temporary.store), "layer")
+            return Difference("layer", different.unit, *named(found))
+    path, what = compare_files(claim.write(work), rebuilt)
+    if not path:
+        what = HIDDEN if different.kind == "layer" else what
+    return Difference(different.kind, different.unit, path, what)
+
+
+def named(found: tuple[str, str]) -> tuple[str, str]:
+    """Return a difference with the sides named as those of a rebuild."""
+    path, what = found
+    sides = {
+        "is only in the first layer": "is only in the image",
+        "is only in the second layer": "is only in the rebuild",
+    }
+    return path, sides.get(what, what)
+
+
+def claimed_entries(claim: Claim, number: int, diff_id: str, workspace: Workspace) -> Entries | None:
+    """Return the entries of a layer of the image, from the store or from where it was published; None if it is in
+    neither."""
+    if workspace.store.find_layer(diff_id):
+        return read_layer_entries(diff_id, workspace.store)
+    if not claim.source:
+        return None
+    with (
+        open_source(claim.source, workspace.site, workspace.store, claim.platform) as image,
+        tempfile.TemporaryFile(dir=workspace.store.tmp) as file,
+    ):
+        if len(image.layers) <= number or image.layers[number].diff_id != diff_id:  # a tag moved meanwhile
+            return None
+        read_layer(image.layers[number], [TarSink(file)])
+        file.seek(0)
+        return read_tar_entries(file)
+
+
+def compare_files(claimed: Path, rebuilt: Path) -> tuple[str, str]:
+    """Return the first path that differs between two squashfs files, and how; an empty path if none does. One that
+    only follows from others (`FOLLOWS`) is the last."""
+    last = ("", SAME_FILES)
+    with SquashTree(claimed) as old, SquashTree(rebuilt) as new:
+        comparison = Comparison(old, new)
+        for before, after in pair_entries(old, new):
+            entry = before or after
+            assert entry is not None
+            if before and after:
+                fields = comparison.fields(before, after)
+                what = f"differs in {', '.join(fields)}" if fields else ""
+            else:
+                what = f"is only in the {'image' if before else 'rebuild'}"
+            if what and entry.path != FOLLOWS:
+                return printable_path(entry.path), what
+            if what:
+                last = (printable_path(entry.path), what)
+    return last

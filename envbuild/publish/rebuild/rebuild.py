@@ -1,0 +1,125 @@
+"""``envbuild verify NAME|FILE|REF --rebuild``: claim → project → temporary store → build → comparison.
+
+No unit, layer or pack of an earlier build is used, of this store or of a cache. The store has the inputs, and gets
+those that are fetched; each is compared with its digest in the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envbuild.build.engines.base import BuildOptions, BuildResult
+from envbuild.core.result import Result
+from envbuild.export.built_image import BuiltImage, ImageRecord
+from envbuild.export.built_layout import open_built_layout
+from envbuild.export.project_image import image_evidence
+from envbuild.lock.fetch import fetch
+from envbuild.lock.model import lock_digest
+from envbuild.make import LockRule, Options, ReadyImage, build_and_write, prepare
+from envbuild.oci import manifest as m
+from envbuild.oci.document import Part as Document
+from envbuild.oci.sources.platform import Platform
+from envbuild.publish.binding import make_annotations
+from envbuild.publish.image_parts import ImageParts
+from envbuild.publish.published_texts import list_texts
+from envbuild.publish.rebuild.claim import Claim, read_claim
+from envbuild.publish.rebuild.comparison import Part, compare_layers, find_first
+from envbuild.publish.rebuild.rebuild_document import rebuild_document, rebuild_text
+from envbuild.publish.rebuild.rebuild_project import open_rebuild
+from envbuild.publish.rebuild.temporary_store import link_inputs, open_temporary_store
+from envbuild.publish.remote_image import open_remote
+from envbuild.publish.source_parts import compression_of
+from envbuild.spec.workspace import Workspace
+
+if TYPE_CHECKING:
+    from envbuild.export.project_image import SquashfsFile
+
+
+def rebuild_image(name: str, workspace: Workspace, engine: str = "", platform: str = "") -> Result:
+    """Build an image again from its lock and compare all bytes; ``data["equal"]`` is whether they are the same.
+
+    name: of an image of the project that is built, of a squashfs file, or of a published image. engine: empty: the one
+    that built the image, else that of the site.
+
+    Raises LockError for an image without a lock, and what the steps of `envbuild.make.make` raise.
+    """
+    claim = read_claim(name, workspace, platform)
+    with workspace.store.workdir() as work, open_temporary_store(workspace.store) as store:
+        (work / "project").mkdir()
+        spec, project = open_rebuild(claim, workspace, work / "project")
+        site = replace(workspace.site, caches=(), compiler_cache=False)
+        at = replace(workspace, project=project, site=site, store=store)
+        options = Options(engine or claim.engine, BuildOptions(), verify=False, caches=(), lock=LockRule.PRESENT)
+        ready = prepare(spec, at, options)
+        obtain_inputs(ready, workspace)
+        link_inputs(ready.plan, ready.lock, workspace.store, store)
+        built, made = build_and_write(ready.engine, ready.plan, ready.lock, at, ready.build, ready.inputs.obtain)
+        parts = compare_parts(claim, ready, built, made, at)
+        first = find_first(claim, parts, made.path, workspace, at, work)
+    data = rebuild_document(claim, ready.lock, ready.plan, built, parts, first)
+    return Result(data, rebuild_text(data))
+
+
+def obtain_inputs(ready: ReadyImage, workspace: Workspace) -> None:
+    """Fetch the inputs of an image into the store, where they remain. Raises InputError, EngineError."""
+    request = ready.inputs.request
+    fetch(
+        ready.lock,
+        workspace.store,
+        workspace.site,
+        workspace.reporter,
+        where=request.source_places(),
+        folder=Path(request.folder),
+        contents=request.contents,
+    )
+
+
+def compare_parts(
+    claim: Claim, ready: ReadyImage, built: BuildResult, made: SquashfsFile, workspace: Workspace
+) -> list[Part]:
+    """Return the layers, the configuration, the manifest of a published image, and the squashfs file."""
+    layers = compare_layers(claim, built.layers)
+    evidence = image_evidence(ready.plan, built.layers, ready.lock)["image"]
+    parts = [*layers, Part("config", claim.config, str(evidence["config"]))]
+    if claim.source:
+        # a manifest names blobs, of which other layers decide: those are named already
+        equal = all(part.equal for part in parts)
+        parts.append(
+            Part("manifest", claim.digest, build_manifest(claim, ready, built, made, workspace) if equal else "")
+        )
+    return [*parts, Part("squashfs", f"sha256:{claim.squashfs}", f"sha256:{made.sha256}")]
+
+
+def build_manifest(
+    claim: Claim, ready: ReadyImage, built: BuildResult, made: SquashfsFile, workspace: Workspace
+) -> str:
+    """Return the digest (``sha256:…``) of the manifest that `publish` would write for the rebuild."""
+    record = ImageRecord(
+        ready.plan.image,
+        str(made.path),
+        made.sha256,
+        lock_digest(ready.lock),
+        built.engine,
+        made.messages,
+        "",
+        tuple(layer.diff_id for layer in built.layers),
+        built.built,
+        built.reused,
+        0.0,
+    )
+    image = BuiltImage(ready.resolution, ready.lock, ready.plan, record, built.layers)
+    with open_built_layout(image, published_compression(claim, workspace), workspace) as folder:
+        return ImageParts.read(folder).annotate(make_annotations(made.sha256, list_texts(image, workspace))).digest
+
+
+def published_compression(claim: Claim, workspace: Workspace) -> str:
+    """Return the compression of the layers of a published image. Raises InputError, ConflictError."""
+    image = open_remote(claim.source, workspace.site)
+    assert image is not None, "a published image is in a registry or a layout"
+    found = image.find(Platform.of(claim.platform)) if not image.pinned else image.read(claim.digest)
+    listed: Sequence[Document] = Document(found.value).part("layers").parts(needed=True)
+    kinds = {compression_of(m.parse_descriptor(item).kind) for item in listed}
+    return kinds.pop() if len(kinds) == 1 else "gzip"

@@ -1,0 +1,41 @@
+"""A store for one build: it has inputs, each compared with its digest, and no unit, layer or pack of another build."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from envbuild.build.plan.units import Plan
+from envbuild.core.store.store import Store
+from envbuild.core.userns.removal import remove_tree
+from envbuild.lock.inputs import list_inputs
+from envbuild.lock.model import Lock
+
+
+@contextmanager
+def open_temporary_store(store: Store) -> Iterator[Store]:
+    """Yield an empty store on the disk of `store`, which has its logs; it is removed at the end of the context.
+
+    Raises EngineError where the disk is full."""
+    with store.workdir() as work:
+        try:
+            yield replace(Store.open(work / "store", store.report), logs=store.own / "logs")
+        finally:
+            remove_tree(work / "store")  # layers may belong to subordinate ids
+
+
+def link_inputs(plan: Plan, lock: Lock, source: Store, target: Store) -> None:
+    """Put the inputs of a build that `source` has into `target`. Raises InputError for a corrupt one, which is moved
+    aside."""
+    wanted = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}
+    wanted |= {entry.sha256 for entry in list_inputs(lock)}
+    for sha256 in sorted(wanted):
+        if not source.has_blob(sha256):
+            continue
+        source.check_blob(sha256)
+        try:
+            os.link(source.blob(sha256), target.blob(sha256), follow_symlinks=False)
+        except OSError:  # of another member of a group, or on another disk
+            target.copy_blob(source.blob(sha256))

@@ -1,0 +1,232 @@
+"""`verify --rebuild`: a second build from a lock, of an image of the project, of a file and of a published image."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import foreign_images
+from tests.support.bit_flips import flip_bit
+from tests.support.ci_project import CiProject, make_ci_project
+from tests.support.debian_archive import Signer
+from tests.support.image_project import Cli
+from tests.support.local_registry import Layout, Server, serve
+from tests.support.tools import require_tools
+
+pytestmark = [
+    pytest.mark.registry,
+    pytest.mark.skipif(os.geteuid() != 0, reason="the base image of the host's files needs root"),
+]
+RECIPE = '''
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.sdk import Recipe, RecipeEnv, Sources, comment, shell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said(Recipe):
+    """A word in a file."""
+
+    prefix: ClassVar[str] = "/opt/mine"
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources()
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        return [comment("mine: a word"), shell(commands=["mkdir -p /opt/mine", "COMMAND"])]
+'''
+SAME, RANDOM = "echo word > /opt/mine/word", "cat /proc/sys/kernel/random/uuid > /opt/mine/word"
+
+
+@dataclass
+class Case:
+    """A project with the image app, which is built, and published in a registry and in a folder."""
+
+    project: CiProject
+    cli: Cli
+    registry: str
+    folder: str
+    made: dict[str, Any]
+
+    def elsewhere(self, folder: Path, command: str = SAME, recipes: bool = True) -> Cli:
+        """Return the command in a project that has only recipes, and in an empty store."""
+        (folder / "images").mkdir(parents=True)
+        shutil.copy(self.project.checkout / "images/app.yaml", folder / "images/other.yaml")
+        if recipes:
+            write_recipe(folder, command)
+        return Cli(folder, folder / "store")
+
+
+def write_recipe(folder: Path, command: str) -> None:
+    (folder / "recipes").mkdir(exist_ok=True)
+    (folder / "recipes/mine.py").write_text(RECIPE.replace("COMMAND", command))
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory, key: Signer) -> Iterator[Case]:
+    require_tools("apt-get", "gpg", "git", "docker-registry")
+    folder = tmp_path_factory.mktemp("rebuild")
+    with serve(folder / "registry") as server, pytest.MonkeyPatch.context() as patch:
+        project = make_ci_project(folder, key, server)
+        home = folder / "home"
+        for name, value in (("HOME", home), ("XDG_CONFIG_HOME", home / ".config"), ("APT_CONFIG", folder / "apt.conf")):
+            patch.setenv(name, str(value))
+        write_recipe(project.checkout, SAME)
+        spec = project.checkout / "images/app.yaml"
+        spec.write_text(f"{spec.read_text()}  mine: {{}}\n")
+        cli = Cli(project.checkout, folder / "store")
+        cli.run("lock", "app")
+        made = cli.json("make", "app", "--no-verify")
+        yield Case(project, cli, publish(cli, server), publish(cli, folder / "shared"), made)
+
+
+def publish(cli: Cli, place: Server | Path) -> str:
+    """Publish the image; return the reference to verify."""
+    name = f"oci:{place}:1" if isinstance(place, Path) else f"{place.host}/team/app:1"
+    cli.run("publish", "app", "--to", name, "--compression", "zstd" if isinstance(place, Path) else "gzip")
+    return name if isinstance(place, Path) else f"docker://{name}"
+
+
+def kinds(answer: dict[str, Any]) -> set[str]:
+    return {part["kind"] for part in answer["parts"]}
+
+
+def test_an_image_of_the_project_is_built_again_whole_and_equal(case: Case) -> None:
+    answer = case.cli.json("verify", "app", "--rebuild")
+    assert answer["equal"] is True and answer["first_difference"] is None
+    assert kinds(answer) == {"layer", "config", "squashfs"}
+    assert set(answer["units"]) == set(case.made["built"])
+    assert answer["subject"]["squashfs"] == f"sha256:{case.made['sha256']}"
+    assert [part["rebuilt"] for part in answer["parts"] if part["kind"] == "layer"] == case.made["layers"]
+    assert "seconds" not in json.dumps(answer)
+
+
+def test_a_rebuild_leaves_the_store_as_it_is(case: Case) -> None:
+    def entries() -> set[str]:
+        names = ("units", "layers", "packs", "artifacts", "tmp")
+        return {str(path) for name in names for path in (case.cli.store / name).iterdir()}
+
+    before = entries()
+    assert "layers:   4 of 4 equal" in case.cli.run("verify", "app", "--rebuild").stdout
+    assert entries() == before
+
+
+def test_a_published_image_is_built_again_elsewhere_and_equal(case: Case, tmp_path: Path) -> None:
+    """Its manifest as well: another store, a project that has neither its spec nor its lock."""
+    answers = []
+    for place in (case.registry, case.folder):
+        answer = case.elsewhere(tmp_path / place.partition(":")[0]).json("verify", place, "--rebuild")
+        assert answer["equal"] is True and kinds(answer) == {"layer", "config", "manifest", "squashfs"}
+        answers.append(answer)
+    assert answers[0]["subject"]["digest"] != answers[1]["subject"]["digest"]  # other compression
+    assert answers[0]["builder"] == answers[1]["builder"]
+
+
+def test_a_file_is_built_again_and_equal(case: Case, tmp_path: Path) -> None:
+    file = shutil.copy(case.made["artifact"], tmp_path / "copy.sqsh")
+    answer = case.elsewhere(tmp_path / "project").json("verify", str(file), "--rebuild")
+    assert answer["equal"] is True and kinds(answer) == {"layer", "config", "squashfs"}
+
+
+def test_an_image_without_its_layers_is_built_again(case: Case, tmp_path: Path) -> None:
+    place = f"oci:{tmp_path}/alone:1"
+    case.cli.run("publish", "app", "--to", place, "--squashfs-only")
+    answer = case.elsewhere(tmp_path / "project").json("verify", place, "--rebuild")
+    assert answer["equal"] is True and kinds(answer) == {"layer", "config", "squashfs"}
+
+
+@pytest.mark.parametrize("kind", ["registry", "folder", "file", "squashfs-only"])
+def test_the_first_file_that_another_input_changes_is_named(case: Case, kind: str, tmp_path: Path) -> None:
+    """The recipe here writes another word: it is an input that no lock has."""
+    cli = case.elsewhere(tmp_path / "project", "echo other > /opt/mine/word")
+    name = {"registry": case.registry, "folder": case.folder, "file": case.made["artifact"]}.get(kind, "")
+    if not name:
+        name = f"oci:{tmp_path}/alone:1"
+        case.cli.run("publish", "app", "--to", name, "--squashfs-only")
+    done = cli.run("verify", name, "--rebuild", "--json", check=False)
+    assert done.returncode == 7, done.stderr
+    answer = json.loads(done.stdout)
+    first = answer["first_difference"]
+    assert (first["kind"], first["unit"], first["path"]) == ("layer", "mine", "opt/mine/word")
+    assert first["what"].startswith("differs in") and "content" in first["what"]
+    states = {(part["unit"] or part["kind"]): part["equal"] for part in answer["parts"]}
+    assert states["base"] and not states["mine"] and not states["config"] and not states["squashfs"]
+    assert answer["equal"] is False
+
+
+def test_a_file_that_only_one_build_has_is_named(case: Case, tmp_path: Path) -> None:
+    cli = case.elsewhere(tmp_path / "project", f"{SAME}; touch /opt/mine/more")
+    done = cli.run("verify", case.registry, "--rebuild", check=False)
+    assert done.returncode == 7
+    assert "DIFFERENT: layer of mine: opt/mine/more is only in the rebuild" in done.stdout
+
+
+def test_units_of_the_store_and_of_caches_are_not_used(case: Case, tmp_path: Path) -> None:
+    """A unit that differs in each build, in the store and in a cache of the site, with the keys of the rebuild."""
+    cli = case.elsewhere(tmp_path / "project", RANDOM)
+    site = json.loads((case.project.folder / "project/site.yaml").read_text())
+    cache = {"caches": [{"at": f"{tmp_path}/cache", "write": True, "unsigned": True}]}
+    (cli.project / "site.yaml").write_text(json.dumps({"schema": 1, **site, **cache}))
+    images = cli.project / "images"
+    (images / "app.yaml").write_text((case.project.checkout / "images/app.yaml").read_text())
+    (images / "app.lock").write_text((case.project.checkout / "images/app.lock").read_text())
+    made = cli.json("make", "app", "--no-verify")
+    assert list((tmp_path / "cache").rglob("*"))
+    done = cli.run("verify", "app", "--rebuild", "--json", check=False)
+    answer = json.loads(done.stdout)
+    assert done.returncode == 7 and answer["first_difference"]["path"] == "opt/mine/word"
+    assert set(answer["units"]) == set(made["built"])
+
+
+def test_the_log_of_a_failed_rebuild_remains(case: Case, tmp_path: Path) -> None:
+    cli = case.elsewhere(tmp_path / "project", "echo told; false")
+    done = cli.run("verify", case.registry, "--rebuild", "--json", check=False)
+    error = json.loads(done.stdout)["error"]
+    assert done.returncode == 6 and "told" in Path(error["findings"][0]["where"]).read_text()
+    assert list((cli.store / "tmp").iterdir()) == []
+
+
+def test_a_missing_recipe_is_reported_with_its_place_in_the_published_spec(case: Case, tmp_path: Path) -> None:
+    done = case.elsewhere(tmp_path / "project", recipes=False).run("verify", case.registry, "--rebuild", check=False)
+    assert done.returncode == 2 and "'mine'" in done.stderr
+    assert "images/app.yaml:" in done.stderr and "/tmp/" not in done.stderr.replace(str(tmp_path), "")
+
+
+def test_a_lock_that_the_recipes_do_not_answer_is_refused(case: Case, tmp_path: Path) -> None:
+    cli = case.elsewhere(tmp_path / "project")
+    recipe = cli.project / "recipes/mine.py"
+    recipe.write_text(recipe.read_text().replace("Sources()", 'Sources(debian=("hello",))'))
+    done = cli.run("verify", case.registry, "--rebuild", check=False)
+    assert done.returncode == 4 and "does not belong to its spec" in done.stderr
+
+
+def test_images_without_a_lock_are_refused(case: Case, tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "layout")
+    layout.add(foreign_images.image(layout, foreign_images.layers()), "1")
+    done = case.cli.run("verify", f"oci:{tmp_path}/layout:1", "--rebuild", check=False)
+    assert done.returncode == 4 and "no lock" in done.stderr
+    done = case.cli.run("verify", "docker-archive:x.tar", "--rebuild", check=False)
+    assert done.returncode == 2
+
+
+def test_a_damaged_file_and_an_image_that_is_not_built_are_refused(case: Case, tmp_path: Path) -> None:
+    other = Cli(case.project.checkout, tmp_path / "store")
+    done = other.run("verify", "app", "--rebuild", check=False)
+    assert done.returncode == 1 and "envbuild make app" in done.stderr
+    made = Path(other.json("make", "app", "--no-verify")["artifact"])
+    flip_bit(made, 5000)
+    done = other.run("verify", "app", "--rebuild", check=False)
+    assert done.returncode == 7 and "corrupt file" in done.stderr
+
+
+def test_options_of_checks_are_refused(case: Case) -> None:
+    for words in (["--rebuild", "--tier", "audit"], ["--rebuild", "--host"], ["--engine", "embedded"]):
+        assert case.cli.run("verify", "app", *words, check=False).returncode == 2

@@ -1,0 +1,82 @@
+"""The comparison of a rebuild with an image: digests of layers, and the first file that differs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.store.store import Store
+from envbuild.publish.published_image import PublishedLayer
+from envbuild.publish.rebuild.claim import Claim
+from envbuild.publish.rebuild.comparison import HIDDEN, SAME_FILES, Part, compare_files, compare_layers, find_first
+from envbuild.publish.rebuild.temporary_store import open_temporary_store
+from tests.support.foreign_images import workspace
+from tests.support.image_pair import AFTER, BEFORE, image
+from tests.support.image_pair import pair as pair
+from tests.support.packs import file
+from tests.support.stored_layers import files, layer
+
+pytestmark = pytest.mark.unit
+
+
+def claim(path: Path, *layers: PublishedLayer) -> Claim:
+    return Claim("app", "", "", "sha256:1", layers, "2", lambda _: path)
+
+
+def test_the_first_path_of_two_files_is_named_and_in_what_it_differs(pair: tuple[str, str], tmp_path: Path) -> None:
+    one, other = map(Path, pair)
+    assert compare_files(one, one) == ("", SAME_FILES)
+    assert compare_files(one, other) == ("etc/envbuild/lock.yaml", "differs in content")
+    more = image(tmp_path / "more.sqsh", [*BEFORE, file(b"etc/a", b"x")])
+    assert compare_files(one, more) == ("etc/a", "is only in the rebuild")
+    assert compare_files(more, one) == ("etc/a", "is only in the image")
+
+
+def test_a_file_that_follows_from_others_is_named_last(tmp_path: Path) -> None:
+    record = b"etc/envbuild/export.json"
+    sides = [
+        image(tmp_path / f"{number}.sqsh", [*BEFORE, file(record, b"%d" % number), file(b"srv/x", text)])
+        for number, text in ((1, b"a"), (2, b"b"), (3, b"a"))
+    ]
+    assert compare_files(sides[0], sides[1]) == ("srv/x", "differs in content")
+    assert compare_files(sides[0], sides[2]) == (record.decode(), "differs in content")
+    assert len(AFTER) > 1
+
+
+def test_layers_are_compared_by_their_place(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    one, two = layer(store, "one", files(a="1")), layer(store, "two", files(b="1"))
+    listed = [PublishedLayer("", 0, item.diff_id, "") for item in (one, two)]
+    parts = compare_layers(claim(tmp_path, *listed), [one, two])
+    assert [(part.unit, part.equal) for part in parts] == [("one", True), ("two", True)]
+    assert [part.equal for part in compare_layers(claim(tmp_path, *listed), [two, one])] == [False, False]
+    short = compare_layers(claim(tmp_path, *listed), [one])
+    assert [(part.claimed != "", part.rebuilt != "", part.equal) for part in short] == [
+        (True, True, True),
+        (True, False, False),
+    ]
+
+
+def test_a_file_that_upper_layers_hide_is_named_if_the_layer_can_be_read(tmp_path: Path, pair: tuple[str, str]) -> None:
+    """The squashfs files are equal: only the layers show it."""
+    at, other = workspace(tmp_path / "a"), workspace(tmp_path / "b")
+    old, new = layer(at.store, "one", files(gone="1", same="1")), layer(other.store, "one", files(gone="2", same="1"))
+    parts = [Part("layer", old.diff_id, new.diff_id, "one")]
+    path = Path(pair[0])
+    found = find_first(claim(path, PublishedLayer("", 0, old.diff_id, "one")), parts, path, at, other, tmp_path)
+    assert found and (found.path, found.what, found.unit) == ("gone", "differs in content", "one")
+    without = workspace(tmp_path / "c")
+    found = find_first(claim(path, PublishedLayer("", 0, old.diff_id, "")), parts, path, without, other, tmp_path)
+    assert found and (found.path, found.what) == ("", HIDDEN)
+    assert find_first(claim(path), [replace(parts[0], rebuilt=old.diff_id)], path, at, other, tmp_path) is None
+
+
+def test_a_temporary_store_has_nothing_and_goes_away(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    layer(store, "one", files(a="1"))
+    with open_temporary_store(store) as other:
+        assert not list((other.root / "layers").iterdir()) and other.log("x", "k" * 20).parent == store.root / "logs"
+        assert other.root.is_relative_to(store.tmp)
+    assert not list(store.tmp.iterdir())
