@@ -68,7 +68,7 @@ def connect_engine(hint: str = HINT) -> DockerClient:
     try:
         engine = docker.from_env()
         engine.ping()
-    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+    except (docker.errors.DockerException, requests.RequestException, OSError, ValueError) as error:  # its config.json
         denied = "PermissionError" in str(error) or "Permission denied" in str(error)
         reason = "permission denied" if denied else str(error)
         raise EngineError(f"no Docker Engine can be used here: {reason}", hint=hint) from error

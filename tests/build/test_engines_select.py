@@ -73,7 +73,7 @@ def test_a_hint_names_an_engine_only_if_it_works_here(store: Store, monkeypatch:
 
 def test_an_unknown_engine(store: Store) -> None:
     with pytest.raises(SpecError) as caught:
-        choose_engine("docker", store, SilentReporter())
+        choose_engine("podman", store, SilentReporter())
     assert "auto, embedded" in caught.value.hint
 
 

@@ -129,8 +129,9 @@ def test_the_rule_decides_which_step_returns_the_lock(
     lock = SimpleNamespace(image="app")
     monkeypatch.setattr("envbuild.lock.update.renew_lock", steps.step("renew", lock))
     monkeypatch.setattr("envbuild.lock.required_lock.require_lock", steps.step("require", lock))
+    monkeypatch.setattr("envbuild.lock.update.current_lock", steps.step("current", lock))
     make("app", steps.workspace, Options(lock=rule))
-    assert steps.calls[2] == {"make": "lock", "renew": "renew", "require": "require"}[rule]
+    assert steps.calls[2] == {"make": "lock", "renew": "renew", "require": "require", "present": "current"}[rule]
 
 
 def test_an_image_with_units_of_a_cache_that_is_not_used_is_made_again(steps: Steps) -> None:

@@ -91,8 +91,9 @@ def test_every_mistake_at_once(tmp_path: Path) -> None:
     findings = [
         (finding.where.rsplit("site.yaml:", 1)[-1], finding.message, finding.hint) for finding in caught.value.findings
     ]
+    known = f"it is one of: auto, {', '.join(sorted(ENGINES))}"
     assert findings[0] == ("2:1", "unknown key 'engin' for a site", "did you mean 'engine'?")
-    assert findings[1] == ("3:9", "'engine' cannot be 'dokcer'", f"it is one of: auto, {', '.join(sorted(ENGINES))}")
+    assert findings[1] == ("3:9", "'engine' cannot be 'dokcer'", f"did you mean 'docker'? {known}")
     assert findings[2][:2] == ("5:3", "'Debian x' is not a prefix of origins")
     assert findings[3][0] == "6:12" and "there is no" in findings[3][1]
     assert len(findings) == 4

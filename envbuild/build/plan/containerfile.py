@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envbuild.build.blocks import hpccm
+from envbuild.build.plan.own_hosts import without_hosts
 from envbuild.build.plan.units import Input, Plan, Unit, environment
 from envbuild.build.plan.written_files import note_written, remove_others
 from envbuild.build.steps import INPUTS, WORK
@@ -55,12 +56,13 @@ def containerfile(plan: Plan, *, locked: bool = True) -> str:
         return hpccm.render([*head, *items]) + "\n"
 
 
-def instructions(plan: Plan, *, locked: bool = True) -> list[Instruction]:
-    """Return all instructions in order. Call it inside of `hpccm.hpccm_target`."""
+def instructions(plan: Plan, *, locked: bool = True, buildkit: bool = False) -> list[Instruction]:
+    """Return all instructions in order, or with `buildkit` those for BuildKit alone. Call it inside of
+    `hpccm.hpccm_target`."""
     keys = plan.keys() if locked else {unit.name: "" for unit in plan.units}
     found: list[Instruction] = []
     for unit in plan.units:
-        found += stage_instructions(plan, unit, keys[unit.name])
+        found += stage_instructions(plan, unit, keys[unit.name], buildkit=buildkit)
     last = list(runtime_instructions(plan))
     if not locked and any(unit.layers for unit in plan.units):
         last.insert(0, hpccm.comment(UNLOCKED_BASE, reformat=False))
@@ -77,7 +79,7 @@ def image_layers(plan: Plan) -> tuple[str, ...]:
     return tuple(item.unit for unit in chain for item in every if item.stage == unit.name and item.layer)
 
 
-def stage_instructions(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction]:
+def stage_instructions(plan: Plan, unit: Unit, key: str, *, buildkit: bool = False) -> Iterator[Instruction]:
     """Yield ``FROM below AS unit``, the folders that other units provide, its commands. `key` is the unit's, empty
     without a lock."""
     stacked, copied = split_lowers(plan, unit)
@@ -95,7 +97,8 @@ def stage_instructions(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction
     path = values.pop("PATH")
     # ARGs are the environment of RUN and do not remain in the image; buildah lets no ARG have its way with PATH, and
     # makes up a HOSTNAME. The unit's key is among them because buildah's cache does not look into mounts.
-    values |= {"HOSTNAME": "envbuild", **({"ENVBUILD_UNIT": key} if key else {})}
+    if not buildkit:
+        values |= {"HOSTNAME": "envbuild", **({"ENVBUILD_UNIT": key} if key else {})}
     yield one(hpccm.raw(f"ENV PATH={quote_literal(path)}"))
     yield one(hpccm.raw("ARG " + assignments(dict(sorted(values.items())))))
     if not stacked:
@@ -118,6 +121,8 @@ def stage_instructions(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction
             )
         if shared:
             command = note_written(command, shared)
+        if buildkit and unit.seed:
+            command = without_hosts(command)
         yield one(hpccm.run(folders + command, more), step=number, layer=True)
     if shared:
         yield one(hpccm.comment("what the steps above did not write is removed", reformat=False))
