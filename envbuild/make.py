@@ -76,6 +76,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
 
     # imported only when there is work, so that a run without any is short
     from envbuild.lock.model import lock_digest
+    from envbuild.verify.provenance import image_documents, read_evidence, write_documents
     from envbuild.verify.verify import verify
 
     ready = prepare(spec, workspace, options)
@@ -83,6 +84,8 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     earlier = read_image_record(before, workspace) if before else None
     built, artifact = build_and_write(ready.engine, plan, lock, workspace, ready.build, inputs.obtain, earlier)
     evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
+    documents = image_documents(resolution, lock, read_evidence(evidence), built.engine, workspace)
+    write_documents(documents, artifact.path, artifact.sha256)
     link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
     made = ImageRecord(
         image=lock.image,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from envbuild.net.registry.media_types import OCI, SQUASHFS_FAMILY
@@ -15,6 +16,8 @@ TABLES = "application/vnd.envbuild.squashfs.tables.v1"
 WHOLE = "application/vnd.envbuild.squashfs.file.v1"  # an artifact, and its only layer: the squashfs file
 SPEC = "application/vnd.envbuild.spec.v1+yaml"
 LOCK = "application/vnd.envbuild.lock.v1+yaml"
+STATEMENT = "application/vnd.in-toto+json"  # an artifact: the provenance of an image
+SBOM = "application/vnd.cyclonedx+json"  # an artifact
 RESOLUTION = "application/vnd.envbuild.resolution.v1+json"
 CONFIG = OCI.config  # of an image that is published without its layers
 FAMILY = SQUASHFS_FAMILY  # and v2 and so on, of a newer envbuild
@@ -29,7 +32,12 @@ def describe(kind: str, digest: str, size: int, title: str = "") -> dict[str, An
     return {**found, "annotations": {TITLE: title}} if title else found
 
 
-def artifact_manifest(kind: str, layers: list[dict[str, Any]], subject: dict[str, Any] | None) -> dict[str, Any]:
+def artifact_manifest(
+    kind: str,
+    layers: list[dict[str, Any]],
+    subject: dict[str, Any] | None,
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Return the manifest of an artifact of `kind`. `subject`: the descriptor of the image that it belongs to."""
     return {
         "schemaVersion": 2,
@@ -38,4 +46,5 @@ def artifact_manifest(kind: str, layers: list[dict[str, Any]], subject: dict[str
         "config": describe(EMPTY_TYPE, hashlib.sha256(EMPTY).hexdigest(), len(EMPTY)),
         "layers": layers,
         **({"subject": subject} if subject else {}),
+        **({"annotations": dict(annotations)} if annotations else {}),
     }

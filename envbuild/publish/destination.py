@@ -45,6 +45,10 @@ class Destination:
         """The index with its place; empty if there is none."""
         return str(replace(self, tag=self.index)) if self.index else ""
 
+    def name(self, image: str) -> str:
+        """Return the name of a published `image` in statements about it: no folder of this machine is in it."""
+        return str(self) if self.reference else f"{image}:{self.tag}"
+
     def __str__(self) -> str:
         return f"{self.reference.name}:{self.tag}" if self.reference else f"oci:{self.folder}:{self.tag}"
 

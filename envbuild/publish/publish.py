@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from envbuild.core.errors import SpecError
 from envbuild.core.result import Result
+from envbuild.core.signing.statement import Subject
 from envbuild.export.built_image import BuiltImage
 from envbuild.export.built_layout import open_built_layout
 from envbuild.oci.config import config_json
+from envbuild.publish.attached_documents import built_documents, document_artifacts
 from envbuild.publish.binding import make_annotations
 from envbuild.publish.destination import Destination, default_tag, parse_destination
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.published_texts import configuration_text, list_texts
-from envbuild.publish.squashfs_artifact import project_artifacts
+from envbuild.publish.squashfs_artifact import Artifact, project_artifacts
 from envbuild.publish.target import Target
 from envbuild.spec.workspace import Workspace
 
@@ -56,7 +61,26 @@ def publish_image(
         texts = list_texts(image, workspace)
         parts = ImageParts.read(folder).annotate(make_annotations(image.record.sha256, texts))
         artifacts = project_artifacts(image, parts.subject, texts, workspace, work, whole=whole)
+        artifacts += attach_documents(image, parts.subject, artifacts[0], destination, workspace, work)
         return target.send(image.plan.image, parts, artifacts, image.record.sha256, move=move)
+
+
+def attach_documents(
+    image: BuiltImage,
+    subject: dict[str, Any],
+    packs: Artifact,
+    destination: Destination,
+    workspace: Workspace,
+    work: Path,
+) -> list[Artifact]:
+    """Return the artifacts with provenance, SBOM and evidence of what is published: the image or artifact `subject`.
+
+    packs: the artifact with the squashfs file. Raises ConflictError, UnknownError."""
+    name = image.plan.image
+    digests = {subject["digest"]: destination.name(name), packs.digest: f"{name}.packs"}
+    subjects = [Subject(title, digest.removeprefix("sha256:")) for digest, title in digests.items()]
+    subjects.append(Subject(f"{name}.sqsh", image.record.sha256))
+    return document_artifacts(built_documents(image, workspace), subjects, subject, name, work)
 
 
 def publish_squashfs(image: BuiltImage, target: Target, workspace: Workspace, *, move: bool, whole: bool) -> Result:
@@ -66,6 +90,8 @@ def publish_squashfs(image: BuiltImage, target: Target, workspace: Workspace, *,
     with workspace.store.workdir() as work:
         texts = [*list_texts(image, workspace), config]
         artifacts = project_artifacts(image, None, texts, workspace, work, whole=whole)
+        packs = artifacts[0]
+        artifacts += attach_documents(image, packs.descriptor, packs, target.destination, workspace, work)
         platform = {"architecture": plan.config.architecture, "os": "linux"}
         parts = ImageParts.of_artifact(artifacts[0], platform)
         return target.send(plan.image, parts, artifacts, image.record.sha256, move=move)

@@ -23,7 +23,7 @@ class PublishedText:
 
 def list_texts(image: BuiltImage, workspace: Workspace) -> list[PublishedText]:
     """Return the documents of an image of the project."""
-    from envbuild.build.plan.provenance import documents
+    from envbuild.build.plan.embedded_documents import documents
 
     spec, name = image.resolution.spec, image.plan.image
     lock = workspace.project.lock_path(spec.path)

@@ -7,9 +7,11 @@ from typing import Any
 from envbuild.core.result import Result
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted, printable
+from envbuild.publish.attached_documents import PublishedDocuments, read_documents
 from envbuild.publish.find_squashfs import PublishedSquashfs
 from envbuild.publish.published_image import read_published
 from envbuild.publish.pull_packs import has_pack
+from envbuild.publish.remote_image import open_remote
 from envbuild.spec.workspace import Workspace
 
 LINES = 100  # of a spec that are printed
@@ -18,6 +20,8 @@ LINES = 100  # of a spec that are printed
 def show_remote(text: str, workspace: Workspace, platform: str = "") -> Result:
     """Return what a registry or a layout has of an image. Raises SpecError, InputError, VerifyError, ConflictError."""
     found = read_published(text, workspace, platform)
+    image = open_remote(text, workspace.site)
+    documents = read_documents(image, found.digest) if image else PublishedDocuments()
     config = found.config.config
     data: dict[str, Any] = {
         "reference": found.reference,
@@ -34,6 +38,8 @@ def show_remote(text: str, workspace: Workspace, platform: str = "") -> Result:
         "spec": found.spec,
         "lock": found.lock,
         "resolution": dict(found.resolution),
+        "provenance": documents.provenance,
+        "sbom": documents.sbom,
     }
     return Result(data, format_remote(data))
 
@@ -64,6 +70,7 @@ def format_remote(data: dict[str, Any]) -> str:
         f"  platform: {printable(data['platform'])}",
         f"  layers:   {counted(len(data['layers']), 'layer')}, {size}",
     ]
+    lines += describe_documents(data["provenance"], data["sbom"])
     found = data["squashfs"]
     if found is None:
         lines.append("  squashfs: none; envbuild pull converts the layers")
@@ -76,3 +83,31 @@ def format_remote(data: dict[str, Any]) -> str:
     if data["spec"]:
         lines += ["", *(f"  {printable(line)}" for line in data["spec"].split("\n", LINES)[:LINES])]
     return "\n".join(lines)
+
+
+def describe_documents(provenance: Any, sbom: Any) -> list[str]:
+    """Return lines about the provenance and the SBOM of an image: what its publisher states."""
+    lines = []
+    if provenance is not None:
+        builder = value_at(provenance, "runDetails", "builder", "id")
+        inputs = value_at(provenance, "buildDefinition", "resolvedDependencies")
+        matrix = value_at(provenance, "buildDefinition", "internalParameters", "matrix")
+        verdict, waivers = value_at(matrix, "verdict"), value_at(matrix, "waivers")
+        facts = f", facts: {printable(str(verdict))[:20]}, {counted(length(waivers), 'waiver')}" if verdict else ""
+        lines.append(f"  built by: {printable(str(builder))[:200]}, {counted(length(inputs), 'input')}{facts}")
+    if sbom is not None:
+        version = printable(str(sbom.get("specVersion")))[:20]
+        lines.append(f"  SBOM:     {counted(length(sbom.get('components')), 'component')}, CycloneDX {version}")
+    return lines
+
+
+def value_at(value: Any, *keys: str) -> Any:
+    """Return a value in an object of a stranger; None if there is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def length(value: Any) -> int:
+    """Return the number of entries of a list of a stranger; 0 for anything else."""
+    return len(value) if isinstance(value, list) else 0

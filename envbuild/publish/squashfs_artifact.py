@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,20 +42,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An artifact of an image (`subject`: its digest; empty: of none): the `manifest`, its digest (``sha256:…``), and
-    its blobs, each once."""
+    """An artifact of an image (`subject`: its digest; empty: of none): the `manifest`, its digest (``sha256:…``), its
+    blobs, each once, and the `annotations` of the manifest."""
 
     kind: str
     manifest: bytes
     digest: str
     subject: str
     blobs: tuple[FileSlice, ...]
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def descriptor(self) -> dict[str, Any]:
         """The entry of the artifact in a list of referrers."""
         entry = types.describe(OCI.manifest, self.digest.removeprefix("sha256:"), len(self.manifest))
-        return {**entry, "artifactType": self.kind}
+        more = {"annotations": dict(self.annotations)} if self.annotations else {}
+        return {**entry, "artifactType": self.kind, **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +177,19 @@ def whole_artifact(image: FinishedImage, subject: dict[str, Any], work: Path) ->
 
 
 def make_artifact(
-    kind: str, parts: Sequence[tuple[str, FileSlice]], subject: dict[str, Any] | None, work: Path
+    kind: str,
+    parts: Sequence[tuple[str, FileSlice]],
+    subject: dict[str, Any] | None,
+    work: Path,
+    annotations: Mapping[str, str] | None = None,
 ) -> Artifact:
     layers = [types.describe(media, part.digest, part.size, part.title) for media, part in parts]
-    manifest = canonical_json(types.artifact_manifest(kind, layers, subject))
+    manifest = canonical_json(types.artifact_manifest(kind, layers, subject, annotations))
     empty = work / "empty"
     empty.write_bytes(types.EMPTY)
     blobs = {part.digest: part for part in [read_slice(empty, ""), *(part for _, part in parts)]}
     digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
-    return Artifact(kind, manifest, digest, digest_of(subject), tuple(blobs.values()))
+    return Artifact(kind, manifest, digest, digest_of(subject), tuple(blobs.values()), annotations or {})
 
 
 def digest_of(subject: dict[str, Any] | None) -> str:

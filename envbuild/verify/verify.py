@@ -32,6 +32,7 @@ from envbuild.verify.extension_modules import import_results
 from envbuild.verify.file_bytes import file_bytes_result
 from envbuild.verify.image_checks import image_checks
 from envbuild.verify.open_image import open_image
+from envbuild.verify.provenance import image_documents, write_documents
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
 from envbuild.verify.run_inspector import inspect_image
@@ -115,10 +116,12 @@ def verify_built(
         )
     if not only.is_all and whole.status != Status.FAIL:
         return None, evidence, evidence_document(evidence)
-    written = write_evidence(evidence, path.parent)
+    written, document = write_evidence(evidence, path.parent), evidence_document(evidence)
     if not evidence.failures:
+        documents = image_documents(image.resolution, image.lock, document, record.engine, workspace)
+        write_documents(documents, path, record.sha256)
         record_evidence(image, written, workspace)
-    return written, evidence, evidence_document(evidence)
+    return written, evidence, document
 
 
 def collect_evidence(

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packageurl import PackageURL
 
-from envbuild.build.plan.provenance import to_json
+from envbuild.build.plan.embedded_documents import to_json
 from envbuild.build.plan.sbom import base_component, debian_component, package_url, sbom, source_components
 from envbuild.lock.lockfile import read_lock
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock

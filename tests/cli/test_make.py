@@ -63,6 +63,8 @@ class Steps:
             "envbuild.export.project_image.write_artifact": step("export", artifact),
             "envbuild.make.link_by_name": step("link", None),
             "envbuild.verify.verify.verify": step("verify", "/app.evidence.json"),
+            "envbuild.verify.provenance.image_documents": step("documents", None),
+            "envbuild.verify.provenance.write_documents": step("", None),
             "envbuild.build.reproducibility.rebuild_and_compare": self.rebuild,
         }.items():
             monkeypatch.setattr(name, value)
@@ -96,7 +98,8 @@ def steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> Steps:
 def test_the_steps_in_their_order(steps: Steps) -> None:
     made = make("app", steps.workspace, Options())
     assert steps.calls == [
-        "load", "resolve", "lock", "plan", "check", "fetch", "build", "export", "verify", "link", "record",
+        "load", "resolve", "lock", "plan", "check", "fetch", "build", "export", "verify", "documents",
+        "link", "record",
     ]  # fmt: skip
     assert (made.image, made.artifact, made.sha256, made.lock) == ("app", "/app.sqsh", "ab", "sha256:2")
     assert (made.engine, made.layers, made.messages) == ("embedded", ("sha256:1",), ("note",))

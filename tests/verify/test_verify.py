@@ -21,6 +21,7 @@ from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import lock_digest
 from envbuild.verify import verify, verify_file
 from envbuild.verify.evidence import evidence_document, summary_lines
+from envbuild.verify.provenance import ImageDocuments
 from envbuild.verify.selection import Selection
 from tests.support.bit_flips import flip_bit
 from tests.support.foreign_images import workspace
@@ -117,6 +118,8 @@ def test_an_intact_file_is_audited_after_all_its_bytes_were_read(
     after = read_record(record)  # `make` does not verify it again
     assert after and {**after, "evidence": ""} == before
     assert json.loads(Path(after["evidence"]).read_bytes())["image"] == known.lock.image
+    statement = json.loads(Path(known.record.artifact).with_suffix(".provenance.json").read_bytes())
+    assert statement["subject"][0]["digest"] == {"sha256": known.record.sha256}
 
 
 @pytest.mark.parametrize(
@@ -143,6 +146,7 @@ def audited(known: BuiltImage, record: Path, monkeypatch: pytest.MonkeyPatch) ->
     known.plan.config, known.plan.image, known.resolution.recipes = SimpleNamespace(env={}), "app", ()  # type: ignore[misc, assignment]
     known.resolution.spec, known.resolution.contents = SimpleNamespace(dev=()), ()  # type: ignore[misc, assignment]
     monkeypatch.setattr(verify, "inspect_image", lambda run, own: {})
+    monkeypatch.setattr(verify, "image_documents", lambda *_: ImageDocuments(b"{}", b"{}", {}))
     monkeypatch.setattr(verify, "audit", lambda report, expected: [])
     monkeypatch.setattr(verify, "import_results", lambda *_: [])
     monkeypatch.setattr(built_image, "image_record_path", lambda resolution, workspace: record)

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.build.blocks import hpccm
-from envbuild.build.plan import check_extensions, provenance
+from envbuild.build.plan import check_extensions
 from envbuild.build.plan.debian_units import base_unit, package_unit
+from envbuild.build.plan.embedded_documents import documents
 from envbuild.build.plan.image_config import image_config, recipe_env
 from envbuild.build.plan.python_units import UV_CACHE, install_files, new_venv_commands, uv_env, venv_unit
 from envbuild.build.plan.unit_inputs import archives_input, python_input, tools_input, unit_lock
@@ -226,7 +227,7 @@ class Planner:
             # /etc/rc of enroot runs under a login shell, and Debian's /etc/profile overwrites PATH
             PATH_FILE: path_script(config.env["PATH"]),
             **{path.lstrip("/"): text for runtime in self.runtimes.values() for path, text in runtime.files.items()},
-            **{f"etc/envbuild/{name}": text for name, text in provenance.documents(self.resolution, self.lock).items()},
+            **{f"etc/envbuild/{name}": text for name, text in documents(self.resolution, self.lock).items()},
         }
         copied = f"cp -r {INPUTS}/files/. /"
         if projects:

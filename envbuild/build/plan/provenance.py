@@ -1,53 +1,147 @@
-"""The provenance of an image in /etc/envbuild: spec, lock, resolution, SBOM. Pure text, so that it is the same on
-every machine."""
+"""The provenance of an image: a predicate of SLSA v1 (slsa-framework/slsa, spec/build-provenance.md).
+
+Pure, and the same bytes for the same lock, builder and evidence: it has no time, and no host, path or user of the
+machine that built. `resolvedDependencies` is the lock: every input, also those that only builds use.
+"""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from envbuild.build.plan.sbom import sbom
+from envbuild import __version__
+from envbuild.build.plan.embedded_documents import dev_rows
+from envbuild.build.plan.sbom import (
+    HOSTS,
+    base_component,
+    debian_component,
+    dev_component,
+    python_component,
+    source_components,
+)
 
 if TYPE_CHECKING:
-    from envbuild.lock.model import Lock
+    from envbuild.lock.model import Lock, SourceFile
+    from envbuild.spec.dev_project import DevContent
     from envbuild.spec.resolve import Resolution
 
+PREDICATE = "https://slsa.dev/provenance/v1"
+BUILD_TYPE = "urn:envbuild:build:v1"  # docs/signatures.md describes its parameters
+LOCAL_BUILDER = "urn:envbuild:builder:local"
+WORKFLOW = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+/\.github/workflows/[^@\s]+@[^\s]+")
+SERVER = re.compile(r"https://[A-Za-z0-9.:-]+")
 
-def documents(resolution: Resolution, lock: Lock) -> dict[str, str]:
-    """Return file name → content."""
-    from envbuild.lock.lockfile import dump_lock
 
-    remarks, projects = resolution.remarks(), dev_rows(resolution)
+def builder_id(environment: Mapping[str, str]) -> str:
+    """Return who built: the workflow of a job of GitHub Actions (its variables GITHUB_SERVER_URL and
+    GITHUB_WORKFLOW_REF), else the one name for every other machine. A signature proves it, the name alone does not."""
+    server, workflow = environment.get("GITHUB_SERVER_URL", ""), environment.get("GITHUB_WORKFLOW_REF", "")
+    running = environment.get("GITHUB_ACTIONS") == "true"
+    if running and SERVER.fullmatch(server) and WORKFLOW.fullmatch(workflow):
+        return f"{server}/{workflow}"
+    return LOCAL_BUILDER
+
+
+def provenance(
+    resolution: Resolution,
+    lock: Lock,
+    lock_file: bytes,
+    matrix: Mapping[str, Any],
+    byproducts: Iterable[Mapping[str, Any]],
+    engine: str,
+    environment: Mapping[str, str] = os.environ,
+) -> dict[str, Any]:
+    """Return the predicate of an image.
+
+    lock_file: the bytes of the lock as they are published. matrix: what the facts state about the locked versions.
+    byproducts: descriptors of what was made beside the image, such as its evidence.
+    """
+    spec = resolution.spec
+    text = spec.text.encode()
     return {
-        "spec.yaml": resolution.spec.text,
-        # An image does not depend on the dates of archives, so that locks that differ in these make the same bytes.
-        "lock.yaml": dump_lock(replace(lock, releases={})),
-        "resolution.json": to_json(
-            {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {
                 "image": lock.image,
                 "target": resolution.target.name,
-                "order": list(resolution.order),
+                "spec": {"name": spec.path.name, "digest": digest_set(text)},
+                "lock": {"name": f"{lock.image}.lock", "digest": digest_set(lock_file)},
+            },
+            "internalParameters": {
+                "engine": engine,
+                "epoch": lock.epoch,
+                "inputs": lock.inputs,
+                "lockedBy": dict(lock.tools),
+                "matrix": dict(matrix),
                 "versions": dict(lock.versions),
-                "chosen": dict(lock.chosen),
-                "waivers": [dict(waiver) for waiver in lock.waivers],
-                "facts": list(lock.facts),
-                **({"remarks": remarks} if remarks else {}),
-                **({"dev": projects} if projects else {}),
-            }
-        ),
-        "sbom.cdx.json": to_json(sbom(lock, resolution.contents)),
+                **({"dev": dev} if (dev := dev_rows(resolution)) else {}),
+            },
+            "resolvedDependencies": list(dependencies(lock, resolution.contents)),
+        },
+        "runDetails": {
+            "builder": {"id": builder_id(environment), "version": {"envbuild": __version__}},
+            "byproducts": [dict(item) for item in byproducts],
+        },
     }
 
 
-def dev_rows(resolution: Resolution) -> list[dict[str, str]]:
-    """Return the project folders of an image, with the digest of the content of those that are copied."""
-    digests = {content.project.name: f"sha256:{content.sha256}" for content in resolution.contents}
-    return [
-        {"name": project.name, "version": project.metadata.version, "content": digests.get(project.name, "mounted")}
-        for project in resolution.spec.dev
-    ]
+def dependencies(lock: Lock, contents: Iterable[DevContent] = ()) -> Iterator[dict[str, Any]]:
+    """Yield every input of a lock as a resource descriptor (in-toto/attestation, spec/v1/resource_descriptor.md), the
+    base image first, then by kind and name. contents: of project folders."""
+    if base := lock.base_image:
+        yield {
+            "name": base.reference,
+            "uri": base_component(base, lock.arch)["purl"],
+            "digest": {"sha256": base.digest},
+        }
+    for _, deb in sorted(lock.debian.items()):
+        yield {
+            "name": deb.file,
+            "uri": debian_component(deb, lock.distribution)["purl"],
+            "digest": {"sha256": deb.sha256},
+            "annotations": {"origin": deb.archive},
+        }
+    for _, file in sorted(lock.python_files.items()):
+        yield {
+            "name": file.file,
+            "uri": python_component(file)["purl"],
+            "digest": {"sha256": file.sha256},
+            **({"annotations": {"origin": file.origin}} if file.origin else {}),
+        }
+    for _, source in sorted(lock.sources.items()):
+        yield from source_dependencies(source)
+    for content in contents:
+        component = dev_component(content)
+        yield {"name": component["name"], "uri": component["purl"], "digest": {"sha256": content.sha256}}
 
 
-def to_json(value: object) -> str:
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+def source_dependencies(source: SourceFile) -> Iterator[dict[str, Any]]:
+    """Yield a source: the file, or the commit with the digest of the archive that envbuild makes of it, and the commits
+    of its submodules."""
+    if not source.git:
+        (component,) = source_components(source)
+        yield {
+            "name": source.file,
+            "uri": component["purl"],
+            "digest": {"sha256": source.sha256},
+            "annotations": {"origin": source.origin},
+        }
+        return
+    for origin in (source.origin, *source.submodules.values()):
+        repository, _, commit = origin.rpartition("@")
+        kind, _, path = repository.partition(":")
+        own = origin == source.origin
+        yield {
+            "name": source.file if own else path,
+            "uri": f"git+{HOSTS.get(kind, '')}{path}@{commit}",
+            "digest": {"gitCommit": commit},
+            "annotations": {"origin": origin, **({"archive": f"sha256:{source.sha256}"} if own else {})},
+        }
+
+
+def digest_set(content: bytes) -> dict[str, str]:
+    """Return the digests of a content (in-toto/attestation, spec/v1/digest_set.md)."""
+    return {"sha256": hashlib.sha256(content).hexdigest()}

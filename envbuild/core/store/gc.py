@@ -48,7 +48,7 @@ class RequiredEntries:
 def stem(name: str) -> str:
     """Return NAME-<lock digest> of a file of an artifact, without its ending."""
     return re.sub(
-        r"(\.evidence)?\.[a-z]+$", "", name
+        r"(\.(evidence|provenance|cdx))?\.[a-z]+$", "", name
     )  # .sqsh, .oci, .evidence.json: an output format needs no row here
 
 

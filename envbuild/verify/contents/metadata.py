@@ -152,7 +152,7 @@ def locked_packages(lock: Lock) -> dict[str, dict[str, str]]:
     """Return the locked content of the image itself: debian, python and source → name → version (of a source: its
     origin).
 
-    Inputs that only builds use are left out, as in the SBOM (`envbuild.build.plan.provenance`).
+    Inputs that only builds use are left out, as in the SBOM (`envbuild.build.plan.embedded_documents`).
     """
     debian = [lock.debian[file] for unit in lock.image_units() for file in (*unit.debian, *unit.essential)]
     python = [lock.python_files[file] for file in lock.image_python()]

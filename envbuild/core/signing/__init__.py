@@ -1,0 +1,1 @@
+"""Signatures: statements about an image, the envelope that is signed, keys and the files that hold them."""

@@ -1,0 +1,105 @@
+"""The provenance and the SBOM of a built image, as files beside it: what it was made of, how it was checked.
+
+They are made again from the lock, the record and the evidence whenever they are needed, with the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envbuild.build.plan.embedded_documents import to_json
+from envbuild.build.plan.provenance import PREDICATE, provenance
+from envbuild.build.plan.sbom import sbom
+from envbuild.core.signing.statement import Subject, encode_statement
+from envbuild.core.store.store import write_atomic
+from envbuild.matrix.facts.compile import load_fact_table
+from envbuild.spec.pick_versions import check_locked_versions
+
+if TYPE_CHECKING:
+    from envbuild.lock.model import Lock
+    from envbuild.matrix.answer.verdict import Answer
+    from envbuild.spec.resolve import Resolution
+    from envbuild.spec.workspace import Workspace
+
+EVIDENCE = "application/vnd.envbuild.evidence.v1+json"
+STABLE = (
+    "schema", "image", "lock", "layers", "artifact", "messages", "results", "checked", "inspected_by", "tiers",
+    "counts",
+)  # fmt: skip
+ENDING = ".evidence.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDocuments:
+    """The documents of an image: its `sbom`, the `evidence` without what differs between machines, and the predicate of
+    its provenance."""
+
+    sbom: bytes
+    evidence: bytes
+    predicate: Mapping[str, Any]
+
+    def statement(self, *subjects: Subject) -> bytes:
+        """Return the statement of the provenance about the image under these names and digests."""
+        return encode_statement(subjects, PREDICATE, self.predicate)
+
+
+def image_documents(
+    resolution: Resolution, lock: Lock, evidence: Mapping[str, Any], engine: str, workspace: Workspace
+) -> ImageDocuments:
+    """Return the documents of an image. evidence: what `verify` found of it. Raises ConflictError, UnknownError."""
+    answer = check_locked_versions(
+        resolution.spec, resolution.target, load_fact_table(workspace.project.facts()), lock.settled
+    )
+    stable = stable_evidence(evidence)
+    found = {
+        "name": f"{lock.image}{ENDING}",
+        "mediaType": EVIDENCE,
+        "digest": {"sha256": hashlib.sha256(stable).hexdigest()},
+        "annotations": {key: evidence[key] for key in ("tiers", "counts") if key in evidence},
+    }
+    locked = workspace.project.lock_path(resolution.spec.path).read_bytes()
+    predicate = provenance(resolution, lock, locked, matrix_answer(lock, answer), [found] if evidence else [], engine)
+    return ImageDocuments(to_json(sbom(lock, resolution.contents)).encode(), stable, predicate)
+
+
+def matrix_answer(lock: Lock, answer: Answer) -> dict[str, Any]:
+    """Return the verdict of the facts on the locked versions, with its conditions and the waivers of the image."""
+    return {
+        "verdict": answer.verdict,
+        "facts": list(lock.facts),
+        "conditions": [reason.fact for reason in answer.conditions],
+        "disputes": [reason.fact for reason in answer.disputes],
+        "waivers": [dict(waiver) for waiver in lock.waivers],
+    }
+
+
+def stable_evidence(evidence: Mapping[str, Any]) -> bytes:
+    """Return evidence without durations, boxes and caches: the same on every machine that had the same results."""
+    value = {key: evidence[key] for key in STABLE if key in evidence}
+    return to_json(value).encode()
+
+
+def read_evidence(path: str | Path | None) -> dict[str, Any]:
+    """Return the evidence in a file; empty for an image that was not verified, or whose evidence was removed."""
+    try:
+        value = json.loads(Path(path).read_bytes()) if path else {}
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def write_documents(documents: ImageDocuments, artifact: Path, sha256: str) -> tuple[Path, Path]:
+    """Write provenance and SBOM beside the squashfs file; return their paths.
+
+    The names are that of the file with another ending, as that of the evidence.
+    """
+    made = artifact.with_suffix(".provenance.json"), artifact.with_suffix(".cdx.json")
+    statement = documents.statement(Subject(artifact.name, sha256))
+    for path, content in zip(made, (statement, documents.sbom), strict=True):
+        write_atomic(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
+    return made

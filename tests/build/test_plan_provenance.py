@@ -1,0 +1,111 @@
+"""The provenance of an image: every input of its lock, the same bytes everywhere, and nothing of the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.build.plan.provenance import LOCAL_BUILDER, builder_id, dependencies, source_dependencies
+from envbuild.core.console import SilentReporter
+from envbuild.core.signing.statement import Subject, parse_statement
+from envbuild.core.store.store import Store
+from envbuild.lock.lockfile import read_lock
+from envbuild.lock.model import SourceFile
+from envbuild.lock.resolve import resolve_image
+from envbuild.net.site import Site
+from envbuild.spec.project import Project
+from envbuild.spec.workspace import Workspace
+from envbuild.verify.provenance import ImageDocuments, image_documents, stable_evidence
+from tests.support.command import ROOT
+
+pytestmark = pytest.mark.unit
+LOCKS = sorted((ROOT / "images").glob("*.lock"))
+SHA256, COMMIT = "a" * 64, "0123456789abcdef0123456789abcdef01234567"
+EVIDENCE = {
+    "schema": 1, "image": "x", "tiers": {"audit": "passed"}, "counts": {"audit": {"pass": 3}},
+    "seconds": {"audit": 1.5}, "box": {"seccomp": True}, "sources": {"a": "cache@1"},
+}  # fmt: skip
+
+
+def documents(name: str, folder: Path, **changes: Any) -> ImageDocuments:
+    at = Workspace(Project.find(ROOT), Site(folder), Store(folder), SilentReporter())
+    resolution = resolve_image(name, at)
+    lock = read_lock(ROOT / "images" / f"{name}.lock")
+    return image_documents(resolution, lock, {**EVIDENCE, **changes}, "embedded", at)
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=[path.stem for path in LOCKS])
+def test_every_locked_input_is_a_dependency(path: Path) -> None:
+    lock = read_lock(path)
+    found = list(dependencies(lock))
+    names = [item["name"] for item in found]
+    assert {*lock.debian, *lock.python_files, *lock.sources} <= set(names)
+    digests = {item["digest"].get("sha256") for item in found}
+    assert {file.sha256 for file in (*lock.debian.values(), *lock.python_files.values())} <= digests
+    assert all(item["digest"] and item["uri"].partition(":")[0] in ("pkg", "git+https") for item in found)
+
+
+def test_a_commit_is_named_with_its_submodules_and_the_archive_of_it() -> None:
+    origin, module = f"github:openucx/ucx@{COMMIT}", f"github:NVIDIA/cutlass@{COMMIT[::-1]}"
+    source = SourceFile("ucx.tar", origin, SHA256, git=True, submodules={"third_party/cutlass": module})
+    ucx, cutlass = source_dependencies(source)
+    assert ucx["uri"] == f"git+https://github.com/openucx/ucx@{COMMIT}" and ucx["digest"] == {"gitCommit": COMMIT}
+    assert ucx["annotations"]["archive"] == f"sha256:{SHA256}" and "archive" not in cutlass["annotations"]
+    assert cutlass["digest"] == {"gitCommit": COMMIT[::-1]}
+
+
+def test_the_bytes_do_not_depend_on_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another store and user, other durations, boxes and caches: the same statement. Another result: another one."""
+    subject = Subject("x.sqsh", SHA256)
+    first = documents("cpu-ucx", tmp_path / "a").statement(subject)
+    monkeypatch.setenv("USER", "somebody")
+    monkeypatch.setenv("HOSTNAME", "elsewhere.example")
+    other = documents("cpu-ucx", tmp_path / "b", seconds={"audit": 9.0}, box={}, sources={})
+    assert other.statement(subject) == first
+    assert documents("cpu-ucx", tmp_path, counts={"audit": {"pass": 2}}).statement(subject) != first
+    text = first.decode()
+    for secret in (str(tmp_path), str(ROOT), os.environ["HOME"], "somebody", "elsewhere.example"):
+        assert secret not in text
+
+
+def test_the_statement_names_builder_verdict_waivers_and_evidence(tmp_path: Path) -> None:
+    made = documents("cpu-ucx", tmp_path)
+    content = made.statement(Subject("x.sqsh", SHA256))
+    read = parse_statement(content)
+    assert read.subjects == (SHA256,) and read.kind == "https://slsa.dev/provenance/v1"
+    build, run = read.predicate["buildDefinition"], read.predicate["runDetails"]
+    matrix = build["internalParameters"]["matrix"]
+    lock = read_lock(ROOT / "images/cpu-ucx.lock")
+    assert matrix["verdict"] in ("valid", "conditional") and matrix["facts"] == list(lock.facts)
+    assert matrix["waivers"] == list(lock.waivers) and run["builder"]["id"] == LOCAL_BUILDER
+    (evidence,) = run["byproducts"]
+    assert evidence["annotations"]["tiers"] == {"audit": "passed"}
+    assert evidence["digest"]["sha256"] and json.loads(made.evidence)["counts"] == EVIDENCE["counts"]
+    assert b"seconds" not in stable_evidence(EVIDENCE)
+
+
+def test_a_builder_is_a_workflow_only_in_a_job_of_it() -> None:
+    job = {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_WORKFLOW_REF": "acme/images/.github/workflows/build.yml@refs/heads/main",
+    }
+    assert builder_id(job) == "https://github.com/acme/images/.github/workflows/build.yml@refs/heads/main"
+    for change in (
+        {"GITHUB_ACTIONS": ""},
+        {"GITHUB_SERVER_URL": "https://u:secret@host"},
+        {"GITHUB_WORKFLOW_REF": "x"},
+    ):
+        assert builder_id({**job, **change}) == LOCAL_BUILDER
+
+
+def test_provenance_and_sbom_of_a_large_image_take_little_time(tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    documents("h100-nccl", tmp_path).statement(Subject("x.sqsh", SHA256))
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < 3  # a loaded machine; docs: 1 s
