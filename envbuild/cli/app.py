@@ -25,6 +25,7 @@ COMMANDS = {  # name → function, or group of commands, in the order of `--help
     "export": "envbuild.cli.export:export_command",
     "publish": "envbuild.cli.publish:publish_command",
     "pull": "envbuild.cli.pull:pull_command",
+    "key": "envbuild.cli.key:key_app",
     "verify": "envbuild.cli.verify:verify_command",
     "run": "envbuild.cli.run:run_command",
     "launch": "envbuild.cli.launch:launch_command",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,6 +61,12 @@ def publish_command(
             "--squashfs-only", help="Send the squashfs file without the OCI image, for envbuild pull and its importer."
         ),
     ] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            "--sign", metavar="KEY", help="Sign what is published, with a file of `envbuild key new` or of cosign."
+        ),
+    ] = None,
     move: Annotated[bool, typer.Option("--move", help="Replace a tag that names another image.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -86,10 +93,18 @@ def publish_command(
 
     if to:
         parse_destination(to, "latest")  # a mistake is reported before an image is made
+    signer = None
+    if sign:
+        from envbuild.core.signing.key_file import read_signer
+        from envbuild.core.signing.passphrase import ask_passphrase
+
+        signer = read_signer(sign, lambda: ask_passphrase(sign))  # the same
     foreign = parse_publishable(name) is not None
     if platform and not foreign:
         raise SpecError(f"--platform has no meaning for {name}, an image of the project", hint="leave it out")
-    options: dict[str, Any] = {"compression": compression, "move": move, "whole": whole, "layers": not squashfs_only}
+    options: dict[str, Any] = {
+        "compression": compression, "move": move, "whole": whole, "layers": not squashfs_only, "signer": signer,
+    }  # fmt: skip
     with open_workspace() as workspace:
         if foreign:
             result = publish_source(name, to, workspace, platform=platform, index=index, **options)

@@ -36,7 +36,7 @@ def verify_command(
         typer.Argument(
             metavar="NAME",
             show_default=False,
-            help="A spec's name or path, or a squashfs file; with --rebuild also docker://…, oci:DIR.",
+            help="A spec's name or path, a squashfs file, or a published image: docker://…, oci:DIR.",
             autocompletion=complete_image,
         ),
     ] = "",
@@ -75,7 +75,9 @@ def verify_command(
     timings: Timings = False,
     as_json: Json = False,
 ) -> None:
-    """Audit a built image and run its checks; NAME may be a squashfs file.
+    """Audit a built image and run its checks; NAME may be a squashfs file, or a published image: docker://…, oci:DIR.
+
+    Of a published image the signatures are compared with the keys of site.yaml first, then its file is fetched.
 
     All bytes of the file are read first. A part of the checks (--tier, --only) leaves the evidence as it is. The tiers
     gpu and fabric start jobs, as launch does. Exit code 7 if a check failed, 5 if none of these tiers ran.
@@ -99,6 +101,7 @@ def verify_command(
         )
     if nodes or form or dry_run or pack:
         raise SpecError("-N, --as, --dry-run and --pack are for --tier gpu and --tier fabric", hint="type --tier gpu")
+    from envbuild.oci.sources.kinds import is_published
     from envbuild.spec.workspace import open_workspace
 
     if rebuild:
@@ -113,7 +116,15 @@ def verify_command(
 
     times = timing_reporter(timings)
     with open_workspace(times) as workspace:
-        result = verify_image(name, workspace, Selection(tuple(tier or ()), tuple(only or ())))
+        if is_published(name):
+            from envbuild.core.errors import SpecError
+            from envbuild.publish.verify_remote import verify_remote
+
+            if tier or only or host:
+                raise SpecError("--tier, --only and --host are for a built image", hint=f"envbuild pull {name}")
+            result = verify_remote(name, workspace)
+        else:
+            result = verify_image(name, workspace, Selection(tuple(tier or ()), tuple(only or ())))
     slowest = sorted(result.data["seconds"].items(), key=lambda item: -item[1])[:SLOWEST] if timings else []
     lines = [result.text, *(f"{took:8.1f} s  {check}" for check, took in slowest)]
     if not host:

@@ -121,6 +121,12 @@ class VerifyError(EnvbuildError):
     code = "verify"
 
 
+class SignatureError(VerifyError):
+    """A signature is missing or wrong, or a key cannot be used."""
+
+    code = "signature"
+
+
 class PublishError(EnvbuildError):
     """An output cannot be written."""
 

@@ -29,6 +29,7 @@ from envbuild.net.urls import join
 
 if TYPE_CHECKING:
     from envbuild.net.host_config import PipTrust, PythonIndexes
+    from envbuild.net.signature_policy import SignaturePolicy
     from envbuild.net.unit_caches import UnitCache
 
 
@@ -44,7 +45,8 @@ class Site:
     are trusted, of any owner; only in the user's own file. `registry`: where `publish` puts images
     without --to. `compiler_cache`: whether units that compile use the machine's ccache.
     `caches`: of finished units, in the order of the requests. `images`: the folder with squashfs files that compute
-    nodes read. `slurm`, `nodes` and `targets` (of one target each): how jobs are started (`envbuild.net.slurm_site`).
+    nodes read. `signatures`: whose signature a published image must have (None: it needs none). `slurm`, `nodes` and
+    `targets` (of one target each): how jobs are started (`envbuild.net.slurm_site`).
     """
 
     store: Path
@@ -66,6 +68,7 @@ class Site:
     trust: tuple[Path, ...] = ()
     compiler_cache: bool = True
     caches: tuple[UnitCache, ...] = ()
+    signatures: SignaturePolicy | None = None
     unchecked: UncheckedHosts = field(default_factory=UncheckedHosts, compare=False, repr=False)
 
     def nodes_of(self, target: str) -> NodeSettings:

@@ -21,11 +21,13 @@ from envbuild.net.slurm_site import NODE_KEYS, Slurm, read_node_settings, read_s
 from envbuild.net.urls import may_have_login, redact_written
 
 if TYPE_CHECKING:
+    from envbuild.net.signature_policy import SignaturePolicy
     from envbuild.net.unit_caches import UnitCache
 
 KEYS = (
     "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
-    "keyrings", "apt", "trust", "registry", "compiler_cache", "caches", "images", "slurm", "targets", *NODE_KEYS,
+    "keyrings", "apt", "trust", "registry", "compiler_cache", "caches", "images", "signatures", "slurm", "targets",
+    *NODE_KEYS,
 )  # fmt: skip
 PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
 PREFIX_ADVICE = (
@@ -79,6 +81,7 @@ def read_site(path: Path) -> Site:
         where=str(path),
         keyrings=_read_keyrings(reader, entries, folder),
         caches=_read_caches(reader, entries, folder),
+        signatures=_read_signatures(reader, entries, folder),
         trust=_read_trust(reader, entries["trust"], path, folder) if "trust" in entries else (),
     )
     reader.finish()
@@ -125,6 +128,16 @@ def _read_caches(reader: Reader, entries: Mapping[str, Node], folder: Callable[[
     from envbuild.net.cache_settings import read_caches  # few sites have one
 
     return read_caches(reader, entries["caches"], folder)
+
+
+def _read_signatures(
+    reader: Reader, entries: Mapping[str, Node], folder: Callable[[str], str]
+) -> SignaturePolicy | None:
+    if "signatures" not in entries:
+        return None
+    from envbuild.net.signature_policy import read_policy  # few sites have one
+
+    return read_policy(reader, entries["signatures"], folder)
 
 
 def _read_trust(reader: Reader, node: Node, path: Path, folder: Callable[[str], str]) -> tuple[Path, ...]:

@@ -6,7 +6,7 @@ names by its digest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from envbuild.export.built_image import BuiltImage
     from envbuild.spec.workspace import Workspace
 
-MOST = 16  # artifacts of one kind that are read
+PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"  # annotation of a bundle (specs/BUNDLE_SPEC.md of cosign)
+MOST = 64  # artifacts of one kind that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +98,15 @@ def read_documents(image: RemoteImage, digest: str) -> PublishedDocuments:
     return PublishedDocuments(statement, bom)
 
 
-def read_artifacts(image: RemoteImage, digest: str, kind: str) -> list[bytes]:
+def read_artifacts(image: RemoteImage, digest: str, kind: str, skipped: Collection[str] = ()) -> list[bytes]:
     """Return the documents of the artifacts of one kind that belong to the image `digest` (``sha256:…``), the last one
     that is listed first; at most `MOST`. Those that are damaged or missing are left out.
 
+    skipped: types of predicates; bundles that have one of them in the list are not read.
+
     Raises InputError if the place does not answer."""
-    listed = [part for found, part in entries_of(image.referrers(digest, kind)) if found == kind]
+    entries = [entry for entry in image.referrers(digest, kind) if predicate_of(entry) not in skipped]
+    listed = [part for found, part in entries_of(entries) if found == kind]
     found = []
     for part in listed[::-1][:MOST]:
         try:
@@ -110,6 +114,13 @@ def read_artifacts(image: RemoteImage, digest: str, kind: str) -> list[bytes]:
             layer = m.parse_descriptor(manifest.part("layers").parts(needed=True)[0])
             if layer.size <= MAX_DOCUMENT:
                 found.append(read_blob(image, layer.digest, layer.size))
-        except (EnvbuildError, InvalidDocumentError):
+        except (EnvbuildError, InvalidDocumentError, IndexError):
             continue
     return found
+
+
+def predicate_of(entry: Any) -> str:
+    """Return the type of the predicate of a bundle, as the entry in a list states it; empty if it does not."""
+    annotations = entry.get("annotations") if isinstance(entry, dict) else None
+    found = annotations.get(PREDICATE_TYPE) if isinstance(annotations, dict) else None
+    return found if isinstance(found, str) else ""

@@ -37,9 +37,9 @@ class PublishedSquashfs:
         return {layer.digest: layer.size for layer in self.layers}
 
 
-def find_squashfs(image: RemoteImage, found: ImageDocument) -> PublishedSquashfs | None:
-    """Return the squashfs file of an image, or of its artifact; None if it was published without one, or if the image
-    was named by its digest and its manifest has none.
+def find_squashfs(image: RemoteImage, found: ImageDocument, *, bound: bool = False) -> PublishedSquashfs | None:
+    """Return the squashfs file of an image, or of its artifact; None if it was published without one, or if its
+    manifest has none and the image was named by its digest, or only what the manifest names is wanted (`bound`).
 
     Raises InputError for a newer format, and if a part is damaged or not available; VerifyError for an artifact of
     another image or with another file, ConflictError.
@@ -47,7 +47,7 @@ def find_squashfs(image: RemoteImage, found: ImageDocument) -> PublishedSquashfs
     if str(found.value.get("artifactType", "")).startswith(FAMILY):
         return read_artifact(image, found)
     binding = read_binding(found.value)
-    if image.pinned and not binding.file:
+    if (image.pinned or bound) and not binding.file:
         return None
     failed: EnvbuildError | None = None
     for artifact in list_artifacts(image, found)[: CANDIDATES if binding.file else 1]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envbuild.core.errors import SpecError
 from envbuild.core.result import Result
@@ -19,6 +19,9 @@ from envbuild.publish.published_texts import configuration_text, list_texts
 from envbuild.publish.squashfs_artifact import Artifact, project_artifacts
 from envbuild.publish.target import Target
 from envbuild.spec.workspace import Workspace
+
+if TYPE_CHECKING:
+    from envbuild.core.signing.key_file import Signer
 
 
 def find_destination(to: str, image: BuiltImage, workspace: Workspace) -> Destination:
@@ -45,15 +48,17 @@ def publish_image(
     move: bool,
     whole: bool = False,
     layers: bool = True,
+    signer: Signer | None = None,
 ) -> Result:
     """Publish a built image. `compression`: of the layers (empty: gzip); `move`: a tag that names another image may be
-    replaced; `whole`: the squashfs file is also published as one blob; `layers`: the OCI image is published, too.
+    replaced; `whole`: the squashfs file is also published as one blob; `layers`: the OCI image is published, too;
+    `signer`: the key that signs it.
 
     Raises PublishError, VerifyError.
     """
     target = Target.open(destination, workspace)
     if not layers:
-        return publish_squashfs(image, target, workspace, move=move, whole=whole)
+        return publish_squashfs(image, target, workspace, move=move, whole=whole, signer=signer)
     with (
         open_built_layout(image, compression or "gzip", workspace, target.has_blob) as folder,
         workspace.store.workdir() as work,
@@ -61,7 +66,7 @@ def publish_image(
         texts = list_texts(image, workspace)
         parts = ImageParts.read(folder).annotate(make_annotations(image.record.sha256, texts))
         artifacts = project_artifacts(image, parts.subject, texts, workspace, work, whole=whole)
-        artifacts += attach_documents(image, parts.subject, artifacts[0], destination, workspace, work)
+        artifacts += attach_documents(image, parts.subject, artifacts[0], destination, workspace, work, signer)
         return target.send(image.plan.image, parts, artifacts, image.record.sha256, move=move)
 
 
@@ -72,18 +77,28 @@ def attach_documents(
     destination: Destination,
     workspace: Workspace,
     work: Path,
+    signer: Signer | None,
 ) -> list[Artifact]:
-    """Return the artifacts with provenance, SBOM and evidence of what is published: the image or artifact `subject`.
+    """Return the artifacts with provenance, SBOM and evidence of what is published: the image or artifact `subject`;
+    and its signatures.
 
     packs: the artifact with the squashfs file. Raises ConflictError, UnknownError."""
     name = image.plan.image
     digests = {subject["digest"]: destination.name(name), packs.digest: f"{name}.packs"}
     subjects = [Subject(title, digest.removeprefix("sha256:")) for digest, title in digests.items()]
     subjects.append(Subject(f"{name}.sqsh", image.record.sha256))
-    return document_artifacts(built_documents(image, workspace), subjects, subject, name, work)
+    documents = built_documents(image, workspace)
+    made = document_artifacts(documents, subjects, subject, name, work)
+    if signer:
+        from envbuild.publish.signature_artifacts import signature_artifacts
+
+        made += signature_artifacts(signer, destination.name(name), subject, work, documents, subjects)
+    return made
 
 
-def publish_squashfs(image: BuiltImage, target: Target, workspace: Workspace, *, move: bool, whole: bool) -> Result:
+def publish_squashfs(
+    image: BuiltImage, target: Target, workspace: Workspace, *, move: bool, whole: bool, signer: Signer | None
+) -> Result:
     """Publish the squashfs file of a built image under its tag: no layer is compressed or sent."""
     plan = image.plan
     config = configuration_text(plan.image, config_json(image.layers, plan.config, plan.epoch))
@@ -91,7 +106,7 @@ def publish_squashfs(image: BuiltImage, target: Target, workspace: Workspace, *,
         texts = [*list_texts(image, workspace), config]
         artifacts = project_artifacts(image, None, texts, workspace, work, whole=whole)
         packs = artifacts[0]
-        artifacts += attach_documents(image, packs.descriptor, packs, target.destination, workspace, work)
+        artifacts += attach_documents(image, packs.descriptor, packs, target.destination, workspace, work, signer)
         platform = {"architecture": plan.config.architecture, "os": "linux"}
         parts = ImageParts.of_artifact(artifacts[0], platform)
         return target.send(plan.image, parts, artifacts, image.record.sha256, move=move)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envbuild.core.errors import InputError, SpecError, VerifyError
 from envbuild.core.result import Result
@@ -33,6 +34,9 @@ from envbuild.publish.target import Target
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.store_packs import pack_path
 
+if TYPE_CHECKING:
+    from envbuild.core.signing.key_file import Signer
+
 
 def publish_source(
     source: str,
@@ -45,11 +49,12 @@ def publish_source(
     whole: bool = False,
     index: str = "",
     layers: bool = True,
+    signer: Signer | None = None,
 ) -> Result:
     """Publish the image that `source` names (`envbuild.oci.sources.open`).
 
-    `compression`: of the layers (empty: as the source has them); `platform`: of an index; `move`, `whole`, `layers`: as
-    of `envbuild.publish.publish.publish_image`.
+    `compression`: of the layers (empty: as the source has them); `platform`: of an index; `move`, `whole`, `layers`,
+    `signer`: as of `envbuild.publish.publish.publish_image`.
 
     Raises SpecError, InputError, ConflictError, PublishError, VerifyError.
     """
@@ -84,6 +89,11 @@ def publish_source(
             forget_damaged(conversion_record(image, options, workspace))
             raise
         parts = parts or ImageParts.of_artifact(artifacts[0], platform_of(image.documents[-1]))
+        if signer:
+            from envbuild.publish.signature_artifacts import signature_artifacts
+
+            signed = target.destination.name(image.name)
+            artifacts += signature_artifacts(signer, signed, subject or artifacts[0].descriptor, work)
         return target.send(image.reference, parts, artifacts, finished.sha256, move=move)
 
 

@@ -22,6 +22,7 @@ from envbuild.publish.artifact_types import CONFIG, LOCK, RESOLUTION, SPEC
 from envbuild.publish.find_squashfs import PublishedSquashfs, find_squashfs
 from envbuild.publish.remote_blob import read_blob
 from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote
+from envbuild.publish.signature_check import check_policy
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.metadata import ImageMetadata, parse_object, parse_start_script
 
@@ -71,15 +72,18 @@ class PublishedImage:
         )
 
 
-def read_published(text: str, workspace: Workspace, platform: str = "") -> PublishedImage:
-    """Return the documents of an image of a registry or a layout; `platform`: of an index (empty: this machine's).
+def read_published(text: str, workspace: Workspace, platform: str = "", *, to_start: bool = False) -> PublishedImage:
+    """Return the documents of an image of a registry or a layout; `platform`: of an index (empty: this machine's);
+    `to_start`: it will be started, so that the policy of signatures holds.
 
-    Raises SpecError, InputError, VerifyError, ConflictError.
+    Raises SpecError, InputError, VerifyError, ConflictError, SignatureError.
     """
     image, wanted = open_remote(text, workspace.site), Platform.of(platform)
     if image is None:
         raise SpecError(f"{text[:200]!r} is not an image of a registry or a layout", hint="docker://NAME:TAG, oci:DIR")
     found = image.find(wanted)
+    if to_start:
+        check_policy(image, found, workspace)
     squashfs = find_squashfs(image, found)
     if squashfs and squashfs.artifact == found.digest and squashfs.image:
         found = image.read(squashfs.image)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from envbuild.core.errors import SignatureError
 from envbuild.core.result import Result
 from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.text import amount, counted
@@ -20,7 +21,8 @@ from envbuild.net.registry.upload import FIRST_PAUSE, TRIES
 from envbuild.oci.sources.platform import Platform
 from envbuild.publish.find_squashfs import find_squashfs
 from envbuild.publish.pull_packs import Pull
-from envbuild.publish.remote_image import open_remote
+from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote
+from envbuild.publish.signature_check import SignatureReport, check_policy, refuse_unsigned
 from envbuild.spec.workspace import Workspace
 
 
@@ -29,24 +31,35 @@ def pull_image(text: str, output: Output | None, workspace: Workspace, platform:
 
     An image that was published without one is converted (`envbuild.export.foreign_image`).
 
-    Raises SpecError, InputError, VerifyError, ConflictError, PublishError if the file cannot be written.
+    Where the site requires signatures (`envbuild.publish.signature_check`), nothing but small documents is read of an
+    image without one.
+
+    Raises SpecError, InputError, SignatureError, VerifyError, ConflictError, PublishError if the file cannot be
+    written.
     """
     began = time.monotonic()
     image = open_remote(text, workspace.site)
     if output:
         output.prepare(image.source if image else text)
-    found = None
+    found, document, signed = None, None, SignatureReport()
     if image:
         transfer = Transfer(image.transport, workspace.store, pause=FIRST_PAUSE, attempts=TRIES)
         workspace.reporter.start("published", f"reading what was published as {image.name}")
         try:
-            found = find_squashfs(image, image.find(Platform.of(platform)))
+            document = image.find(Platform.of(platform))
+            signed = check_policy(image, document, workspace)
+            found = find_squashfs(image, document, bound=bool(signed.keys))
         finally:
             workspace.reporter.finish("published")
+    if image and document and signed.keys and not found:
+        return convert_signed(image, document, signed, output, workspace, platform)
     if image is None or found is None:
+        if image is None:
+            refuse_unsigned(text, workspace.site)
         why = "the digest of this image names no squashfs file" if image and image.pinned else "it has no squashfs file"
         return convert(image.source if image else text, why, output, workspace, platform)
-    return write_published(Pull(image, found, transfer, workspace), output, began)
+    result = write_published(Pull(image, found, transfer, workspace), output, began)
+    return add_signatures(result, signed)
 
 
 def convert(source: str, why: str, output: Output | None, workspace: Workspace, platform: str) -> Result:
@@ -57,6 +70,32 @@ def convert(source: str, why: str, output: Output | None, workspace: Workspace, 
     options = ExportOptions("squashfs", output=output, platform=platform, sha256=True)
     workspace.reporter.info(f"{source}: {why}; converting its layers")
     return export_foreign(source, options, workspace)
+
+
+def convert_signed(
+    image: RemoteImage,
+    document: ImageDocument,
+    signed: SignatureReport,
+    output: Output | None,
+    workspace: Workspace,
+    platform: str,
+) -> Result:
+    """Convert the layers of the manifest that is signed. Raises SignatureError if a layout has another one by then."""
+    why = "what is signed names no squashfs file"
+    result = convert(image.pin(document.digest), why, output, workspace, platform)
+    if document.digest not in str(result.data["origin"]):
+        Path(result.data["path"]).unlink(missing_ok=True)
+        raise SignatureError(
+            f"{image.name} was changed after its signature was compared", hint="run the command again", where=""
+        )
+    return add_signatures(result, signed)
+
+
+def add_signatures(result: Result, signed: SignatureReport) -> Result:
+    """Return an answer with the keys that signed the image: files of the site, and their names in signatures."""
+    keys = {"signed_by": list(signed.keys), "signing_keys": list(signed.hints)}
+    text = f"{result.text}\n  signed by {', '.join(signed.keys)}" if signed.keys else result.text
+    return Result({**result.data, **keys}, text)
 
 
 def write_published(pull: Pull, output: Output | None, began: float) -> Result:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.errors import SpecError
+from envbuild.core.errors import SignatureError, SpecError
 from envbuild.core.result import Result
 from envbuild.core.store.leases import JobStep, lease_file
 from envbuild.core.store.records import read_record, record_path, write_record
@@ -34,7 +34,7 @@ def import_image(uri: str, workspace: Workspace, step: JobStep | None = None, *,
 
     offline: where no registry answers, take the file that this store last had for the same reference.
 
-    Raises SpecError, InputError, VerifyError, ConflictError, PublishError, EngineError.
+    Raises SpecError, InputError, SignatureError, VerifyError, ConflictError, PublishError, EngineError.
     """
     if not uri.startswith(REGISTRY):
         raise SpecError(
@@ -53,12 +53,12 @@ def import_image(uri: str, workspace: Workspace, step: JobStep | None = None, *,
         if last is None:
             raise
         workspace.reporter.warn(f"{error.message}\nstarting {last['digest']}, which was imported here before")
-        return _lease(last, workspace, step)
+        return _lease(check_signers(last, workspace), workspace, step)
     pinned = replace(reference, digest=found.removeprefix("sha256:"))
     with workspace.store.lock(f"import-{hashlib.sha256(str(pinned).encode()).hexdigest()[:16]}"):
-        made = read_last(pinned, workspace) or _record_image(
-            pinned, pull_image(_text(pinned), None, workspace), workspace
-        )
+        made = read_last(pinned, workspace)
+        if made is None or not is_signed(made, workspace):
+            made = _record_image(pinned, pull_image(_text(pinned), None, workspace), workspace)
     if not reference.digest:
         _write(reference, made, workspace)
     return _lease(made, workspace, step)
@@ -86,8 +86,30 @@ def _record_image(reference: Reference, result: Result, workspace: Workspace) ->
         "reference": _text(reference),
         "digest": reference.wanted,
         "layers": [],
+        "signing_keys": list(result.data.get("signing_keys", ())),
     }
     _write(reference, made, workspace)
+    return made
+
+
+def is_signed(made: dict[str, Any], workspace: Workspace) -> bool:
+    """Return whether an image that was imported before was signed by a key that the site lists now, or need not be.
+
+    Raises SignatureError for a key of the site that cannot be used."""
+    policy = workspace.site.signatures
+    if policy is None or not policy.require:
+        return True
+    keys = made.get("signing_keys")
+    return isinstance(keys, list) and any(key.hint in keys for key in policy.trusted())
+
+
+def check_signers(made: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
+    """Return an image that was imported before. Raises SignatureError as `is_signed`, and if it is not."""
+    if not is_signed(made, workspace):
+        raise SignatureError(
+            f"{made['reference']} was imported without a signature by a key of the site, and no registry answers",
+            hint="start the job again when the registry answers",
+        )
     return made
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from envbuild.core.distributions import PATHS
-from envbuild.core.errors import InputError
-from envbuild.net.failures import UnreachableError
+from envbuild.core.errors import EnvbuildError, InputError
+from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.miss import Miss
 from envbuild.net.registry import client
 from envbuild.net.registry.client import Repository
@@ -30,10 +30,11 @@ from envbuild.oci.sources.registry import parse_source_reference, printable_refe
 
 @dataclass(frozen=True, slots=True)
 class ImageDocument:
-    """A manifest: its digest (``sha256:…``) and value."""
+    """A manifest: its digest (``sha256:…``) and value, and the digests of the indexes that led to it (`above`)."""
 
     digest: str
     value: Mapping[str, Any]
+    above: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,17 @@ class RegistryImage:
             raise self.repository.not_available(f"the list of artifacts of {self.name}", misses)
         return []
 
+    def tagged(self, tag: str) -> ImageDocument | None:
+        """Return the manifest of another tag; None if there is none, or none that can be read."""
+        try:
+            return self.read(tag)
+        except EnvbuildError:
+            return None
+
+    def pin(self, digest: str) -> str:
+        """Return the source of the manifest `digest` (``sha256:…``) of this image, also after its tag moved."""
+        return f"docker://{self.repository.reference.name}@{digest}"
+
     def places(self, digest: str) -> list[str]:
         """Return the addresses of a blob (hex), or its paths."""
         return self.repository.blobs(digest)
@@ -123,6 +135,18 @@ class LayoutImage:
         except UnreachableError as error:
             raise InputError(f"the list of artifacts of {self.name}: {error}", hint="publish the image again") from None
 
+    def tagged(self, tag: str) -> ImageDocument | None:
+        """Return the manifest with another name; None if there is none, or none that can be read."""
+        try:
+            content = client.LayoutFolder(self.path, (tag,), False).manifest(self.transport, tag)
+            return ImageDocument(client.digest_of(content), m.parse_document(content, self.name))
+        except (NotFoundError, UnreachableError, EnvbuildError):
+            return None
+
+    def pin(self, digest: str) -> str:
+        """Return the source of this image: a layout names no manifest by digest, so what is read is compared."""
+        return self.source
+
     def places(self, digest: str) -> list[str]:
         """Return the path of a blob (hex). Raises InputError for a link out of the layout, and for no regular file."""
         name = blob_path(digest)
@@ -144,7 +168,8 @@ def follow_indexes(image: RemoteImage, found: ImageDocument, platform: Platform)
         if not m.is_index(found.value):
             return found
         part = pick_manifest(m.list_index(found.value, image.name), image.name, platform)
-        found = image.read(f"sha256:{part.digest}")
+        above = (*found.above, found.digest)
+        found = replace(image.read(f"sha256:{part.digest}"), above=above)
     raise m.nested_index_error(image.name)
 
 

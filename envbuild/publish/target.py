@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envbuild.core.result import Result
+from envbuild.core.signing.envelope import BUNDLE
 from envbuild.core.text import amount, counted
 from envbuild.net.failures import UnreachableError
 from envbuild.net.registry.push import Push
@@ -94,16 +95,18 @@ class Target:
             "index": destination.index_name,
             "digest": parts.digest,
             "squashfs": squashfs,
+            "signed": any(item.kind == BUNDLE for item in artifacts),
             "sha256": sha256,
             "sent": blobs,
             "sent_bytes": size,
             "present": there,
         }
         index = f"  index:    {destination.index_name}\n" if destination.index else ""
+        signed = "  signed:   yes\n" if data["signed"] else ""
         text = (
             f"{destination}\n  digest:   {parts.digest}\n"
             f"  sent:     {counted(blobs, 'blob')}, {amount(size)}; {counted(there, 'blob')} there already\n"
-            f"  squashfs: {squashfs}\n{index}"
+            f"  squashfs: {squashfs}\n{signed}{index}"
             f"  use:      envbuild pull {destination.index_name or destination}"
         )
         return Result(data, text)

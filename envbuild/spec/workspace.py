@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envbuild.core import console
 from envbuild.core.console import Reporter
+from envbuild.core.regular_file import MAX_TEXT, read_bounded
 from envbuild.core.store.store import Store
 from envbuild.core.store.use import in_use
 from envbuild.net import site as sites
@@ -42,8 +43,25 @@ def load_site(project: Path | None = None) -> Site:
 
             if folder != project:
                 check_file(folder / "site.yaml")
-            return read_site(folder / "site.yaml")
+            site = read_site(folder / "site.yaml")
+            return with_user_policy(site) if folder == project else site
     return Site(store=sites.store_folder(None))
+
+
+def with_user_policy(site: Site) -> Site:
+    """Return the site of a project with the policy of signatures of the user's own site file, if that has one: a
+    project cannot loosen it. Raises SpecError as `load_site`."""
+    file = sites.user_file()
+    try:
+        if file is None or b"signatures" not in read_bounded(file, MAX_TEXT):
+            return site
+    except OSError:
+        return site
+    from envbuild.net.site_file import read_site
+
+    check_file(file)
+    own = read_site(file).signatures
+    return replace(site, signatures=own) if own else site
 
 
 def store_folder(folder: Path | None = None) -> Path:

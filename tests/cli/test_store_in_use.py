@@ -49,6 +49,7 @@ READ = {
 NO_STORE = {
     "importer release",
     "importer script",
+    "key new",
     "check",
     "origins",
     "recipes",

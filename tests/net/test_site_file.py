@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.engines import ENGINES
-from envbuild.core.errors import SpecError
+from envbuild.core.errors import SignatureError, SpecError
 from envbuild.core.reasoned import Reasoned
 from envbuild.net.origin_kinds import ORIGIN_KINDS
 from envbuild.net.site import Site
 from envbuild.net.site_file import read_site
 from envbuild.net.slurm_site import NodeSettings, Slurm
 from envbuild.net.unit_caches import UnitCache
+from envbuild.spec.workspace import load_site
 
 pytestmark = pytest.mark.unit
 
@@ -200,3 +201,34 @@ def test_a_cache_is_believed_only_where_the_site_writes_it(tmp_path: Path, entry
     with pytest.raises(SpecError) as caught:
         read_site(write(tmp_path, f"schema: 1\ncaches: [{entry}]\n"))
     assert message in str(caught.value)
+
+
+def test_the_policy_of_signatures(tmp_path: Path) -> None:
+    """A file without keys is read: commands that start no published image continue (`SignaturePolicy.trusted`)."""
+    policy = read_site(
+        write(tmp_path, "schema: 1\nsignatures: {require: true, keys: [team.pub, /etc/b.pub]}\n")
+    ).signatures
+    assert policy and policy.require and policy.keys == (tmp_path / "team.pub", Path("/etc/b.pub"))
+    policy = read_site(write(tmp_path, "schema: 1\nsignatures: {}\n")).signatures
+    assert policy and policy.require
+    with pytest.raises(SignatureError, match="names no key") as error:
+        policy.trusted()
+    assert error.value.exit_code == 7 and "site.yaml:2" in error.value.where
+    for wrong in ("{require: yes please}", "{key: a.pub}", "[a.pub]"):
+        with pytest.raises(SpecError):
+            read_site(write(tmp_path, f"schema: 1\nsignatures: {wrong}\n"))
+
+
+def test_a_project_cannot_loosen_the_policy_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, project = tmp_path / "config/envbuild", tmp_path / "project"
+    for folder in (own, project):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (own / "site.yaml").write_text("schema: 1\nsignatures: {keys: [team.pub]}\n")
+    (project / "site.yaml").write_text("schema: 1\nregistry: r.example/x\nsignatures: {require: false}\n")
+    site = load_site(project)
+    assert site.registry == "r.example/x" and site.signatures
+    assert site.signatures.require and site.signatures.keys == (own / "team.pub",)
+    (own / "site.yaml").write_text("schema: 1\n")
+    policy = load_site(project).signatures
+    assert policy and not policy.require

@@ -16,11 +16,13 @@ from envbuild.core.store.gc import collect
 from envbuild.core.store.leases import LONGEST, JobStep, discard_old, lease_file, release_step
 from envbuild.core.store.store import Store
 from envbuild.publish.pyxis_importer import import_image, parse_uri
+from envbuild.publish.signature_artifacts import signature_artifacts
 from tests.support.command import ROOT
 from tests.support.foreign_images import image, layers, noise, workspace
 from tests.support.local_registry import Layout, Server, file, serve, tar
 from tests.support.published import built, publish
 from tests.support.push_proxy import PushProxy, pushing
+from tests.support.signing import new_key
 from tests.support.tls import make_certificates
 
 pytestmark = pytest.mark.registry
@@ -193,3 +195,32 @@ def test_the_end_of_a_task_names_no_node(tmp_path: Path) -> None:
     assert unnamed
     release_step(store, unnamed)
     assert [path.exists() for path in paths] == [False, True]
+
+
+def test_an_image_needs_a_signature_of_a_key_that_is_listed_now(tmp_path: Path, registry: Server) -> None:
+    """Also one that was imported before, and where no registry answers."""
+    team, public = new_key(tmp_path / "team.key")
+    _, other = new_key(tmp_path / "other.key")
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    name = f"{registry.host}/app"
+    publish(parts, artifacts, f"{name}:1")
+    uri, importer = f"docker://{name}:1", Importer(tmp_path, "--offline")
+
+    def require(key: Path) -> None:
+        importer.site.write_text(f"schema: 1\nstore: {importer.store}\nsignatures: {{keys: [{key}]}}\n")
+
+    first = importer.start("get", uri)
+    assert first.communicate()[0] and first.returncode == 0, "the site requires none"
+    require(public)
+    for _ in range(2):
+        refused = importer.start("get", uri)
+        out, error = refused.communicate()
+        assert (out, refused.returncode) == ("", 7) and "it has no signature" in error
+    (tmp_path / "s").mkdir()
+    publish(parts, [*artifacts, *signature_artifacts(team, "app:1", parts.subject, tmp_path / "s")], f"{name}:1")
+    signed = importer.start("get", uri)
+    out, error = signed.communicate()
+    assert signed.returncode == 0 and Path(out.strip()).is_file(), error
+    require(other)
+    refused = importer.start("get", uri)
+    assert "no key of the site made it" in refused.communicate()[1] and refused.returncode == 7

@@ -1,0 +1,62 @@
+"""``envbuild verify REF``: the signatures of a published image, its provenance, and the audit of its squashfs file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.errors import SpecError, VerifyError
+from envbuild.core.result import Result
+from envbuild.oci.sources.platform import Platform
+from envbuild.publish.attached_documents import read_documents
+from envbuild.publish.pull import pull_image
+from envbuild.publish.remote_image import open_remote
+from envbuild.publish.show_remote import describe_documents, value_at
+from envbuild.publish.signature_check import check_policy, signed_provenance
+from envbuild.spec.workspace import Workspace
+from envbuild.verify.evidence import evidence_document, raise_failures, summary_lines
+from envbuild.verify.verify_file import verify_file
+
+
+def verify_remote(text: str, workspace: Workspace, platform: str = "") -> Result:
+    """Verify the image that `text` names: its signatures by the policy of the site, then its provenance, then the audit
+    of its squashfs file against the lock inside it. Nothing of an unsigned image is fetched where the site requires a
+    signature.
+
+    Raises SignatureError, VerifyError, SpecError, InputError, ConflictError, PublishError.
+    """
+    image = open_remote(text, workspace.site)
+    if image is None:
+        raise SpecError(f"{text[:200]!r} is not an image of a registry or a layout", hint="docker://NAME:TAG, oci:DIR")
+    found = image.find(Platform.of(platform))
+    report = check_policy(image, found, workspace, attestations=True)
+    signed = signed_provenance(report)
+    documents = read_documents(image, found.digest)
+    provenance = signed or documents.provenance
+    pulled = pull_image(image.source, None, workspace, platform)
+    if found.digest not in (pulled.data.get("digest"), pulled.data.get("squashfs"), *origin_of(pulled)):
+        raise VerifyError(f"{image.name} was changed while it was verified", hint="run the command again")
+    evidence = verify_file(Path(pulled.data["path"]), workspace)
+    raise_failures(evidence)
+    state = "none" if provenance is None else "signed" if signed else "not signed"
+    data: dict[str, Any] = {
+        **evidence_document(evidence),
+        "reference": image.name,
+        "digest": found.digest,
+        "signed_by": report.keys,
+        "provenance": state,
+        "builder": value_at(provenance, "runDetails", "builder", "id") or "",
+    }
+    keys = ", ".join(report.keys) or "no key of this site"
+    lines = [
+        *summary_lines(evidence),
+        f"  signed by: {keys}",
+        f"  provenance: {state}",
+        *describe_documents(provenance, documents.sbom),
+    ]
+    return Result(data, "\n".join(lines))
+
+
+def origin_of(pulled: Result) -> list[str]:
+    """Return the digest of the manifest whose layers were converted, if they were."""
+    return [str(pulled.data.get("origin", "")).rpartition("@")[2].removeprefix("oci-layout:")]
