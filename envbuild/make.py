@@ -158,10 +158,10 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
 
 
 def cache_names(options: Options, workspace: Workspace) -> frozenset[str]:
-    """Return the names of the caches of units that are used."""
+    """Return the names, in records of units, of the caches that are used. Raises SignatureError."""
     if options.caches is None:
-        return frozenset(cache.at for cache in workspace.site.caches)
-    return frozenset(item.name for item in options.caches)
+        return frozenset(name for cache in workspace.site.caches for name in cache.names)
+    return frozenset(name for item in options.caches for name in item.setting.names)
 
 
 def make_layers(name: str, workspace: Workspace, options: Options) -> tuple[Plan, BuildResult]:

@@ -117,7 +117,6 @@ def verify_command(
     times = timing_reporter(timings)
     with open_workspace(times) as workspace:
         if is_published(name):
-            from envbuild.core.errors import SpecError
             from envbuild.publish.verify_remote import verify_remote
 
             if tier or only or host:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.core.distributions import PATHS
@@ -13,16 +14,20 @@ from envbuild.net.registry.reference import parse_reference
 from envbuild.net.unit_caches import UnitCache
 from envbuild.net.urls import redact_reference
 
-KEYS = ("at", "write", "unsigned", "keys")
+KEYS = ("at", "write", "unsigned", "keys", "sign")
 LAYOUT = "oci:"
 FOLDERS = (*PATHS, "$", LAYOUT)
 UNSIGNED = (
-    "write unsigned: true if you believe all who can write there: what they put there runs in your builds and images"
+    "write keys: [FILE.pub] of those who sign its units; or unsigned: true if you believe all who can write there: "
+    "what they put there runs in your builds and images"
 )
 
 
-def read_caches(reader: Reader, node: Node, folder: Callable[[str], str]) -> tuple[UnitCache, ...]:
-    """Return the caches that a site file lists; report mistakes."""
+def read_caches(
+    reader: Reader, node: Node, folder: Callable[[str], str], trusted: Sequence[Path] = ()
+) -> tuple[UnitCache, ...]:
+    """Return the caches that a site file lists; report mistakes. trusted: the keys of the site, for caches that name
+    none."""
     found: dict[str, UnitCache] = {}
     for item in reader.items(node, "caches"):
         entries = reader.table(item, KEYS, "caches", "a cache")
@@ -33,13 +38,21 @@ def read_caches(reader: Reader, node: Node, folder: Callable[[str], str]) -> tup
         text = reader.text(entries["at"], "at") or ""
         printed = redact_reference(text)
         flags = {key: reader.value(entries[key], bool, key) is True for key in KEYS[1:3] if key in entries}
-        if "keys" in entries:
-            what = f"'{printed}': this envbuild does not check signatures of units yet"
-            reader.wrong(entries["keys"].where, what, f"leave out the keys; {UNSIGNED}")
-        elif not flags.get("unsigned"):
-            reader.wrong(item.where, f"'{printed}': units of a cache have no signatures yet", UNSIGNED)
+        unsigned, write = flags.get("unsigned", False), flags.get("write", False)
+        keys = tuple(Path(folder(key)) for key in reader.texts(entries["keys"], "keys")) if "keys" in entries else ()
+        sign = folder(reader.text(entries["sign"], "sign") or "") if "sign" in entries else ""
+        if unsigned and "keys" in entries:
+            reader.wrong(entries["keys"].where, f"'{printed}' has keys and unsigned: true", "leave out one of them")
+        keys = () if unsigned else keys or tuple(trusted)
+        if not keys and not unsigned:
+            reader.wrong(item.where, f"'{printed}': nothing states who may write its units", UNSIGNED)
+        if write and keys and not sign:
+            what = f"'{printed}': units that are sent there need a signature"
+            reader.wrong(item.where, what, "write sign: FILE.key, which envbuild key new makes")
+        if sign and not write:
+            reader.wrong(entries["sign"].where, f"'{printed}': nothing is sent there", "write: true; or leave out sign")
         try:
-            cache = _parse_place(text, folder, flags.get("write", False))
+            cache = replace(_parse_place(text, folder, write), keys=keys, sign=Path(sign) if sign else None)
         except SpecError as error:
             reader.wrong(entries["at"].where, error.message, error.hint)
             continue

@@ -127,7 +127,8 @@ def _read_caches(reader: Reader, entries: Mapping[str, Node], folder: Callable[[
         return ()
     from envbuild.net.cache_settings import read_caches  # few sites have one
 
-    return read_caches(reader, entries["caches"], folder)
+    policy = _read_signatures(reader, entries, folder)
+    return read_caches(reader, entries["caches"], folder, policy.keys if policy else ())
 
 
 def _read_signatures(

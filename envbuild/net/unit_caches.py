@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +12,25 @@ class UnitCache:
     """A cache: the layout `folder`, or the repository of a registry that `at` names. `at` is its name in messages and
     records.
 
-    `write`: units that are built here are sent there.
+    `write`: units that are built here are sent there. `keys`: files of public keys, by one of which a unit must be
+    signed (none: it needs no signature). `sign`: the file of the private key that signs units which are sent there.
     """
 
     at: str
     folder: Path | None = None
     write: bool = False
+    keys: tuple[Path, ...] = ()
+    sign: Path | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that records of its units may have: those that were signed have one for each key, so that they are
+        not used after the site has removed the key. Raises SignatureError for a key that cannot be read."""
+        return tuple(self.signed_name(key) for key in self.keys) or (self.at,)
+
+    def signed_name(self, key: Path) -> str:
+        """Return the name in records of units that a key signed. Raises SignatureError."""
+        from envbuild.core.signing.public_keys import read_key_file
+
+        digest = hashlib.sha256(read_key_file(key, "the public key").strip()).hexdigest()
+        return f"{self.at}#{digest[:16]}"

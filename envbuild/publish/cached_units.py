@@ -9,11 +9,14 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envbuild.build.cache.open_cache import OpenCache, UnusableCacheError
-from envbuild.build.cache.unit_document import StoredBlob, UnitDocument
+from envbuild.build.cache.take_unit import find_unit
+from envbuild.build.cache.unit_document import NewerFormatError, RefusedUnitError, StoredBlob, UnitDocument
+from envbuild.build.cache.unit_signature import sign_unit
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.build_records import SharedLayer
@@ -27,10 +30,14 @@ from envbuild.net.registry.push import Push
 from envbuild.oci.layers.copy_tree import describe_folders
 from envbuild.oci.layers.layer import implied_folders
 from envbuild.publish.pack_blobs import PART, FileSlice, digest_parts
+from envbuild.publish.squashfs_artifact import read_slice
 from envbuild.publish.unit_folder import SentUnit, add_units
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import pack_layer
 from envbuild.squashfs.pack.unpack import ensure_trees
+
+if TYPE_CHECKING:
+    from envbuild.core.signing.key_file import Signer
 
 PARALLEL = 4  # units that are searched at a time
 TASK = "caches"
@@ -47,14 +54,15 @@ def send_units(
             continue
         with ThreadPoolExecutor(PARALLEL) as pool:
             keys = [record.key for record in records]
-            known = dict(zip(keys, pool.map(cache.has, keys), strict=True))
+            known = dict(zip(keys, pool.map(partial(has_unit, cache), keys), strict=True))
         new = [record for record in records if not known[record.key] or record.key in cache.refused]
         if not new or cache.reason:
             continue
         reporter.start(TASK, f"sending {counted(len(new), 'unit')} to the cache {cache.name}")
         try:
             with store.workdir() as work:
-                units = [describe_unit(record, store, work) for record in new]
+                signer = open_signer(cache)
+                units = [describe_unit(record, store, work, signer) for record in new]
                 total = sum(unit.size for unit in units)
                 if cache.setting.folder:
                     add_units(cache.setting.folder, units, reporter.info)
@@ -68,6 +76,29 @@ def send_units(
         finally:
             reporter.finish(TASK)
     return sent
+
+
+def has_unit(cache: OpenCache, key: str) -> bool:
+    """Return whether a cache has a unit that those who read it take. Raises SignatureError for a key of the site that
+    cannot be used."""
+    if not cache.setting.keys:
+        return cache.has(key)
+    try:
+        return find_unit(cache, key) is not None
+    except (RefusedUnitError, NewerFormatError):
+        return False
+
+
+def open_signer(cache: OpenCache) -> Signer | None:
+    """Return the key that signs what is sent to a cache; None if it is sent without a signature. Raises
+    SignatureError."""
+    if not cache.setting.sign:
+        return None
+    from envbuild.core.signing.key_file import read_signer
+    from envbuild.core.signing.passphrase import ask_passphrase
+
+    file = cache.setting.sign
+    return read_signer(file, lambda: ask_passphrase(file))
 
 
 def push_units(cache: OpenCache, units: Sequence[SentUnit], reporter: Reporter) -> None:
@@ -85,11 +116,12 @@ def push_units(cache: OpenCache, units: Sequence[SentUnit], reporter: Reporter) 
     for unit in units:
         for blob in unit.files:
             push.blob(blob.open, blob.digest, blob.size, blob.start)
-        push.manifest(unit.document.manifest(), OCI.manifest, unit.document.key)
+        push.manifest(unit.manifest, OCI.manifest, unit.document.key)
 
 
-def describe_unit(record: UnitRecord, store: Store, work: Path) -> SentUnit:
-    """Return a unit of the store as it is sent; its pack is made if there is none, its document is written into `work`.
+def describe_unit(record: UnitRecord, store: Store, work: Path, signer: Signer | None = None) -> SentUnit:
+    """Return a unit of the store as it is sent; its pack is made if there is none, its document and the signature of
+    that are written into `work`.
 
     Raises EnvbuildError, OSError.
     """
@@ -119,7 +151,12 @@ def describe_unit(record: UnitRecord, store: Store, work: Path) -> SentUnit:
     path = work / f"{record.key}.json"
     path.write_bytes(content)
     files.append(FileSlice(hashlib.sha256(content).hexdigest(), len(content), path))
-    return SentUnit(document, tuple(files))
+    if signer is None:
+        return SentUnit(document, tuple(files))
+    signature = work / f"{record.key}.signature.json"
+    signature.write_bytes(sign_unit(document, signer))
+    files.append(read_slice(signature, ""))
+    return SentUnit(document, tuple(files), StoredBlob(files[-1].digest, files[-1].size))
 
 
 def layer_folders(store: Store, layer: LayerRecord) -> tuple[TreeFolder, ...]:

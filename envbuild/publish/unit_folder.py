@@ -14,7 +14,7 @@ from pathlib import Path
 
 from envbuild.build.cache.cache_folder import UNITS
 from envbuild.build.cache.open_cache import check_folder
-from envbuild.build.cache.unit_document import UNIT, UnitDocument
+from envbuild.build.cache.unit_document import UNIT, StoredBlob, UnitDocument
 from envbuild.core.store.store import write_atomic
 from envbuild.net.registry.media_types import INDEX, OCI, REF_NAME
 from envbuild.oci.config import canonical_json
@@ -25,10 +25,16 @@ from envbuild.publish.pack_blobs import FileSlice
 
 @dataclass(frozen=True, slots=True)
 class SentUnit:
-    """A unit as it is sent: its document, and the files with its blobs, the document among them."""
+    """A unit as it is sent: its document, the files with its blobs, the document among them, and its signature."""
 
     document: UnitDocument
     files: tuple[FileSlice, ...]
+    signature: StoredBlob | None = None
+
+    @property
+    def manifest(self) -> bytes:
+        """The manifest."""
+        return self.document.manifest(self.signature)
 
     @property
     def size(self) -> int:
@@ -56,7 +62,7 @@ def add_units(folder: Path, units: Sequence[SentUnit], report: Callable[[str], o
             for unit in units:
                 for file in unit.files:
                     copy_blob(file, blobs)
-                content, key = unit.document.manifest(), unit.document.key
+                content, key = unit.manifest, unit.document.key
                 digest = hashlib.sha256(content).hexdigest()
                 write_blob(content, blobs / digest)
                 write_blob(content, by_key / key)

@@ -15,6 +15,7 @@ from envbuild.core.errors import ConflictError, DamagedLayerError, Finding
 from envbuild.core.store.store import Store
 from envbuild.lock import required_lock
 from envbuild.make import LockRule, Options, make, make_twice
+from envbuild.net.unit_caches import UnitCache
 
 pytestmark = pytest.mark.unit
 # Imported before a step is replaced: they would take the replaced one as their own for the rest of the run.
@@ -139,7 +140,7 @@ def test_the_rule_decides_which_step_returns_the_lock(
 
 def test_an_image_with_units_of_a_cache_that_is_not_used_is_made_again(steps: Steps) -> None:
     steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", layers=(), caches=("ghcr.io/team/cache",))
-    steps.workspace.site.caches = (SimpleNamespace(at="ghcr.io/team/cache"),)
+    steps.workspace.site.caches = (UnitCache("ghcr.io/team/cache"),)
     assert make("app", steps.workspace, Options()) is steps.record
     assert make("app", steps.workspace, Options(caches=())) is not steps.record
     steps.workspace.site.caches = ()

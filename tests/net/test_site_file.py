@@ -186,13 +186,16 @@ def test_caches_of_units(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("{at: ghcr.io/team/cache}", "units of a cache have no signatures yet"),
-        ("{at: ghcr.io/team/cache, unsigned: false}", "units of a cache have no signatures yet"),
-        ("{at: ghcr.io/team/cache, keys: [a.pub]}", "does not check signatures of units yet"),
+        ("{at: ghcr.io/team/cache}", "nothing states who may write its units"),
+        ("{at: ghcr.io/team/cache, unsigned: false}", "nothing states who may write its units"),
+        ("{at: ghcr.io/team/cache, keys: []}", "nothing states who may write its units"),
+        ("{at: ghcr.io/team/cache, keys: [a.pub], unsigned: true}", "has keys and unsigned: true"),
+        ("{at: ghcr.io/team/cache, keys: [a.pub], write: true}", "units that are sent there need a signature"),
+        ("{at: ghcr.io/team/cache, keys: [a.pub], sign: a.key}", "nothing is sent there"),
         ("{at: ghcr.io/team/cache:1, unsigned: true}", "has a tag"),
         ("{at: team, unsigned: true}", "neither a repository of a registry nor a folder"),
         ("{unsigned: true}", "a cache without 'at'"),
-        ("{at: /a, unsigned: true, sign: x}", "unknown key 'sign'"),
+        ("{at: /a, unsigned: true, signed: x}", "unknown key 'signed'"),
         ("/a", "must be keys with values"),
         ("{at: /a, unsigned: true}, {at: /a, unsigned: true}", "is listed twice"),
     ],
@@ -232,3 +235,18 @@ def test_a_project_cannot_loosen_the_policy_of_the_user(tmp_path: Path, monkeypa
     (own / "site.yaml").write_text("schema: 1\n")
     policy = load_site(project).signatures
     assert policy and not policy.require
+
+
+def test_a_cache_has_keys_of_its_own_or_those_of_the_site(tmp_path: Path) -> None:
+    text = (
+        "schema: 1\nsignatures: {keys: [site.pub]}\ncaches:\n- {at: r.example/a}\n- {at: r.example/b, unsigned: true}\n"
+        "- {at: r.example/c, keys: [own.pub], write: true, sign: own.key}\n"
+    )
+    first, second, third = read_site(write(tmp_path, text)).caches
+    assert (first.keys, second.keys, third.keys) == ((tmp_path / "site.pub",), (), (tmp_path / "own.pub",))
+    assert third.sign == tmp_path / "own.key" and second.names == ("r.example/b",)
+    (tmp_path / "site.pub").write_text("one")
+    (name,) = first.names
+    assert name.startswith("r.example/a#") and len(name) == len("r.example/a#") + 16
+    (tmp_path / "site.pub").write_text("two")
+    assert first.names != (name,), "units of a key that was replaced are not used"

@@ -112,7 +112,8 @@ def fill_from_caches(
     keys = plan.keys()
     if all(options.find_unit(store, keys[unit.name], unit.product) for unit in plan.units if unit.in_image):
         return {}
-    reporter.start(TASK, f"looking for units in {', '.join(cache.name for cache in caches)} (unsigned)")
+    names = (f"{cache.name} ({'signed' if cache.setting.keys else 'unsigned'})" for cache in caches)
+    reporter.start(TASK, f"looking for units in {', '.join(names)}")
     try:
         with Workers() as workers:
             work = Filling(plan, store, caches, reporter, options, keys, workers)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from envbuild.build.cache.cache_folder import BLOBS, UNITS, find_intruder
 from envbuild.build.cache.unit_document import RefusedUnitError
@@ -30,6 +30,9 @@ from envbuild.net.transport import Transport
 from envbuild.net.unit_caches import UnitCache
 from envbuild.oci.document import MAX_DOCUMENT
 
+if TYPE_CHECKING:
+    from envbuild.core.signing.public_keys import TrustedKey
+
 BUSY = 3  # requests to a registry that is busy
 Answer = TypeVar("Answer")
 
@@ -45,7 +48,8 @@ class UnusableCacheError(Exception):
 @dataclass(slots=True)
 class OpenCache:
     """A cache of the site. `reason`: why it is not used any more; `answered`: it did, once; `checked`: no other user
-    can replace its folder; `refused`: keys of units that are not what they name."""
+    can replace its folder; `refused`: keys of units that are not what they name; `keys`: those that sign its units,
+    read with the first unit, and the `files` that they are in, by their hint."""
 
     setting: UnitCache
     site: Site
@@ -56,6 +60,8 @@ class OpenCache:
     answered: bool = False
     checked: bool = False
     refused: set[str] = field(default_factory=set)
+    files: dict[str, Path] = field(default_factory=dict)
+    keys: tuple[TrustedKey, ...] | None = None
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -66,6 +72,20 @@ class OpenCache:
     @property
     def name(self) -> str:
         return self.setting.at
+
+    def trusted(self) -> tuple[TrustedKey, ...]:
+        """Return the keys by one of which a unit must be signed; none if it needs no signature. Raises
+        SignatureError."""
+        if not self.setting.keys:
+            return ()
+        from envbuild.core.signing.public_keys import read_public_keys
+
+        with self.guard:
+            if self.keys is None:
+                found = read_public_keys(self.setting.keys)
+                self.files = {key.hint: file for key, file in zip(found, self.setting.keys, strict=True)}
+                self.keys = found
+        return self.keys
 
     def repository(self) -> Repository:
         """Return the repository of a registry. Mirrors of the site are for images."""

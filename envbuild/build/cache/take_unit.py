@@ -21,6 +21,7 @@ from envbuild.build.cache.unit_document import (
     parse_unit_document,
     parse_unit_manifest,
 )
+from envbuild.build.cache.unit_signature import find_signer
 from envbuild.build.plan.units import Product, Unit
 from envbuild.core.bombs import most_unpacked
 from envbuild.core.errors import EnvbuildError
@@ -44,11 +45,13 @@ WRITTEN = "written"  # beside a fetched pack: the same layer, compressed here
 
 @dataclass(frozen=True, slots=True)
 class FoundUnit:
-    """A unit that a cache has: its document, and the digest (hex) of its manifest."""
+    """A unit that a cache has: its document, the digest (hex) of its manifest, and the `name`, in records, of the cache
+    with the key that signed the unit."""
 
     cache: OpenCache
     manifest: str
     document: UnitDocument
+    name: str
 
     @property
     def size(self) -> int:
@@ -69,7 +72,8 @@ def find_unit(cache: OpenCache, key: str) -> FoundUnit | None:
     if content is None:
         return None
     try:
-        part = parse_unit_manifest(content)
+        part, signatures = parse_unit_manifest(content)
+        name = find_signer(cache, part.digest, signatures)
         document = parse_unit_document(cache.read(part.digest, part.size))
     except NewerFormatError:
         raise
@@ -86,7 +90,7 @@ def find_unit(cache: OpenCache, key: str) -> FoundUnit | None:
         raise RefusedUnitError(
             f"it is another unit, {printable(f'{document.unit[:60]} with the key {document.key[:64]}')}"
         )
-    return FoundUnit(cache, hashlib.sha256(content).hexdigest(), document)
+    return FoundUnit(cache, hashlib.sha256(content).hexdigest(), document, name)
 
 
 def take_unit(found: FoundUnit, unit: Unit, store: Store, transfer: Transfer, workers: Workers) -> UnitRecord | None:
@@ -116,7 +120,7 @@ def take_unit(found: FoundUnit, unit: Unit, store: Store, transfer: Transfer, wo
         return None
     wheels = tuple((wheel.name, wheel.digest) for wheel in document.wheels)
     record = UnitRecord(
-        document.key, unit.name, layer, wheels, document.seconds, document.box, found.source, (found.cache.name,)
+        document.key, unit.name, layer, wheels, document.seconds, document.box, found.source, (found.name,)
     )
     store.record_unit(record)
     return record
@@ -126,7 +130,7 @@ def _take_layer(found: FoundUnit, unit: str, store: Store, transfer: Transfer, w
     diff_id, folders = found.document.diff_id, found.document.folders
     with store.lock(f"cache-{diff_id.removeprefix('sha256:')}"):
         present = store.find_layer(diff_id)
-        if present and present.caches == (found.cache.name,):
+        if present and present.caches == (found.name,):
             return present
         with store.filled(), store.workdir() as work:
             pack = work / "pack"
@@ -186,4 +190,4 @@ def _write_pack(found: FoundUnit, unit: str, path: Path, workers: Workers) -> La
         raise RefusedUnitError(
             f"its layer is not the one that it names: expected {document.diff_id}, got {tar.diff_id}"
         )
-    return LayerRecord(tar.diff_id, tar.size, tar.files, unit, (found.cache.name,))
+    return LayerRecord(tar.diff_id, tar.size, tar.files, unit, (found.name,))

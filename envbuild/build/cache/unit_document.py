@@ -2,7 +2,8 @@
 
 The manifest is an artifact (OCI image spec 1.1, manifest.md) whose configuration is the document, and whose layers are
 the blobs that the document names: the pack of the layer, in parts if it is large, or wheels. A layer of the type
-`SIGNATURE` is reserved for a signature of the document: it is neither written nor read yet.
+`SIGNATURE` is a signature of the document: an envelope of DSSE with a statement about its digest
+(`envbuild.build.cache.unit_signature`).
 """
 
 from __future__ import annotations
@@ -80,9 +81,10 @@ class UnitDocument:
             value["layer"] = {"diff_id": self.diff_id, "pack": pack, "folders": self.folders}
         return canonical_json(value)
 
-    def manifest(self) -> bytes:
-        """Return the manifest."""
+    def manifest(self, signature: StoredBlob | None = None) -> bytes:
+        """Return the manifest, with the signature of the document."""
         kinds = [(PACK, part) for part in self.parts] + [(WHEEL, wheel) for wheel in self.wheels]
+        kinds += [(SIGNATURE, signature)] if signature else []
         layers = {blob.digest: _descriptor(kind, blob.digest, blob.size) for kind, blob in kinds}
         content = self.encode()
         value = {
@@ -99,15 +101,18 @@ def _descriptor(kind: str, digest: str, size: int) -> dict[str, Any]:
     return {"mediaType": kind, "digest": f"sha256:{digest}", "size": size}
 
 
-def parse_unit_manifest(content: bytes) -> BlobDescriptor:
-    """Return the descriptor of the document of a unit. Raises InvalidDocumentError, NewerFormatError."""
+def parse_unit_manifest(content: bytes) -> tuple[BlobDescriptor, list[BlobDescriptor]]:
+    """Return the descriptor of the document of a unit, and those of its signatures.
+
+    Raises InvalidDocumentError, NewerFormatError."""
     whole = parse_json(content)
     kind = whole.part("artifactType").text()
     if kind != UNIT and kind.startswith(FAMILY):
         raise NewerFormatError
     if kind != UNIT:
         raise whole.part("artifactType").error(f"not {UNIT}")
-    return parse_descriptor(whole.part("config"))
+    layers = [parse_descriptor(item) for item in whole.part("layers").parts()]
+    return parse_descriptor(whole.part("config")), [layer for layer in layers if layer.kind == SIGNATURE]
 
 
 def parse_unit_document(content: bytes) -> UnitDocument:
