@@ -114,7 +114,10 @@ def _is_hidden(sign: str) -> bool:
 
 def printable(value: object) -> str:
     """Return an untrusted text for a terminal, on one line: what is not shown, and invalid text, as escapes."""
-    return "".join(escaped(sign) if not sign.isprintable() or _is_hidden(sign) else sign for sign in str(value))
+    text = str(value)
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(escaped(sign) if not sign.isprintable() or _is_hidden(sign) else sign for sign in text)
 
 
 def printable_lines(text: str) -> str:

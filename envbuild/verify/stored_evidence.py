@@ -1,0 +1,77 @@
+"""Evidence that was written before, read from its file.
+
+Another user may have written the file: what is not evidence reads as none. Its results are texts to print, and are
+not trusted further: who compares `artifact` with the sha256 of a file knows which bytes it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.store.json_files import read_json
+from envbuild.verify.evidence import SCHEMA, Evidence
+from envbuild.verify.results import AuditResult, Status
+from envbuild.verify.tiers import TIERS
+
+
+def read_evidence(path: Path) -> Evidence | None:
+    """Return the evidence in a file; None if the file is missing or is not evidence of this schema."""
+    return parse_evidence(read_json(path))
+
+
+def parse_evidence(value: Any) -> Evidence | None:
+    """Return the evidence in a JSON value that `evidence_document` made; None for any other value."""
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        return None
+    try:
+        found = Evidence(
+            image=_text(value["image"]),
+            lock=_text(value["lock"]),
+            layers=_texts(value["layers"]),
+            artifact=_text(value["artifact"]),
+            messages=_texts(value["messages"]),
+            results=tuple(map(_result, _list(value["results"]))),
+            box={_text(name): state is True for name, state in _mapping(value["box"]).items()},
+            checked=_texts(value["checked"]),
+            inspected_by=_text(value["inspected_by"]),
+            sources={_text(name): _text(item) for name, item in _mapping(value["sources"]).items()},
+            seconds={_text(name): float(item) for name, item in _mapping(value["seconds"]).items()},
+            dev={_text(name): _text(item) for name, item in _mapping(value.get("dev", {})).items()},
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return found
+
+
+def _result(value: Any) -> AuditResult:
+    """Return one result. Raises KeyError, TypeError or ValueError for another value."""
+    row = _mapping(value)
+    tier = _text(row["tier"])
+    if tier not in TIERS:
+        raise ValueError(tier)
+    detail, hint = (_text(row.get(key, "")) for key in ("detail", "hint"))
+    return AuditResult(_text(row["name"]), Status(_text(row["status"])), detail, tier, hint)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(value)
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(_text, _list(value)))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(value)
+    return value
