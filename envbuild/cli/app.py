@@ -34,6 +34,7 @@ COMMANDS = {  # name → function, or group of commands, in the order of `--help
     "origins": "envbuild.cli.origins:origins_command",
     "recipes": "envbuild.cli.recipes:recipes_command",
     "show": "envbuild.cli.show:show_command",
+    "report": "envbuild.cli.report:report_command",
     "diff": "envbuild.cli.diff:diff_command",
     "importer": "envbuild.cli.importer:importer_app",
     "store": "envbuild.cli.store:store_app",

@@ -40,6 +40,7 @@ ALONE = {"store gc": ["--dry-run"], "store check": ["--repair"]}
 READ = {
     "list": [],
     "show": [IMAGE],
+    "report": [IMAGE],
     "launch": [IMAGE, "--as", "docker", "--", "true"],
     "diff": [IMAGE, IMAGE],
     "store du": [],

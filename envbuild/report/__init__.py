@@ -1,0 +1,1 @@
+"""Reports of an image: one page for readers, results of checks for CI."""

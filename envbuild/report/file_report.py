@@ -1,0 +1,121 @@
+"""The report of a squashfs file of any origin: what is in it, and the evidence beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from envbuild.core.digest import reported_digest
+from envbuild.core.shell import shell_word
+from envbuild.core.text import amount
+from envbuild.lock.model import lock_digest
+from envbuild.report.evidence_rows import check_rows, failure_rows, tier_rows, verify_steps
+from envbuild.report.file_facts import file_facts
+from envbuild.report.lock_rows import component_rows, origin_rows, package_rows
+from envbuild.report.matrix_rows import locked_matrix_part
+from envbuild.report.model import (
+    BANDWIDTH,
+    LAYERS,
+    MATRIX,
+    PACKAGES,
+    TIMES,
+    Component,
+    Package,
+    Part,
+    Report,
+)
+from envbuild.report.start_lines import start_lines
+from envbuild.report.verdict import judge
+from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.read.inode import printable_path
+from envbuild.squashfs.read.superblock import describe_superblock
+from envbuild.squashfs.read.tree import SquashTree
+from envbuild.verify.contents.metadata import ImageMetadata, read_metadata
+from envbuild.verify.contents.size_summary import SizeSummary
+from envbuild.verify.evidence import Evidence
+from envbuild.verify.stored_evidence import read_evidence
+from envbuild.verify.tiers import COMING
+
+FOLDERS = "folders"
+LARGEST = 40  # folders that are parts of their own
+
+
+def report_file(file: Path, workspace: Workspace) -> Report:
+    """Return the report of a squashfs file. Raises VerifyError if it is damaged."""
+    with SquashTree(file) as tree:
+        within = read_metadata(tree)
+        summary = SizeSummary(str(file)).add_all(tree.walk())
+    evidence, sha256, reason = find_evidence(file, within, workspace)
+    faults, tiers, checks = failure_rows(evidence), tier_rows(evidence, reason), check_rows(evidence)
+    lock = within.lock
+    foreign = "envbuild did not build this image: it has no lock"
+    image = within.origin.get("image")
+    return Report(
+        name=image if isinstance(image, str) else file.name,
+        description=str(within.origin.get("description") or ""),
+        verdict=judge(faults, tiers, checks, reason),
+        facts=tuple(file_facts(file, describe_superblock(file), within, sha256)),
+        faults=faults,
+        checks=checks,
+        tiers=tiers,
+        components=component_rows(lock) if lock else tuple(Component(*row) for row in sorted(within.versions.items())),
+        origins=origin_rows(lock) if lock else (),
+        parts=folder_parts(summary),
+        parts_are=FOLDERS,
+        steps=verify_steps(evidence),
+        matrix=locked_matrix_part(lock) if lock else None,
+        packages=package_rows(lock) if lock else installed_rows(within, summary),
+        start=start_lines(shell_path(file), workspace),
+        notes=(f"{amount(summary.unpacked)} unpacked in {sum(summary.kinds.values())} entries", *notes_of(within)),
+        epoch=lock.epoch if lock else 0,
+        missing={
+            LAYERS: "the file has no files",
+            TIMES: "a file does not record how long its build took; envbuild report NAME does, in its project",
+            MATRIX: foreign,
+            PACKAGES: "no package of Debian or Python was found in the file",
+            BANDWIDTH: f"not run: {COMING.get('fabric', 'no evidence of tier fabric')}",
+        },
+    )
+
+
+def shell_path(file: Path) -> str:
+    """Return the path of a file as a command names it: never taken for the name of a spec."""
+    return str(file.absolute())
+
+
+def find_evidence(file: Path, within: ImageMetadata, workspace: Workspace) -> tuple[Evidence | None, str, str]:
+    """Return the evidence beside a file, its sha256, and why there is none. The sha256 is computed only where evidence
+    exists: evidence of other bytes is not evidence."""
+    verify = f"envbuild verify {shell_word(shell_path(file))}"
+    if within.lock is None:
+        return None, "", "envbuild did not build this image: there is no lock to compare it with"
+    wanted = Evidence(within.lock.image, lock_digest(within.lock), (), "")
+    found = read_evidence(file.parent / wanted.file_name)
+    if found is None:
+        return None, "", f"there is no evidence beside the file: {verify}"
+    sha256 = reported_digest(file, workspace.reporter)
+    if (found.artifact, found.lock) != (f"sha256:{sha256}", wanted.lock):
+        return None, sha256, f"the evidence beside the file is of other bytes: {verify}"
+    return found, sha256, ""
+
+
+def folder_parts(summary: SizeSummary) -> tuple[Part, ...]:
+    """Return the folders of a file by size, and one part for all others."""
+    ranked = sorted(summary.folders.items(), key=lambda item: (-item[1], item[0]))
+    parts = [Part(printable_path(path), size) for path, size in ranked[:LARGEST]]
+    rest = ranked[LARGEST:]
+    if rest:
+        parts.append(Part("other folders", sum(size for _, size in rest), f"{len(rest)} folders"))
+    return tuple(part for part in parts if part.size)
+
+
+def installed_rows(within: ImageMetadata, summary: SizeSummary) -> tuple[Package, ...]:
+    """Return the packages that are installed in a file without a lock: their digests are not known."""
+    debian = (Package(name, version, "deb", "installed", "") for name, version in within.debian.items())
+    python = (Package(name, version, "pypi", "installed", "") for name, version in summary.python.items())
+    return tuple(sorted([*debian, *python], key=lambda row: (row.kind, row.name, row.version)))
+
+
+def notes_of(within: ImageMetadata) -> tuple[str, ...]:
+    """Return the remarks that a file records: of its recipes, and repairs of its conversion."""
+    lists = (within.origin.get("remarks"), within.export.get("notes"), within.export.get("repairs"))
+    return tuple(str(line) for lines in lists if isinstance(lines, list) for line in lines)

@@ -1,0 +1,130 @@
+"""The report of an image of the project before it is built: with a lock, without one, outdated, in conflict."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from envbuild.cli.write_report import make_report
+from envbuild.core.errors import SpecError
+from envbuild.lock.lockfile import read_lock
+from envbuild.report.html.page import MAX_BYTES, write_page
+from envbuild.report.lock_rows import component_origin, origin_rows, package_rows
+from tests.support.command import ROOT
+
+pytestmark = pytest.mark.unit
+
+SPEC = """\
+schema: 1
+description: two versions that do not work together
+target: h100-ib
+base: debian:13
+python: "3.13"
+layers:
+  cuda: "{cuda}"
+  torch: "2.15"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a project of its own, in which the test runs."""
+    (tmp_path / "images").mkdir()
+    (tmp_path / "site.yaml").write_text(f"schema: 1\nstore: {tmp_path}/store\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ENVBUILD_STORE", raising=False)
+    return tmp_path
+
+
+@pytest.mark.slow_unit
+def test_an_image_without_a_lock_has_a_report(project: Path) -> None:
+    report = make_report("h100-ucc")
+    assert (report.verdict.kind, report.verdict.title) == ("open", "not built")
+    assert report.verdict.text == "the image has no lock yet: envbuild lock h100-ucc"
+    versions = {row.name: row.version for row in report.components}
+    assert versions["torch"] == "2.15.0"
+    assert versions["ucc"] == "1.8.0"
+    assert report.missing["layers"].startswith("not built")
+    assert report.matrix is not None and report.matrix.verdict == "conditional"
+    assert {row.kind for row in report.matrix.cited} == {"condition", "need", "fact"}
+    assert all(row.source and row.seen for row in report.matrix.cited)
+    assert {row.name for row in report.floors} == {
+        "host_device_bandwidth",
+        "node_allreduce_busbw",
+        "ib_write_bandwidth_gdr",
+    }
+    assert "NCCL_NET=IB" in report.start[0].text
+    assert [tier.state.partition(":")[0] for tier in report.tiers] == ["not run"] * 4
+    assert len(write_page(report, "1").encode()) <= MAX_BYTES
+
+
+@pytest.mark.slow_unit
+def test_an_image_with_a_lock_has_its_materials(project: Path) -> None:
+    for name in ("h100-ucc-cu124.yaml", "h100-ucc-cu124.lock"):
+        shutil.copy(ROOT / "images" / name, project / "images" / name)
+    report = make_report("h100-ucc-cu124")
+    assert report.verdict.title == "not built"
+    assert "envbuild make h100-ucc-cu124" in report.verdict.text
+    assert dict(report.facts)["lock"].startswith("sha256:")
+    assert report.epoch > 0
+    assert {row.kind for row in report.packages} == {"deb", "generic", "github", "operating-system", "pypi"}
+    assert len(write_page(report, "1").encode()) <= MAX_BYTES
+    assert write_page(report, "1") == write_page(make_report("h100-ucc-cu124"), "1")
+
+
+@pytest.mark.slow_unit
+def test_an_outdated_lock_is_a_fault(project: Path) -> None:
+    text = (ROOT / "images" / "cpu-ucx.yaml").read_text()
+    (project / "images" / "cpu-ucx.yaml").write_text(text.replace("[numpy]", "[numpy, rich]"))
+    shutil.copy(ROOT / "images" / "cpu-ucx.lock", project / "images" / "cpu-ucx.lock")
+    report = make_report("cpu-ucx")
+    assert report.verdict.kind == "bad"
+    assert [fault.fix for fault in report.faults] == ["envbuild lock cpu-ucx"]
+    assert report.packages == ()
+
+
+@pytest.mark.slow_unit
+def test_a_conflict_is_a_fault_with_the_nearest_change(project: Path) -> None:
+    (project / "images" / "bad.yaml").write_text(SPEC.format(cuda="11.8"))
+    report = make_report("bad")
+    assert report.verdict.kind == "bad"
+    assert report.faults
+    assert all(fault.text and fault.fix for fault in report.faults)
+    assert report.matrix is not None and report.matrix.verdict == "conflict"
+    assert len(write_page(report, "1").encode()) <= MAX_BYTES
+
+
+def test_a_spec_with_mistakes_is_an_error(project: Path) -> None:
+    (project / "images" / "bad.yaml").write_text(SPEC.format(cuda="13.2") + "  torhc: {}\n")
+    with pytest.raises(SpecError, match="torhc"):
+        make_report("bad")
+    with pytest.raises(SpecError):
+        make_report("none")
+
+
+def test_origins_of_a_lock() -> None:
+    lock = read_lock(ROOT / "images" / "h100-ucc-cu124.lock")
+    found = {name: component_origin(name, lock) for name in lock.versions}
+    assert found["ucx"].startswith("github:openucx/ucx@")
+    assert found["torch"] == found["nccl"] == "Python package index"
+    assert found["openmpi"] == found["rdma-core"] == "debian:trixie/main"
+    assert component_origin("none", lock) == ""
+    cpu = read_lock(ROOT / "images" / "cpu-ucx.lock")
+    assert component_origin("mpi4py", cpu) == "Python package index, compiled in the build"
+
+
+def test_every_input_of_a_lock_has_a_place() -> None:
+    lock = read_lock(ROOT / "images" / "h100-ucc-cu124.lock")
+    rows = origin_rows(lock)
+    assert sum(row.files for row in rows) == len(lock.debian) + len(lock.python_files) + len(lock.sources)
+    assert [row.size for row in rows] == sorted((row.size for row in rows), reverse=True)
+
+
+def test_materials_name_their_origin_and_digest() -> None:
+    lock = read_lock(ROOT / "images" / "cpu-ucx.lock")
+    rows = {row.name: row for row in package_rows(lock)}
+    assert rows["numpy"].origin == "Python package index"
+    assert rows["libc6"].origin == "debian:trixie/main"
+    assert all(len(row.sha256) == 64 for row in rows.values() if row.kind != "operating-system")
