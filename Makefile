@@ -96,6 +96,7 @@ test-tools: dev tools
 	$(call need,mmdebstrap,mmdebstrap,a real base image for it)
 	$(call need,openssl,openssl,a registry that requires tokens)
 	$(call need,gpg,gpg,signed package repositories)
+	$(call need,chromium,chromium,opens the page of a report)
 	$(install)
 	@echo "time: environment and tools: $$(($$(date +%s) - $(BEGAN))) s"
 
