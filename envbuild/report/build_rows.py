@@ -11,7 +11,7 @@ from envbuild.report.model import Component, Part, Step
 from envbuild.report.series import FloorRow
 from envbuild.spec.recipe import Sources
 from envbuild.spec.target import Target
-from envbuild.verify.tiers import COMING
+from envbuild.verify.tiers import ELSEWHERE
 
 BUILD = "build"
 
@@ -64,4 +64,4 @@ def no_bandwidth(target: Target) -> str:
     """Return why there is no measured bandwidth."""
     if not target.gpu and target.fabric in ("none", "ethernet"):
         return f"not run: target {target.name} has neither GPUs nor a fabric to measure"
-    return f"not run: {COMING.get('fabric', 'no evidence of tier fabric')}"
+    return f"not run: {ELSEWHERE.get('fabric', 'no evidence of tier fabric')}"

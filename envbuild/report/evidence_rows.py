@@ -5,7 +5,7 @@ from __future__ import annotations
 from envbuild.report.model import CheckRow, Fault, Step, TierRow
 from envbuild.verify.evidence import Evidence
 from envbuild.verify.results import Status
-from envbuild.verify.tiers import COMING, TIERS
+from envbuild.verify.tiers import ELSEWHERE, TIERS
 
 VERIFY = "verify"
 
@@ -13,12 +13,12 @@ VERIFY = "verify"
 def tier_rows(evidence: Evidence | None, reason: str) -> tuple[TierRow, ...]:
     """Return the four tiers. reason: why there is no evidence."""
     if evidence is None:
-        return tuple(TierRow(tier, needs, f"not run: {COMING.get(tier, reason)}") for tier, needs in TIERS.items())
+        return tuple(TierRow(tier, needs, f"not run: {ELSEWHERE.get(tier, reason)}") for tier, needs in TIERS.items())
     counts = evidence.counts()
     rows = []
     for tier, state in evidence.tiers().items():
-        if state.startswith("not run") and not counts[tier]["not-run"] and tier in COMING:
-            state = f"not run: {COMING[tier]}"
+        if state.startswith("not run") and not counts[tier]["not-run"] and tier in ELSEWHERE:
+            state = f"not run: {ELSEWHERE[tier]}"
         rows.append(TierRow(tier, TIERS[tier], state, counts[tier]["pass"]))
     return tuple(rows)
 

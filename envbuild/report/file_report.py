@@ -33,7 +33,7 @@ from envbuild.verify.contents.metadata import ImageMetadata, read_metadata
 from envbuild.verify.contents.size_summary import SizeSummary
 from envbuild.verify.evidence import Evidence
 from envbuild.verify.stored_evidence import read_evidence
-from envbuild.verify.tiers import COMING
+from envbuild.verify.tiers import ELSEWHERE
 
 FOLDERS = "folders"
 LARGEST = 40  # folders that are parts of their own
@@ -72,7 +72,7 @@ def report_file(file: Path, workspace: Workspace) -> Report:
             TIMES: "a file does not record how long its build took; envbuild report NAME does, in its project",
             MATRIX: foreign,
             PACKAGES: "no package of Debian or Python was found in the file",
-            BANDWIDTH: f"not run: {COMING.get('fabric', 'no evidence of tier fabric')}",
+            BANDWIDTH: f"not run: {ELSEWHERE.get('fabric', 'no evidence of tier fabric')}",
         },
     )
 
