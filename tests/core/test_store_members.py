@@ -43,6 +43,25 @@ def folder() -> Iterator[Path]:
         yield path
 
 
+def test_a_link_of_another_user_is_not_on_the_way_to_a_store(folder: Path) -> None:
+    """Its owner could turn it while a command runs."""
+    for uid, name in ((OUTSIDE, "theirs"), (ONE, "own")):
+        (folder / name).symlink_to(folder / "real")
+        os.chown(folder / name, uid, -1, follow_symlinks=False)
+    (folder / "real").mkdir()
+    os.chown(folder / "real", ONE, ONE)
+    assert as_member(ONE, lambda: str(Store.open(folder / "own/store").root)) == str(folder / "own/store")
+
+    def refused() -> str:
+        try:
+            Store.open(folder / "theirs/store")
+        except EngineError as error:
+            return str(error)
+        return ""
+
+    assert str(as_member(ONE, refused)).startswith(f"a link of another user is on the way to the store {folder}")
+
+
 @pytest.fixture
 def shared(folder: Path) -> Path:
     """Return a store of root that a group shares, as docs/sites.md makes it."""

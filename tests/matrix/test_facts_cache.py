@@ -251,6 +251,19 @@ def test_an_entry_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytes
         assert cached.read_entry(entry) is None
 
 
+def test_an_entry_is_written_by_its_user_alone(tmp_path: Path) -> None:
+    """With an umask of 002 the user's group could have replaced it."""
+    before = os.umask(0o002)
+    try:
+        load_fact_table([folder(tmp_path)], tmp_path / "cache")
+    finally:
+        os.umask(before)
+    (entry,) = entries(tmp_path / "cache")
+    assert entry.stat().st_mode & 0o777 == 0o600
+    entry.chmod(0o620)
+    assert cached.read_entry(entry) is None
+
+
 def test_an_entry_has_what_its_rows_determine(tmp_path: Path) -> None:
     facts, cache = folder(tmp_path), tmp_path / "cache"
     load_fact_table([facts], cache)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
+from envbuild.core.judged_links import ForeignLinkError, check_links
 from envbuild.core.ownership import group_name, in_user_namespace, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.permissions import GROUP, OTHERS, STICKY, is_shared, make_shared_folder
@@ -26,6 +27,11 @@ LOCKS = "locks"  # a lock needs no more than the right to read its file: only us
 
 def check_place(root: Path) -> None:
     """Check that the folder `root` is this user's, or a group's, and not writable by every user. Raises EngineError."""
+    try:
+        check_links(root.absolute(), own_users())
+    except ForeignLinkError:  # its owner could turn it to another folder while a command runs
+        hint = "set ENVBUILD_STORE to a folder of your own"
+        raise EngineError(f"a link of another user is on the way to the store {root}", hint=hint) from None
     status = root.stat()
     name, own = user_name(status.st_uid), _may_change(status.st_uid)
     if _is_root() and status.st_uid not in own_users():

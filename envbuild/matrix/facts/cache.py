@@ -2,9 +2,9 @@
 
 ``$XDG_CACHE_HOME/envbuild/matrix/<key>.table`` (or below ``~/.cache``): one line with a checksum of the rest, then what
 `envbuild.matrix.facts.stored_table` makes of a table, in Python's own format for values (marshal): it reads big
-numbers and nested tuples four times as fast as JSON. Only entries of this user or of root are read. The key covers the
-bytes and names of the fact files, this package's code and the version of Python, so that an entry never has to be
-judged old. A cache that cannot be read or written is ignored: nothing here raises."""
+numbers and nested tuples four times as fast as JSON. Only entries that this user or root alone can write are read.
+The key covers the bytes and names of the fact files, this package's code and the version of Python, so that an entry
+never has to be judged old. A cache that cannot be read or written is ignored: nothing here raises."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.stored_table import plain_table, restore_table
 
 FORMAT = 3
+WRITABLE = 0o022  # bits of the mode; with an umask of 002 the user's group could write entries
 MAX_SIZE = 256 << 20  # bytes of an entry; a matrix of today has 2 MB
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 MAX_ENTRIES = 8  # each project with facts of its own has one, and every change of a fact makes another
 
 
@@ -71,11 +73,11 @@ def entry_path(folder: Path | None, key: str) -> Path | None:
 
 
 def read_entry(path: Path) -> FactTable | None:
-    """Return the fact table of an entry; None when it is missing, damaged or of another user."""
+    """Return the fact table of an entry; None when it is missing, damaged, or one that another user can write."""
     try:
         with open_regular(path, follow=False) as file:  # another user may write XDG_CACHE_HOME
             status = os.fstat(file.fileno())
-            if status.st_uid not in (0, os.geteuid()) or status.st_size > MAX_SIZE:
+            if status.st_uid not in (0, os.geteuid()) or status.st_mode & WRITABLE or status.st_size > MAX_SIZE:
                 return None
             head, _, body = file.read(MAX_SIZE).partition(b"\n")
         if head != checksum(body):
@@ -104,7 +106,8 @@ def write_entry(path: Path, matrix: FactTable) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            temporary.write_bytes(checksum(body) + b"\n" + body)
+            with os.fdopen(os.open(temporary, NEW, 0o600), "wb") as file:
+                file.write(checksum(body) + b"\n" + body)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
