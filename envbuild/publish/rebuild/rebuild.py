@@ -1,7 +1,7 @@
 """``envbuild verify NAME|FILE|REF --rebuild``: claim → project → temporary store → build → comparison.
 
-No unit, layer or pack of an earlier build is used, of this store or of a cache. The store has the inputs, and gets
-those that are fetched; each is compared with its digest in the lock.
+No unit, layer or pack of an earlier build is used, of this store or of a cache, nor a step that an engine has cached.
+The store has the inputs, and gets those that are fetched; each is compared with its digest in the lock.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def rebuild_image(name: str, workspace: Workspace, engine: str = "", platform: s
         spec, project = open_rebuild(claim, workspace, work / "project")
         site = replace(workspace.site, caches=(), compiler_cache=False)
         at = replace(workspace, project=project, site=site, store=store)
-        options = Options(engine or claim.engine, BuildOptions(), verify=False, caches=(), lock=LockRule.PRESENT)
+        options = Options(
+            engine or claim.engine, BuildOptions(rebuild=True), verify=False, caches=(), lock=LockRule.PRESENT
+        )
         ready = prepare(spec, at, options)
         obtain_inputs(ready, workspace)
         link_inputs(ready.plan, ready.lock, workspace.store, store)
