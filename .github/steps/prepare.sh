@@ -6,7 +6,8 @@
 #   TOOLS           no: without the programs that builds need (for plan.sh)
 #   CACHE           repository or folder of finished units, such as ghcr.io/team/units; the project has no site.yaml then
 #   ENVBUILD_STORE  the store; default on a hosted runner of GitHub: in the larger of / and /mnt
-# And those of common.sh. The envbuild that is installed is the checkout that this file is in.
+# And those of common.sh. The envbuild that is installed is the checkout that this file is in. Writes the output results,
+# the folder OUT.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 unset REGISTRY_PASSWORD # nothing here needs the registry
 source=$(cd "$STEPS/../.." && pwd)
@@ -71,4 +72,5 @@ write_site
 for name in PYTHON ENVBUILD ENVBUILD_STORE; do
   [ -z "${!name:-}" ] || printf 'export %s=%q\n' "$name" "${!name}"
 done > "$WORK/env.sh"
+output results "$OUT"
 run_envbuild --version

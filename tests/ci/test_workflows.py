@@ -38,14 +38,14 @@ def jobs(path: Path) -> dict[str, dict[str, Any]]:
     return dict(yaml.safe_load(path.read_text())["jobs"])
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
+@pytest.mark.parametrize("path", [*WORKFLOWS, ROOT / "action.yml"], ids=lambda path: str(path.name))
 def test_actionlint_finds_nothing(path: Path) -> None:
     """With the rules of actionlint; zizmor checks security."""
     lint("jactionlint", "--no-color", "--profile=correctness", path)
 
 
 def test_zizmor_finds_nothing() -> None:
-    lint("zizmor", "--offline", "--no-progress", "--color=never", ".github/workflows")
+    lint("zizmor", "--offline", "--no-progress", "--color=never", ".github/workflows", "action.yml")
 
 
 def test_shellcheck_finds_nothing_in_the_steps() -> None:
