@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +28,12 @@ from envbuild.build.plan.units import Plan
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import BuildError, EngineError
 from envbuild.core.store.store import Store
+from envbuild.core.userns.removal import remove_tree
 from tests.engine.test_buildah import wide
 from tests.support import tiny_root as kit
 from tests.support.as_user import open_folder, run_as
 from tests.support.dockerd import dockerd as dockerd
+from tests.support.programs import import_path
 from tests.support.small_plan import small_plan
 
 pytestmark = pytest.mark.engine
@@ -39,10 +43,10 @@ pytestmark = pytest.mark.engine
 def docker_store(store: Store, dockerd: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """Yield a store in which the embedded engine works, with a Docker Engine that the environment names."""
     monkeypatch.setenv("DOCKER_HOST", dockerd)
-    try:
-        find_program()
-    except UnusableError as error:
-        pytest.skip(f"no program starts BuildKit here: {error.message}")
+    probe = Docker().probe(store)
+    if probe.step in ("find the program", "storage driver"):
+        pytest.skip(f"no program starts BuildKit here, or overlay2 does not run: {probe.reason}")
+    assert probe.ok, probe
     yield store
 
 
@@ -88,6 +92,44 @@ def test_a_package_that_writes_hosts_does_so(hosts: str, docker_store: Store) ->
     assert (path.is_file(), path.is_symlink()) == (hosts.startswith("echo"), hosts.startswith("ln"))
     if own:
         assert diff_ids(built) == diff_ids(own)
+
+
+DRIVER = """
+import json, sys
+from pathlib import Path
+from tests.support import tiny_root as kit
+from envbuild.build.engines.docker.engine import Docker
+store = kit.Store.open(Path(sys.argv[1]))
+probe = Docker().probe(store)
+assert probe.ok, probe
+built = Docker().build(kit.plans("everything", store), store, kit.SilentReporter(), kit.BuildOptions())
+print(json.dumps([layer.diff_id for layer in built.layers]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root starts the process of another user")
+def test_another_user_makes_the_same_layers(
+    docker_store: Store, dockerd: str, scratch: Path, other_user: tuple[str, str]
+) -> None:
+    """One of the group of the socket, with subordinate ids."""
+    name, python = other_user
+    door, own = scratch / "docker.sock", scratch / "of-another-user"
+    os.link(dockerd.removeprefix("unix://"), door)
+    own.mkdir()
+    for path in (door, own):
+        shutil.chown(path, name, name)
+    path = import_path(*(item for item in sys.path if "site-packages" in item))
+    environment = ["env", f"HOME=/home/{name}", f"PYTHONPATH={path}", f"DOCKER_HOST=unix://{door}"]
+    command = ["runuser", "-u", name, "--", *environment, python, "-c", DRIVER, str(own)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=f"/home/{name}")
+        assert done.returncode == 0, done.stderr
+        built = build(kit.plans("everything", docker_store), docker_store)
+        assert json.loads(done.stdout) == [layer.diff_id for layer in built.layers]
+    finally:
+        door.unlink()
+        os.chown(dockerd.removeprefix("unix://"), 0, 0)
+        remove_tree(own)
 
 
 def test_a_second_build_takes_all_of_the_store_and_nothing_remains(docker_store: Store, dockerd: str) -> None:
@@ -201,7 +243,12 @@ def test_a_user_outside_of_the_group_gets_the_command_that_adds_him() -> None:
 
 
 VERSION = {"Version": "20.10.24", "ApiVersion": "1.41"}
-INFO = {"OSType": "linux", "SecurityOptions": ["name=seccomp,profile=default"]}
+INFO = {
+    "OSType": "linux",
+    "SecurityOptions": ["name=seccomp,profile=default"],
+    "Driver": "overlay2",
+    "DriverStatus": [["Backing Filesystem", "extfs"], ["Native Overlay Diff", "true"]],
+}
 
 
 @pytest.mark.parametrize(
@@ -211,9 +258,13 @@ INFO = {"OSType": "linux", "SecurityOptions": ["name=seccomp,profile=default"]}
         ({"ApiVersion": "?"}, {}, "version"),
         ({}, {"OSType": "windows"}, "version"),
         ({}, {"SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"]}, "isolation"),
+        ({}, {"Driver": "vfs", "DriverStatus": None}, "storage driver"),
+        ({}, {"DriverStatus": [["Native Overlay Diff", "false"]]}, "storage driver"),
     ],
 )
-def test_old_and_rootless_daemons_are_refused(version: dict[str, str], info: dict[str, Any], step: str) -> None:
+def test_daemons_that_cannot_build_the_same_are_refused(
+    version: dict[str, str], info: dict[str, Any], step: str
+) -> None:
     check_version(VERSION, INFO)
     with pytest.raises(UnusableError) as error:
         check_version(VERSION | version, INFO | info)

@@ -27,6 +27,8 @@ SOCKET = "/var/run/docker.sock"
 PREFIX = "unix://"
 OLDEST = (1, 41)  # of the API: Docker 20.10, whose own Dockerfile frontend knows RUN --mount
 OCI = (1, 42)  # Docker 23: exporters of OCI layouts, and SOURCE_DATE_EPOCH
+DRIVERS = ("overlay2", "overlayfs")  # the second with the image store of containerd
+NATIVE = "Native Overlay Diff"  # of overlay2: layers are what overlayfs has above, not the result of a comparison
 CAUTION = "engine docker confines steps less than engine embedded does (docs/security.md)"
 LACKS = "no oci exporter, no SOURCE_DATE_EPOCH: envbuild reads its layers and packs them itself"
 
@@ -116,7 +118,8 @@ def group_name(group: int) -> str:
 
 
 def check_version(version: Mapping[str, Any], info: Mapping[str, Any]) -> None:
-    """Raise UnusableError for a daemon that is too old, rootless, or builds no images of Linux."""
+    """Raise UnusableError for a daemon that is too old, rootless, builds no images of Linux, or finds out by comparison
+    what a step wrote: a file that a step wrote again as it was would be lost."""
     if api_version(version) < OLDEST:
         why = f"Docker Engine is {version.get('Version', 'of an unknown version')}; 20.10 or later is needed"
         raise UnusableError("version", why, "install a newer Docker Engine")
@@ -127,6 +130,13 @@ def check_version(version: Mapping[str, Any], info: Mapping[str, Any]) -> None:
             "isolation",
             "it is rootless, and there steps of BuildKit have the network of its user",
             "export DOCKER_HOST=unix:///var/run/docker.sock for a daemon of root",
+        )
+    driver, status = str(info.get("Driver", "")), {str(name): value for name, value in info.get("DriverStatus") or ()}
+    if driver not in DRIVERS or status.get(NATIVE, "true") != "true":
+        raise UnusableError(
+            "storage driver",
+            f"the storage driver {driver} of Docker compares files to find out what a step wrote",
+            'write "storage-driver": "overlay2" into /etc/docker/daemon.json, on a file system that it runs on',
         )
 
 
