@@ -4,6 +4,7 @@ The program is the standard input of the job, which srun and docker pass to each
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,6 +114,7 @@ def run_trial(trial: Trial, form: str, program: str) -> Ended:
         return Ended({}, f"the job did not end within {trial.limit:.0f} s")
     documents, others = read_parts(done.stdout)
     lines = [line for line in f"{others}\n{done.stderr}".splitlines() if line.strip()]
-    last = printable(lines[-1])[:300] if lines else "it printed nothing"
+    why = next((line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)), lines[-1] if lines else "")
+    last = printable(why)[:300] or "it printed nothing"
     fault = "" if documents else f"the job reported nothing (exit code {done.returncode}): {last}"
     return Ended(documents, fault)

@@ -14,10 +14,12 @@ from envbuild.gpu.bench import Bench, rank_variables
 from envbuild.gpu.driver import Devices
 from envbuild.gpu.model import FAIL, NOT_RUN, PASS
 from envbuild.gpu.node_checks import run_checks
+from envbuild.gpu.parts import read_parts
 from envbuild.gpu.script import single_file
 from envbuild.gpu.sealed import read_document
 from tests.support.command import ROOT
 from tests.support.gpu_bench import job, torch_python
+from tests.support.tools import require_tools
 
 PYTHONS = [sys.executable, "/usr/bin/python3", *map(str, Path("/root/.pyenv/versions").glob("3.8.*/bin/python"))]
 
@@ -76,6 +78,36 @@ def test_a_rank_that_ends_early_is_a_failure(tmp_path: Path) -> None:
     words = (*at.own, "sweep", "--backend", "gloo", "--largest", "1024")
     (alone,) = at.run_ranks(words, ranks[:1], limit=40)
     assert alone.code != 0 and "envbuild-sweep" not in alone.text
+
+
+MPI = """\
+#include <mpi.h>
+#include <stdio.h>
+int main(void) {
+  int rank, size, sum;
+  MPI_Init(0, 0);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  printf("rank %d of %d, sum %d\\n", rank, size, sum);
+  return MPI_Finalize();
+}
+"""
+
+
+@pytest.mark.clients
+def test_a_program_with_mpi_starts_below_the_program_of_its_rank(tmp_path: Path) -> None:
+    require_tools("mpicc", "mpirun")
+    (tmp_path / "all.c").write_text(MPI)
+    (tmp_path / "checks.py").write_text(single_file(job(), "test"))
+    subprocess.run(["mpicc", "-o", "all", "all.c"], cwd=tmp_path, check=True)
+    words = [sys.executable, "checks.py", "rank", "--", "./all"]
+    start = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", *words]
+    done = subprocess.run(start, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    found, _ = read_parts(done.stdout)
+    assert {rank: item["text"] for rank, item in found.items()} == {
+        rank: f"rank {rank} of 3, sum 3\n" for rank in range(3)
+    }
 
 
 def cpu_bench(folder: Path, python: str) -> Bench:
