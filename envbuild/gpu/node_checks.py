@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from .bench import Bench, check_output
 from .check_parts import good, need_layer
 from .copy_checks import host_bandwidth, peer_bandwidth, ucx_cuda
 from .kernels import CASES, NO_JIT, parse_kernel
-from .model import FAIL, GPU, NOT_RUN, FailedError, NotRunError, Outcome
+from .model import FAIL, GPU, NOT_RUN, FailedError, Job, NotRunError, Outcome
 from .nccl_checks import MANY_ON_ONE, SOCKETS, UCC, all_ranks, one_rank, shared_gpu_check, sweep_check, wrong_network
 
 # What no check of one node shows: name → why. The tier fabric shows the rest of it.
@@ -93,8 +93,15 @@ def run_check(check: NodeCheck, bench: Bench) -> Outcome:
     return Outcome(check.name, GPU, found.status, found.detail, found.hint, 0.0, found.figures, found.transport)
 
 
-def node_checks(checks: Sequence[Mapping[str, str]]) -> Iterator[NodeCheck]:
-    """Yield the checks, and those that the recipes of the image declare."""
+def node_checks(job: Job) -> Iterator[NodeCheck]:
+    """Yield the checks, and those that the recipes of the image declare: these alone for accelerators without CUDA."""
+    yield from cuda_checks() if job.sm else ()
+    for check in job.checks:
+        yield NodeCheck(check["name"], recipe_check(check), on_gpu=bool(job.sm))
+
+
+def cuda_checks() -> Iterator[NodeCheck]:
+    """Yield the checks of NVIDIA GPUs."""
     yield NodeCheck("GPUs", gpus)
     for case in CASES:
         yield NodeCheck(f"kernel: {case}", kernel_check(case))
@@ -110,13 +117,11 @@ def node_checks(checks: Sequence[Mapping[str, str]]) -> Iterator[NodeCheck]:
     yield NodeCheck("UCX: transports for GPU memory", ucx_cuda)
     yield NodeCheck("bandwidth between host and GPU", host_bandwidth)
     yield NodeCheck("bandwidth between two GPUs", peer_bandwidth)
-    for check in checks:
-        yield NodeCheck(check["name"], recipe_check(check))
 
 
 def run_checks(bench: Bench, report: Callable[[str], object]) -> list[Outcome]:
     """Return the results of all checks, and what they cannot show. `report`: gets a line before each."""
-    checks = list(node_checks(bench.job.checks))
+    checks = list(node_checks(bench.job))
     fault = bench.devices.fault
     outcomes = []
     for number, check in enumerate(checks, 1):
@@ -126,7 +131,7 @@ def run_checks(bench: Bench, report: Callable[[str], object]) -> list[Outcome]:
         report(f"{number} of {len(checks)}: {check.name}")
         began = time.monotonic()
         outcomes.append(replace(run_check(check, bench), seconds=round(time.monotonic() - began, 1)))
-    missing = {**(BEYOND_ONE_GPU if bench.gpus < 2 else {}), **BEYOND_ONE_NODE}
+    missing = {**(BEYOND_ONE_GPU if bench.gpus < 2 and bench.job.sm else {}), **BEYOND_ONE_NODE}
     if bench.gpus == 1:
         missing = dict.fromkeys(missing, "one GPU, no fabric")
     return [*outcomes, *(Outcome(name, GPU, NOT_RUN, why) for name, why in missing.items())]

@@ -62,10 +62,9 @@ def prepare_tier(name: str, request: TierRequest, workspace: Workspace) -> tuple
     image = read_gpu_image(name, workspace)
     form = choose_form(request.form) or FORMS[0]
     prepared = prepare_launch(name, form, Request(("own",), nodes=request.nodes), workspace)
-    if not prepared.target.sm:
-        raise SpecError(
-            f"target '{prepared.target.name}' has no NVIDIA GPU", hint="--tier gpu is for images of targets with sm:"
-        )
+    if not prepared.target.gpu:
+        hint = "these tiers are for images of targets with gpu:"
+        raise SpecError(f"target '{prepared.target.name}' has no accelerator", hint)
     return make_job(image, prepared.target, request.tier, prepared.image.layers, prepared.image.versions), prepared
 
 
@@ -133,7 +132,7 @@ def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
             return Measured(*read_document(json.dumps(ended.documents[0])))
         except RefusedError as error:
             ended = Ended({}, f"the answer of the job is refused: {error}")
-    names = [*(check.name for check in node_checks(job.checks)), *BEYOND_ONE_GPU, *BEYOND_ONE_NODE]
+    names = [*(check.name for check in node_checks(job)), *BEYOND_ONE_GPU, *BEYOND_ONE_NODE]
     return measured(job, [Outcome(name, GPU, NOT_RUN, ended.fault) for name in names], {"nodes": 1})
 
 

@@ -30,7 +30,7 @@ ALL = {"maxBytes 512": "maxBytes 17179869184", "         512           128": " 1
 
 
 def result(at: Bench, name: str) -> Outcome:
-    (check,) = [check for check in node_checks(at.job.checks) if check.name.startswith(name)]
+    (check,) = [check for check in node_checks(at.job) if check.name.startswith(name)]
     return run_check(check, at)
 
 
@@ -39,7 +39,7 @@ def test_without_a_gpu_no_check_passes(tmp_path: Path) -> None:
     at.devices = Devices(fault="libcuda.so.1 is missing: no NVIDIA driver")
     outcomes = run_checks(at, lambda line: None)
     assert {outcome.status for outcome in outcomes} == {NOT_RUN}
-    assert len(outcomes) == len(list(node_checks(()))) + 3
+    assert len(outcomes) == len(list(node_checks(at.job))) + 3
     assert all(outcome.detail for outcome in outcomes)
 
 
@@ -135,7 +135,7 @@ def test_all_gpus_of_a_node_are_a_figure_with_a_floor(tmp_path: Path) -> None:
 
 
 def test_a_program_that_the_image_does_not_have_is_not_run(tmp_path: Path) -> None:
-    for name in ("NCCL: one rank", "bandwidth between two GPUs", "UCX"):
+    for name in ("NCCL: one rank", "bandwidth between two GPUs"):
         found = result(bench(tmp_path, 2), name)
         assert (found.status, "is not in the image" in found.detail) == (NOT_RUN, True)
     assert result(bench(tmp_path, layers=("cuda",), versions={}), "sweep: nccl").detail == "the image has no torch"
@@ -191,6 +191,17 @@ def test_checks_of_recipes_need_their_exit_code_and_their_text(tmp_path: Path) -
     assert result(bench(tmp_path, checks=(check,)), "mine").status == PASS
     for change in ({"command": "echo 1 wrong"}, {"command": "echo 0 wrong; exit 1"}):
         assert result(bench(tmp_path, checks=({**check, **change},)), "mine").status == FAIL
+
+
+def test_an_accelerator_without_cuda_has_the_checks_of_its_recipes(tmp_path: Path) -> None:
+    check = {"name": "neuron-ls", "command": "echo nc_count", "expect": "nc_count"}
+    at = bench(tmp_path, 0, sm="", gpu="Trainium1", checks=(check,))
+    at.devices = Devices(fault="libcuda.so.1 is missing")
+    found = run_checks(at, lambda line: None)
+    assert [(outcome.name, outcome.status) for outcome in found[:2]] == [
+        ("neuron-ls", PASS),
+        ("InfiniBand, EFA and GPUDirect RDMA", NOT_RUN),
+    ]
 
 
 MISSING = "n1:1:1 [0] net.cc:626 NCCL WARN Error: network envbuild-no-such-network not found.\n"
