@@ -104,6 +104,8 @@ def run_sweep(
     facts = transport_facts(read_logs(folder))
     if "nccl" in backend:
         faults = transport_faults(read_logs(folder), bench.job, ranks, nodes=1, net=env.get("NCCL_NET", ""))
+        if env.get("NCCL_NET") == SOCKETS["NCCL_NET"] and not facts.get("paths", {}).get("NET"):
+            faults.append("no path goes over sockets")
         if faults:
             raise FailedError("; ".join(faults))
     return good("", detail, transport=facts)

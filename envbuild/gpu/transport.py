@@ -10,7 +10,7 @@ from typing import Any
 from .model import Job
 from .tools.nccl_log import NcclLog
 
-NET, DIRECT, SHM, PEER = "NET", "NET/GDRDMA", "SHM", "P2P"
+NET, DIRECT, SHM, PEER, DOMAIN = "NET", "NET/GDRDMA", "SHM", "P2P", "MNNVL"
 PORT = re.compile(r":\d+/")  # a merged device lists several ports
 FABRICS = ("infiniband", "efa")
 
@@ -67,7 +67,7 @@ def fabric_faults(logs: Sequence[NcclLog], job: Job) -> list[str]:
     """Return what is missing of the devices of a fabric, and of the direct paths between them and the GPUs."""
     faults = []
     paths = transport_facts(logs).get("paths", {})
-    if not paths.get(NET) and not paths.get(DIRECT):
+    if not any(paths.get(kind) for kind in (NET, DIRECT, DOMAIN)):  # nodes of one NVLink domain need no network
         faults.append("no log has a path over the network")
     if job.fabric not in FABRICS:
         return faults

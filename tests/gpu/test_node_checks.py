@@ -193,6 +193,36 @@ def test_checks_of_recipes_need_their_exit_code_and_their_text(tmp_path: Path) -
         assert result(bench(tmp_path, checks=({**check, **change},)), "mine").status == FAIL
 
 
+SOCKETS = {"Using network IB": "Using network Socket", "/GDRDMA": ""}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({}, PASS, "2 ranks"),
+        ({" via NET/": " via P2P/"}, FAIL, "no path"),
+        ({"Destroy COMPLETE": "Destroy"}, FAIL, "were closed"),
+        ({"network Socket": "network IB"}, FAIL, "Socket was forced"),
+    ],
+)
+def test_two_ranks_over_sockets_must_use_sockets(
+    changes: dict[str, str], status: str, words: str, tmp_path: Path
+) -> None:
+    log = recorded("nccl-log.ib.txt", SOCKETS)
+    for before, after in changes.items():
+        log = log.replace(before, after)
+    (tmp_path / "log").write_text(log)
+    (tmp_path / "sweep").write_text(recorded("sweep.txt", {'"gloo"': '"nccl"'}))
+    at = bench(tmp_path)
+    script = (
+        f'[ "$NCCL_NET" = Socket ] || exit 9; cp {tmp_path}/log $(dirname "$NCCL_DEBUG_FILE")/nccl.$RANK; '
+        f"cat {tmp_path}/sweep"
+    )
+    at.own = ("/bin/sh", "-c", script)
+    found = result(at, "NCCL: two ranks over sockets")
+    assert found.status == status and words in found.detail
+
+
 def test_an_accelerator_without_cuda_has_the_checks_of_its_recipes(tmp_path: Path) -> None:
     check = {"name": "neuron-ls", "command": "echo nc_count", "expect": "nc_count"}
     at = bench(tmp_path, 0, sm="", gpu="Trainium1", checks=(check,))

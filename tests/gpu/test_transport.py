@@ -63,6 +63,8 @@ def test_two_nodes_without_a_path_between_them() -> None:
     alone = replace(IB, channels=(("P2P", 4),))
     assert "no log has a path over the network" in transport_faults([alone], job(net="IB"), 1, nodes=2)
     assert transport_faults([alone], job(net="IB"), 1, nodes=1) == []
+    domain = replace(IB, channels=(("MNNVL", 4),))
+    assert transport_faults([domain], job(net="IB"), 1, nodes=2) == []
 
 
 def test_ports_of_merged_devices_are_counted() -> None:
