@@ -103,15 +103,15 @@ def text_lines(data: Mapping[str, Any], results: Sequence[AuditResult]) -> list[
     """Return the answer for a terminal: a verdict, each result, the changes, and where the evidence is."""
     counts = data["counts"]
     gpus = data["place"].get("gpus") or []
-    node = f"{len(gpus)} x {gpus[0]}" if gpus else "no GPU"
+    node = printable(f"{len(gpus)} x {gpus[0]}") if gpus else "no GPU"
     title = f"{data['image']}, tier {data['tier']}, target {data['target']}: {node}"
     lines = [
         f"{title}; {counts['pass']} passed, {counts['fail']} failed, {counts['not-run']} not run",
-        *(f"  {MARKS[result.status]:8} {result.name}: {printable(result.detail)}" for result in results),
+        *(f"  {MARKS[result.status]:8} {printable(result.name)}: {printable(result.detail)}" for result in results),
     ]
-    lines += [f"  hint: {result.hint}" for result in results if result.status == Status.FAIL and result.hint]
-    lines += [f"  transport of {name}: {transport_text(facts)}" for name, facts in data["transport"].items()]
-    lines += [f"  change: {line}" for line in data["changes"]]
+    lines += [f"  hint: {printable(result.hint)}" for result in results if result.status == Status.FAIL and result.hint]
+    lines += [f"  transport of {printable(name)}: {transport_text(facts)}" for name, facts in data["transport"].items()]
+    lines += [f"  change: {printable(line)}" for line in data["changes"]]
     return [*lines, f"  evidence: {data['evidence'] or 'not stored: no check ran'}"]
 
 

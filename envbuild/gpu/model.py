@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -112,6 +113,5 @@ def is_figure(figure: Figure) -> bool:
     """Return whether the fields of a figure have their kinds."""
     numbers = (figure.value, figure.size, figure.ranks, figure.nodes)
     texts = (figure.test, figure.unit, figure.algorithm)
-    return all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in numbers) and all(
-        isinstance(item, str) for item in texts
-    )
+    known = all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in numbers)
+    return known and all(map(math.isfinite, numbers)) and all(isinstance(item, str) for item in texts)

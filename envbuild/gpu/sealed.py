@@ -8,12 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .model import Job, Outcome, outcome_data, read_outcome
+from .model import FABRIC, GPU, Job, Outcome, outcome_data, read_outcome
 
 SCHEMA = 1
 KIND = "gpu-evidence"
 LARGEST = 4 << 20  # bytes
 TEXTS = ("kind", "program", "image", "lock", "target", "tier", "date")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")  # of an image and a target: parts of paths
+LOCK = re.compile(r"sha256:[0-9a-f]{64}")
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -62,6 +64,9 @@ def read_document(text: str) -> tuple[dict[str, Any], tuple[Outcome, ...]]:
         raise RefusedError("its checksum differs: it was changed or damaged after it was written")
     if not all(isinstance(value.get(key), str) for key in TEXTS) or not DATE.fullmatch(value["date"]):
         raise RefusedError("a key is missing or has another kind of value")
+    names = all(NAME.fullmatch(value[key]) for key in ("image", "target"))
+    if not names or not LOCK.fullmatch(value["lock"]) or value["tier"] not in (GPU, FABRIC):
+        raise RefusedError("its image, lock, target or tier is not one")
     results = value.get("results")
     if not isinstance(results, list) or not results or not isinstance(value.get("place"), dict):
         raise RefusedError("it contains no results")

@@ -64,14 +64,14 @@ def test_evidence_of_another_machine_is_read_compared_and_stored(tmp_path: Path)
 
 
 def test_the_text_of_an_answer(tmp_path: Path) -> None:
-    found = (*outcomes(), Outcome("kernel", GPU, FAIL, "no image\x1b[31m", "do this"))
+    found = (*outcomes(), Outcome("kernel", GPU, FAIL, "no image\x1b[31m\n  ok  all", "do this"))
     path = evidence(tmp_path, *found)
     done = envbuild("verify", "--read", str(path), ENVBUILD_STORE=str(tmp_path / "store"))
     assert done.returncode == 7 and "Traceback" not in done.stderr
     first, *lines = done.stdout.splitlines()
     assert first == f"{IMAGE}, tier gpu, target h100-ib: 1 x NVIDIA H100; 2 passed, 1 failed, 1 not run"
     assert "  not run  NVLink: one GPU, no fabric" in lines and "  hint: do this" in lines
-    assert "\x1b" not in done.stdout
+    assert "\x1b" not in done.stdout and "  ok  all" not in lines
 
 
 def test_evidence_without_a_check_that_ran_is_not_a_pass(tmp_path: Path) -> None:
@@ -101,6 +101,10 @@ def test_evidence_is_refused_with_the_reason(change: str, tmp_path: Path) -> Non
         (IMAGE, "--tier", "gpu", "--only", "nccl"),
         (IMAGE, "--tier", "gpu", "--as", "mpirun"),
         (IMAGE, "--dry-run"),
+        (IMAGE, "--pack", "x"),
+        (IMAGE, "--tier", "gpu", "--tier", "fabric", "--pack", "x"),
+        (IMAGE, "--tier", "fabric", "--pack", "x"),
+        (IMAGE, "--tier", "gpu", "--dry-run", "--pack", "x"),
         (IMAGE, "--tier", "run", "-N", "2"),
         ("--read", "x", "--tier", "gpu"),
         ("cpu-ucx", "--tier", "gpu", "--as", "docker"),

@@ -26,6 +26,9 @@ OUTCOMES = (
 )
 
 
+FIGURE = {"name": "x", "tier": "gpu", "status": "pass", "detail": ""}
+
+
 def document(**changes: Any) -> str:
     """Return a document; with changes its checksum is made again."""
     value = evidence_document(job(), OUTCOMES, "2026-01-02T03:04:05Z", "envbuild 0.1", {"gpus": ["H100"]})
@@ -61,6 +64,13 @@ def test_a_changed_document_is_refused(before: str, after: str) -> None:
         {"kind": "evidence"},
         {"schema": 2},
         {"lock": None},
+        {"lock": "sha256:../../../x"},
+        {"target": "../../x"},
+        {"image": "/etc/x.sqsh"},
+        {"tier": "../x"},
+        {"tier": "run"},
+        {"results": [{**FIGURE, "figures": [{"test": "x", "value": float("inf"), "unit": "GB/s"}]}]},
+        {"results": [{**FIGURE, "figures": [{"test": "x", "value": float("nan"), "unit": "GB/s"}]}]},
         {"date": "yesterday"},
         {"place": []},
         {"results": []},
