@@ -16,7 +16,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE, STDOUT, CompletedProcess, TimeoutExpired
@@ -41,6 +41,7 @@ __all__ = [
 KILLED = -9
 MAX_OUTPUT, MAX_ERRORS = 256 << 20, 16 << 20  # bytes of stdout and of stderr, after which a program is ended
 END_BYTES = 64 << 10  # bytes of the begin, and of the end, of a long stderr
+LINE_BYTES = 4096  # of stderr that are searched for its last line
 PAUSE = 0.2  # seconds after which the amount of output is checked again
 
 
@@ -158,11 +159,12 @@ def run_program(
     umask: int = -1,
     memory: int = 0,
     largest: int = 0,
+    watch: Callable[[str], object] | None = None,
 ) -> CompletedProcess[Any]:
     """Run a program to its end. Return its exit code, stdout and stderr: as bytes, or as `text`.
 
     content: its input. timeout: in seconds. memory: the bytes of data that each process of it may have, largest: those
-    of a file that it writes; 0: no limit.
+    of a file that it writes; 0: no limit. watch: called with the last line of stderr while the program runs.
 
     A program that writes too much is ended, and its stderr then states that: a server may send endless messages.
 
@@ -174,7 +176,7 @@ def run_program(
             start_program(command, env=env, cwd=cwd, umask=umask, memory=memory, largest=largest, **streams) as program,
             signals.at_stop(program.kill),
         ):
-            excess = _wait_bounded(program, timeout, ((output, MAX_OUTPUT), (errors, MAX_ERRORS)))
+            excess = _wait_bounded(program, timeout, ((output, MAX_OUTPUT), (errors, MAX_ERRORS)), watch)
             code = KILLED if excess else program.wait()
         found = [
             _read_ends(output, 2 * END_BYTES if excess else MAX_OUTPUT),
@@ -184,13 +186,23 @@ def run_program(
     return CompletedProcess(program.command, code, *texts)
 
 
-def _wait_bounded(program: Program, timeout: float | None, files: Sequence[tuple[IO[bytes], int]]) -> bytes:
-    """Wait for the end of a program, or end it when a file of its output has more bytes than its limit.
+def _wait_bounded(
+    program: Program,
+    timeout: float | None,
+    files: Sequence[tuple[IO[bytes], int]],
+    watch: Callable[[str], object] | None,
+) -> bytes:
+    """Wait for the end of a program, or end it when a file of its output has more bytes than its limit. `watch` gets
+    the last line of the last file, whenever it is another one.
 
     Return a message then. Raises TimeoutExpired, OSError.
     """
     end = None if timeout is None else time.monotonic() + timeout
+    last = ""
     while True:
+        if watch and (line := _last_line(files[-1][0])) and line != last:
+            last = line
+            watch(line)
         left = PAUSE if end is None else min(PAUSE, end - time.monotonic())
         with contextlib.suppress(TimeoutExpired):
             program.wait(max(left, 0.001))
@@ -202,6 +214,14 @@ def _wait_bounded(program: Program, timeout: float | None, files: Sequence[tuple
             return b""
         if end is not None and time.monotonic() >= end:
             raise TimeoutExpired(program.command, timeout or 0)
+
+
+def _last_line(file: IO[bytes]) -> str:
+    """Return the last whole line of a file that a program writes."""
+    size = os.fstat(file.fileno()).st_size
+    start = max(0, size - LINE_BYTES)
+    lines = os.pread(file.fileno(), size - start, start).rpartition(b"\n")[0].splitlines()
+    return lines[-1].decode(errors="replace") if lines else ""
 
 
 def _read_ends(file: IO[bytes], limit: int) -> bytes:

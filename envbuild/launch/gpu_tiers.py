@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from envbuild import __version__
@@ -126,7 +127,8 @@ def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
     form = choose_form(request.form)
     ended = Ended({}, f"neither {' nor '.join(FORMS)} is installed here")
     if form:
-        ended = run_trial(node_trial(prepared, workspace.site, root=is_root()), form, single_file(job, __version__))
+        trial = node_trial(prepared, workspace.site, root=is_root())
+        ended = run_trial(trial, form, single_file(job, __version__), partial(workspace.reporter.note, TASK))
     if 0 in ended.documents:
         try:
             return Measured(*read_document(json.dumps(ended.documents[0])))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -104,12 +105,14 @@ def choose_form(form: str) -> str:
     return form or next((name for name in FORMS if shutil.which(name)), "")
 
 
-def run_trial(trial: Trial, form: str, program: str) -> Ended:
-    """Run a job to its end."""
+def run_trial(trial: Trial, form: str, program: str, watch: Callable[[str], object] | None = None) -> Ended:
+    """Run a job to its end. watch: called with the last line that it reports."""
     if not shutil.which(form):
         return Ended({}, f"{form} is not installed here")
     try:
-        done = run_program(["sh", "-c", trial.text], content=program.encode(), text=True, timeout=trial.limit)
+        done = run_program(
+            ["sh", "-c", trial.text], content=program.encode(), text=True, timeout=trial.limit, watch=watch
+        )
     except TimeoutExpired:
         return Ended({}, f"the job did not end within {trial.limit:.0f} s")
     documents, others = read_parts(done.stdout)

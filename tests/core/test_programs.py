@@ -62,6 +62,14 @@ def test_streams_and_exit_codes(tmp_path: Path) -> None:
     assert run_program(["sh", "-c", "cat; test -t 0"]).returncode == 1  # no input, no terminal
 
 
+@pytest.mark.slow_unit
+def test_the_last_line_of_stderr_is_watched_while_a_program_runs() -> None:
+    seen: list[str] = []
+    script = "printf 'one\\n' >&2; sleep 1; printf 'two\\nthr' >&2; sleep 1; echo ee >&2; sleep 1"
+    done = run_program(["sh", "-c", script], text=True, watch=seen.append)
+    assert seen == ["one", "two", "three"] and done.stderr == "one\ntwo\nthree\n"
+
+
 def test_a_signal_that_envbuild_ignores_is_ignored_and_no_other_is() -> None:
     code = "import signal; print([int(signal.getsignal(n) == signal.SIG_IGN) for n in (1, 2, 3, 13, 15, 17)])"
     outer = (
