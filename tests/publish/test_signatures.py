@@ -7,6 +7,7 @@ import base64
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,26 @@ from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
 from envbuild.oci.config import canonical_json
 from envbuild.oci.sources.platform import Platform
-from envbuild.publish.attached_documents import text_artifact
+from envbuild.publish.attached_documents import PREDICATE_TYPE, text_artifact
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.publish_source import publish_source
 from envbuild.publish.pull import pull_image
 from envbuild.publish.registry import open_push
 from envbuild.publish.remote_image import open_remote
 from envbuild.publish.signature_artifacts import signature_artifacts
-from envbuild.publish.signature_check import SIGNED, check_policy
+from envbuild.publish.signature_check import (
+    CYCLONEDX,
+    OTHER_KEY,
+    SIGNED,
+    SignatureReport,
+    check_policy,
+    signed_provenance,
+)
 from envbuild.publish.simple_signing import KIND, PAYLOAD, SIGNATURE
 from envbuild.publish.squashfs_artifact import Artifact
 from envbuild.publish.verify_remote import verify_remote
 from envbuild.spec.workspace import Workspace
+from envbuild.verify.provenance import ImageDocuments
 from tests.support.foreign_images import image, layers, workspace
 from tests.support.local_registry import Layout, Server, sha256, skopeo
 from tests.support.published import built, publish, publish_folder
@@ -332,3 +341,30 @@ def test_a_comparison_takes_little_time(tmp_path: Path, registry: Server, team: 
     began = time.process_time()
     assert check_policy(image_there, found, at).keys
     assert time.process_time() - began < 1  # a loaded machine; docs/signatures.md: 0.3 s
+
+
+def test_the_provenance_of_a_listed_key_is_known(tmp_path: Path, place: Place, team: Keys, other: Keys) -> None:
+    parts, artifacts, sha = built(tmp_path / "a", layers())
+    subjects = [Subject("app", parts.digest.removeprefix("sha256:")), Subject("app.sqsh", sha)]
+    made = ImageDocuments(b'{"bomFormat":"CycloneDX"}', b"{}", {"runDetails": {"builder": {"id": "urn:x"}}})
+    (tmp_path / "s").mkdir()
+    signed = signature_artifacts(team[0], "app:1", parts.subject, tmp_path / "s", made, subjects)
+    name = place(parts, [*artifacts, *signed])
+
+    def report(key: Path) -> SignatureReport:
+        at = requiring(tmp_path / "b", key, require=False)
+        image_there: Any = open_remote(name, at.site)
+        return check_policy(image_there, image_there.find(Platform.of("")), at, attestations=True)
+
+    found = signed_provenance(report(team[1]))
+    assert found == made.predicate and report(team[1]).attested[CYCLONEDX] == {"bomFormat": "CycloneDX"}
+    assert signed_provenance(report(other[1])) is None and report(other[1]).foreign == [OTHER_KEY]
+
+
+def test_a_list_that_hides_a_signature_hides_it_and_nothing_passes(tmp_path: Path, place: Place, team: Keys) -> None:
+    """The list names the predicate of each bundle, so that others need not be read; it may be wrong."""
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    good = signature(parts, team[0], tmp_path / "s")
+    hidden = replace(good, annotations={PREDICATE_TYPE: "https://slsa.dev/provenance/v1"})
+    name = place(parts, [*artifacts, hidden])
+    assert "it has no signature" in refused(name, requiring(tmp_path / "b", team[1])).message
