@@ -11,12 +11,12 @@ import pytest
 
 from envbuild.cli.json_answer import answer, encode_error
 from envbuild.core import errors
-from envbuild.core.errors import EnvbuildError, Finding, SpecError
+from envbuild.core.errors import EnvbuildError, Finding, SignatureError, SpecError
 from tests.support.command import ROOT, envbuild
 
 pytestmark = pytest.mark.unit
 
-KINDS = [EnvbuildError, *EnvbuildError.__subclasses__()]
+KINDS = [EnvbuildError, *EnvbuildError.__subclasses__(), SignatureError]
 
 
 @pytest.mark.slow_unit
