@@ -36,6 +36,14 @@ def remove_folder(path: Path) -> None:
             raise OSError(first.errno, first.strerror, str(path)) from error
 
 
+def remove_opened(folder: int, name: str, above: int) -> None:
+    """Remove an open folder, which is called `name` in the open folder `above`, with all that it contains. Raises
+    OSError if something remains."""
+    if errors := _remove_content(folder):
+        raise errors[0]
+    os.rmdir(name, dir_fd=above)
+
+
 def discard_folder(path: Path) -> None:
     """Remove a folder, or what can be removed of it."""
     with contextlib.suppress(OSError):

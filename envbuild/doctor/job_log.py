@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +24,7 @@ KNOWN = re.compile(
     r"NCCL (?:INFO|WARN)|UCX +(?:INFO|WARN|ERROR|DIAG)|\[UCC\]|ProcessGroupUCC|ProcessGroupNCCL|libfabric:|NET/OFI"
 )
 LONGEST = 4000  # characters of a line that are searched
+OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is opened without a writer
 NEXT_WORD = 10.0  # seconds between two reports about a long log
 
 
@@ -38,27 +42,28 @@ class LogReading:
 
 
 def read_log_file(path: str, notice: Callable[[str], object] = ignore) -> LogReading:
-    """Read the log in a file. `notice` receives a line about a long one. Raises OSError."""
-    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-        return read_log(noticed(bounded_lines(file), path, notice))
+    """Read the log in a file. `notice` receives a line about a long one. Raises OSError, also for a
+    FIFO or a device, which may have no end."""
+    with os.fdopen(os.open(path, OPEN), encoding="utf-8", errors="replace") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return read_log(bounded_lines(file, path, notice))
 
 
-def bounded_lines(file: IO[str]) -> Iterator[str]:
-    """Yield the lines of a log, the first characters of each: a line may be as long as the file."""
+def bounded_lines(file: IO[str], path: str = "", notice: Callable[[str], object] = ignore) -> Iterator[str]:
+    """Yield the lines of a log, the first characters of each: a line may be as long as the file. Report from time to
+    time how many there were."""
+    due, reads, lines = time.monotonic() + FIRST_WORD, 0, 0
+    at_start = True
     while line := file.readline(LONGEST):
-        yield line
-        while line and not line.endswith("\n"):
-            line = file.readline(LONGEST)
-
-
-def noticed(lines: Iterable[str], path: str, notice: Callable[[str], object]) -> Iterator[str]:
-    """Yield the lines, and report from time to time how many there were."""
-    due = time.monotonic() + FIRST_WORD
-    for number, line in enumerate(lines):
-        if number % 1000 == 999 and time.monotonic() >= due:
-            notice(f"reading {path}: {number + 1} lines so far")
+        reads += 1
+        lines += at_start
+        if reads % 1000 == 0 and time.monotonic() >= due:
+            notice(f"reading {path}: {lines} lines so far")
             due = time.monotonic() + NEXT_WORD
-        yield line
+        if at_start:
+            yield line
+        at_start = line.endswith("\n")
 
 
 def read_log(lines: Iterable[str]) -> LogReading:

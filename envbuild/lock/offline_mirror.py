@@ -15,13 +15,11 @@ renamed after its digest was verified; a file that is already correct is not cha
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -30,12 +28,12 @@ from typing import Any
 from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import InputError, LockError, PublishError, SpecError
-from envbuild.core.folder_removal import discard_folder
 from envbuild.core.regular_file import open_regular
 from envbuild.core.store.store import Store, read_json, write_atomic
 from envbuild.core.text import amount, counted
 from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs
 from envbuild.lock.lockfile import dump_lock, read_lock
+from envbuild.lock.mirror_folder import exclusive_access
 from envbuild.lock.model import DebianFile, Lock, PythonFile
 from envbuild.lock.python.local_projects import is_local
 from envbuild.net.origin_kinds import ARCHIVES, MIRROR_FOLDERS, SIGNED_KINDS
@@ -49,7 +47,6 @@ schema: 1
 upstream: false # nothing outside of this folder is used
 mirrors:
 """
-NEW = ".new"  # files that are being written; the disk of a mirror may lose its power at any time
 INDEX = "application/vnd.oci.image.index.v1+json"
 TAG = "org.opencontainers.image.ref.name"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -76,29 +73,14 @@ def export_mirror(lock: Lock, store: Store, folder: Path, reporter: Reporter) ->
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with exclusive_access(folder):
-            return MirrorExport(lock, store, folder, reporter).export()
+        with exclusive_access(folder) as unfinished:
+            return MirrorExport(lock, store, folder, reporter, unfinished).export()
     except OSError as error:
         raise PublishError(
             f"{folder} cannot be written: {error.strerror or error}",
             hint="choose a writable folder on a disk with free space:  --to FOLDER",
             where=str(error.filename or folder),
         ) from None
-
-
-@contextlib.contextmanager
-def exclusive_access(folder: Path) -> Iterator[None]:
-    """Let one process at a time write to a folder; remove the incomplete files of an earlier one."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks: other processes are not excluded
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        discard_folder(folder / NEW)
-        (folder / NEW).mkdir()
-        yield
-    finally:
-        discard_folder(folder / NEW)
-        os.close(descriptor)
 
 
 def mirror_path(entry: Input) -> str:
@@ -135,6 +117,7 @@ class MirrorExport:
     store: Store
     folder: Path
     reporter: Reporter
+    unfinished: Path  # a folder on the disk of `folder`: a mirror may lose its power at any time
     others: frozenset[str] | None = None  # digests in other locks of the folder, read on demand
 
     def export(self) -> MirrorStats:
@@ -169,7 +152,7 @@ class MirrorExport:
                 return False
             self.check_replaceable(target)
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.folder / NEW / secrets.token_hex(8)
+        temporary = self.unfinished / secrets.token_hex(8)
         try:
             os.link(blob, temporary)
             found = ""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from envbuild.core.access_lists import remove_access_lists
 from envbuild.core.errors import PublishError
-from envbuild.core.folder_removal import remove_folder
+from envbuild.core.folder_removal import remove_opened
 from envbuild.core.ownership import find_intrusion, find_renamer, own_users
 from envbuild.core.shell import shell_word
 from envbuild.core.unfinished_names import unfinished_name, unfinished_names
@@ -92,7 +92,7 @@ class OutputFolder:
             names = os.listdir(fd)
             if not self._may_remove(os.fstat(fd)) or (names and self.mark not in names):
                 raise PublishError(f"{REPLACED}; that is not removed: {name}", HINT, str(self.out))
-            _remove(fd, name, self.above)
+            remove_opened(fd, name, self.above)
 
 
 @contextlib.contextmanager
@@ -169,7 +169,7 @@ def _remove_stale(above: int, name: str) -> None:
             status = os.fstat(fd)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if status.st_uid == os.geteuid() and time.time() - status.st_ctime > STALE:
-                _remove(fd, other, above)
+                remove_opened(fd, other, above)
 
 
 def _is_own(folder: int) -> bool:
@@ -193,14 +193,4 @@ def _discard(folder: OutputFolder) -> None:
         if os.path.samestat(os.stat(folder.out.name, dir_fd=folder.above, follow_symlinks=False), os.fstat(folder.fd)):
             return
     with contextlib.suppress(OSError):
-        _remove(folder.fd, folder.name, folder.above)
-
-
-def _remove(fd: int, name: str, above: int) -> None:
-    """Remove the open folder `fd`, which is called `name` in the folder `above`, with all that it contains."""
-    for entry in os.listdir(fd):
-        if stat.S_ISDIR(os.stat(entry, dir_fd=fd, follow_symlinks=False).st_mode):
-            remove_folder(Path(f"/proc/self/fd/{fd}") / entry)
-        else:
-            os.unlink(entry, dir_fd=fd)
-    os.rmdir(name, dir_fd=above)
+        remove_opened(folder.fd, folder.name, folder.above)

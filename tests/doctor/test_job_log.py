@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import time
+from pathlib import Path
 
 import pytest
 
-from envbuild.doctor.job_log import LONGEST, bounded_lines, log_results, noticed, read_log
+from envbuild.doctor.job_log import LONGEST, bounded_lines, log_results, read_log, read_log_file
 from envbuild.doctor.log_signs import SIGNS, Sign
 from envbuild.doctor.model import FAIL, MINOR, NOT_RUN, PASS, Need, Result
 
@@ -116,6 +118,23 @@ def test_of_a_long_line_the_first_characters_are_read() -> None:
     assert [len(line.rstrip()) for line in bounded_lines(log)] == [LONGEST, len(LINES["acs"][0]), 1]
 
 
+def test_a_long_log_is_reported_also_if_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.doctor.job_log.FIRST_WORD", -1.0)
+    reports: list[str] = []
+    list(bounded_lines(io.StringIO("a" * (1000 * LONGEST) + "\nb\n"), "job.log", reports.append))
+    assert reports == ["reading job.log: 1 lines so far"]
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "device"])
+def test_what_has_no_end_is_not_read(kind: str, tmp_path: Path) -> None:
+    path = "/dev/zero"
+    if kind == "FIFO":
+        path = str(tmp_path / "log")
+        os.mkfifo(path)
+    with pytest.raises(OSError, match="not a regular file"):
+        read_log_file(path)
+
+
 def test_control_characters_of_a_log_are_not_printed() -> None:
     detail = results([NCCL + "INFO Using network IB\x1b[2J"])["network"].detail
     assert detail == "IB?[2J (1)"
@@ -124,7 +143,8 @@ def test_control_characters_of_a_log_are_not_printed() -> None:
 def test_a_long_log_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("envbuild.doctor.job_log.FIRST_WORD", 0.0)
     lines: list[str] = []
-    assert len(list(noticed(map(str, range(2500)), "job.log", lines.append))) == 2500
+    log = io.StringIO("".join(f"{number}\n" for number in range(2500)))
+    assert len(list(bounded_lines(log, "job.log", lines.append))) == 2500
     assert lines == ["reading job.log: 1000 lines so far"]
 
 

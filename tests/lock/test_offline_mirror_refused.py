@@ -9,6 +9,7 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError, LockError, PublishError, SpecError
 from envbuild.core.store.store import Store
+from envbuild.core.unfinished_names import unfinished_name
 from envbuild.lock.inputs import Input
 from envbuild.lock.model import DebianFile, PythonFile, SourceFile
 from envbuild.lock.offline_mirror import export_mirror, mirror_path
@@ -51,10 +52,23 @@ def test_damaged_blobs_of_the_store_are_not_exported(store: Store, tmp_path: Pat
 
 def test_leftovers_of_a_killed_run_are_removed(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
-    (folder / ".new").mkdir(parents=True)
-    (folder / ".new/half").write_bytes(b"x")
+    left = folder / unfinished_name("mirror")
+    left.mkdir(parents=True)
+    (left / "half").write_bytes(b"x")
     export_mirror(lock(deb(store, "hello")), store, folder, SilentReporter())
-    assert not (folder / ".new").exists()
+    assert not left.exists()
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize("name", [".new", ".mirror.envbuild-0123abcd"])
+def test_what_another_user_may_have_renamed_is_not_removed(name: str, store: Store, tmp_path: Path) -> None:
+    """A member of the group of a mirror could give any folder of the caller the name of an unfinished one."""
+    folder = tmp_path / "bundle"
+    (folder / name / "data").mkdir(parents=True)
+    (folder / name / "data/file").write_bytes(b"x")
+    folder.chmod(0o777)
+    export_mirror(lock(deb(store, "hello")), store, folder, SilentReporter())
+    assert (folder / name / "data/file").read_bytes() == b"x"
 
 
 @pytest.mark.parametrize(

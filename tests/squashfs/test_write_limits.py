@@ -162,6 +162,15 @@ def test_leftovers_of_a_killed_writer_are_removed(tmp_path, monkeypatch):
                 assert left < {path.name for path in tmp_path.iterdir()}
 
 
+def test_what_another_user_may_have_renamed_is_not_removed(tmp_path):
+    """A member of the folder's group could give any file of the caller the name of an unfinished one."""
+    left = tmp_path / ".image.envbuild-00000000"
+    left.touch()
+    tmp_path.chmod(0o777)
+    with open_output(tmp_path / "image"):
+        assert left.exists()
+
+
 @pytest.mark.parametrize("here", [True, False])
 def test_on_a_local_disk_leftovers_are_removed_at_once(tmp_path, monkeypatch, here):
     """A pull writes its file as long as it fetches: after a kill the next run needs its space."""
