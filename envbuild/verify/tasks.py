@@ -59,8 +59,8 @@ def run_tasks(
             done, waiting = wait(waiting, POLL, FIRST_COMPLETED)
             for future in done:
                 future.result()
-            names = human_list(list(running.values())[:NAMED], NAMED)
-            reporter.note(TASK, f"{len(tasks) - len(waiting)} of {len(tasks)}: {names}")
+            if names := human_list(list(running.values())[:NAMED], NAMED):
+                reporter.note(TASK, f"{len(tasks) - len(waiting)} of {len(tasks)}: {names}")
     except BaseException:
         image.stop()  # else the threads would wait for their commands
         raise
