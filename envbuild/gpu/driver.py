@@ -46,6 +46,14 @@ def read_devices() -> Devices:
             "the kernel driver is loaded, and its libraries are not in this container" if driver else "no NVIDIA driver"
         )
         return Devices(driver=driver, fault=f"{LIBRARY} is missing: {why}")
+    try:
+        return query_devices(library, driver)
+    except AttributeError as error:  # as in the stubs of a CUDA toolkit
+        return Devices(driver=driver, fault=f"{LIBRARY} is not the one of a driver: {error}")
+
+
+def query_devices(library: ctypes.CDLL, driver: str) -> Devices:
+    """Return the GPUs that a library of the driver shows. Raises AttributeError for a library without its functions."""
     if code := library.cuInit(0):
         return Devices(driver=driver, fault=f"cuInit fails: {error_name(library, code)}")
     count, version = ctypes.c_int(), ctypes.c_int()

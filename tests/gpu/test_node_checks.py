@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.doctor.processes import Output, Programs
-from envbuild.gpu import negative
+from envbuild.gpu import driver, negative
 from envbuild.gpu.bench import Bench
 from envbuild.gpu.copies import MARK as COPIES
 from envbuild.gpu.driver import Devices, parse_devices, read_devices
@@ -47,6 +47,12 @@ def test_this_machine_has_no_gpu_or_names_it() -> None:
     """The driver is queried for real."""
     found = read_devices()
     assert bool(found.gpus) is not bool(found.fault)
+
+
+def test_the_stub_of_a_toolkit_is_not_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libm has no function of CUDA, as a stub lacks some."""
+    monkeypatch.setattr(driver, "LIBRARY", "libm.so.6")
+    assert driver.read_devices().fault.startswith("libm.so.6 is not the one of a driver: ")
 
 
 def test_one_gpu_states_what_it_cannot_show(tmp_path: Path) -> None:
