@@ -113,6 +113,7 @@ def listening() -> Iterator[None]:
     # The pipe is written by the C handler: its reader gets a signal even if the main thread does not run.
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(read,), name="stopping", daemon=True).start()
+    sys.unraisablehook = _not_ignored
     try:
         _inside = True
         yield
@@ -132,6 +133,13 @@ def _interrupt(came: int, _: object) -> None:
     if _inside:
         raise Interrupted
     leave()
+
+
+def _not_ignored(error: sys.UnraisableHookArgs) -> None:
+    """End the process when Python ignores `Interrupted`, as it does in callbacks of weak references and in __del__."""
+    if isinstance(error.exc_value, Interrupted):
+        leave()
+    sys.__unraisablehook__(error)
 
 
 def _note(came: int) -> None:

@@ -70,6 +70,22 @@ with signals.listening(), signals.leftover(lambda: left.unlink()), signals.lefto
         time.sleep(1000)
 """
 
+IN_A_CALLBACK = """
+import weakref
+class Thing: pass
+wanted = {int(sys.argv[2])}
+signal.pthread_sigmask(signal.SIG_BLOCK, wanted)  # in every thread
+with signals.listening(), signals.leftover(lambda: left.unlink()):
+    left.touch()
+    ready()
+    while not signal.sigpending() & wanted:
+        time.sleep(0.01)
+    thing = Thing()
+    watched = weakref.ref(thing, lambda _: signal.pthread_sigmask(signal.SIG_UNBLOCK, wanted))
+    del thing
+    os.write(1, b" went on")
+"""
+
 
 def run(tmp_path: Path, program: str, number: int, patience: float = 0.2, again: bool = False) -> tuple[int, str, str]:
     """Send a signal to a program once it is ready; its exit code, stdout and stderr."""
@@ -102,6 +118,13 @@ def test_a_signal_ends_waits(number: int, word: str, tmp_path: Path) -> None:
 def test_a_command_that_does_not_end_is_ended_and_leaves_nothing(tmp_path: Path) -> None:
     code, output, _ = run(tmp_path, STUCK, signal.SIGTERM)
     assert (code, output, (tmp_path / "left").exists()) == (143, "ready stuck", False)
+
+
+def test_a_signal_during_a_callback_whose_exceptions_python_ignores_ends_the_command(tmp_path: Path) -> None:
+    """Such are those of weak references and __del__: importlib and threading use some."""
+    code, output, errors = run(tmp_path, IN_A_CALLBACK, signal.SIGINT, patience=15)
+    assert (code, output, (tmp_path / "left").exists()) == (130, "ready", False)
+    assert errors == "interrupted; the next run resumes here\n"
 
 
 def test_what_takes_long_to_remove_does_not_keep_a_command_nor_the_rest(tmp_path: Path) -> None:
