@@ -17,6 +17,7 @@ from envbuild.sdk import (
     Refusal,
     Runtime,
     Sources,
+    beside_torch,
     python_wheel,
     two_ranks,
     unknown_words,
@@ -237,7 +238,7 @@ class Torch(Recipe):
         )
         nccl = self.has_cuda and (self.provider != "source" or env.has("nccl"))
         checks = [
-            Check("torch: imports", f'{PYTHON} -c "{program}"', rf"{nccl}\n3\.0"),
+            beside_torch("torch: imports", program, rf"{nccl}\n3\.0"),
             Check(
                 "torch: two-rank all-reduce over gloo",
                 f"{written('/tmp/gloo.py', gloo)} && {two_ranks('/tmp/gloo.py')}",
@@ -247,18 +248,18 @@ class Torch(Recipe):
         if self.compiler and self.provider != "base":
             checks.append(compiles())
         if self.numpy and self.provider != "base":
-            arrays = "import numpy, torch; print('from', int(torch.from_numpy(numpy.arange(4)).sum()))"
-            checks.append(Check("torch: exchanges arrays with NumPy", f'{PYTHON} -c "{arrays}"', "^from 6$"))
+            arrays = "import torch, numpy; print('from', int(torch.from_numpy(numpy.arange(4)).sum()))"
+            checks.append(beside_torch("torch: exchanges arrays with NumPy", arrays, "^from 6$"))
         if self.ucc or (self.provider == "source" and env.has("ucc")):
-            command = f'{PYTHON} -c "import torch; print(torch.distributed.is_ucc_available())"'
-            checks.append(Check("torch: built with UCC", command, "^True$"))
+            built = "import torch; print(torch.distributed.is_ucc_available())"
+            checks.append(beside_torch("torch: built with UCC", built, "^True$"))
         if self.ucc:
             with_driver = f"LD_LIBRARY_PATH={STUB_DRIVER}:$LD_LIBRARY_PATH {UCC_INFO} -s"
             checks.append(Check("torch: UCC of the base has CUDA and NCCL", with_driver, r"cuda=\d+ nccl=\d+ "))
         if self.beside:
             names = [re.split("=", text)[0] for text in self.beside]
-            command = f'{PYTHON} -c "import torch, {", ".join(names)}; print(torch.ops.{names[0]} is not None)"'
-            checks.append(Check(f"torch: {', '.join(names)} import", command, "True"))
+            program = f"import torch, {', '.join(names)}; print(torch.ops.{names[0]} is not None)"
+            checks.append(beside_torch(f"torch: {', '.join(names)} import", program, "True"))
         return checks
 
 

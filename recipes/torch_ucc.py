@@ -18,6 +18,7 @@ from envbuild.sdk import (
     Refusal,
     Runtime,
     Sources,
+    beside_torch,
     comment,
     environment,
     shell,
@@ -180,11 +181,9 @@ class TorchUcc(Recipe):
             "d.destroy_process_group()"
         )
         checks = [
-            Check("torch-ucc: torch knows the process group", f'{PYTHON} -c "{names}"', r"\bUCC\b"),
-            Check(
-                "torch-ucc: float16 on CPU is an error, not a wrong result",
-                f"{written('/tmp/float16.py', guard)} && {PYTHON} /tmp/float16.py",
-                "refused: .*cpu:gloo,cuda:ucc",
+            beside_torch("torch-ucc: torch knows the process group", names, r"\bUCC\b"),
+            beside_torch(
+                "torch-ucc: float16 on CPU is an error, not a wrong result", guard, "refused: .*cpu:gloo,cuda:ucc"
             ),
             Check(
                 "torch-ucc: two ranks on CPU compute the same as gloo, except for the known defect of float16",

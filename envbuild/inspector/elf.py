@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from mmap import mmap
+from mmap import ACCESS_READ, MADV_RANDOM, mmap
 
 MAGIC = b"\x7fELF"
 MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 190: "cuda", 243: "riscv64", 247: "bpf"}
@@ -56,6 +56,17 @@ class Elf:
     def offset(self, address: int) -> int:
         """Return the offset in the file of a virtual address."""
         return _offset(self.segments, address)
+
+
+def map_file(descriptor: int) -> mmap:
+    """Map a file of which a few places are read: headers, and tables by their hashes.
+
+    Without the advice, each page fault reads as much ahead as the mount is set to: with 4 MiB, the audit of an image
+    with torch read 3.3 GB of its 5.8 GB for less than 0.2 GB of tables.
+    """
+    data = mmap(descriptor, 0, access=ACCESS_READ)
+    data.madvise(MADV_RANDOM)
+    return data
 
 
 def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import fnmatch
-import mmap
 import os
 import re
 import stat
@@ -123,7 +122,7 @@ def _headers(path: str, status: os.stat_result, tree: ImageFiles) -> None:
         with open(path, "rb") as file:
             if file.read(4) != elf.MAGIC:
                 return
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            with elf.map_file(file.fileno()) as data:
                 found = elf.parse(data, SECTIONS)
                 cuda = fatbin.count_architectures(data, found.sections)
                 level = gnu_notes.read_level(data, found)

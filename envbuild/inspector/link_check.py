@@ -9,13 +9,13 @@ loader: is the name in a file that is loaded with this one. ELF does not record 
 
 from __future__ import annotations
 
-import mmap
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .dynamic_loader import Loader
+from .elf import map_file
 from .elf_symbols import Symbols, gnu_hash
 
 MAX_NAMES, LONGEST = 8, 4096  # names of one file that are reported, bytes of each
@@ -125,7 +125,7 @@ class Linker:
         if path not in self.opened:
             try:
                 with open(path, "rb") as file:
-                    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    data = map_file(file.fileno())
                 self.opened[path] = Symbols(data, self.loader.elves[path])
             except (OSError, ValueError) as error:
                 self.damaged[path] = str(error)

@@ -40,21 +40,33 @@ def run_checks(
 
 
 def run_check(check: Check, runner: Runner, shell: str = SHELL_COMMAND) -> AuditResult:
-    """Run a check: it passes with exit code 0 and `expect` (a regular expression, ``^`` and ``$`` at lines) somewhere
-    in the output."""
-    try:
-        expected = re.compile(check.expect, re.MULTILINE)
-    except re.error as error:
-        fault = f"expect is not a regular expression: {error}"
-        return AuditResult(check.name, Status.FAIL, fault, check.tier, "correct the recipe's verify()")
-    code, output = runner(["/bin/sh", "-c", check.command])
+    """Run a check; return its result."""
+    if fault := _pattern_fault(check):
+        return fault
+    return check_result(check, *runner(["/bin/sh", "-c", check.command]), shell)
+
+
+def check_result(check: Check, code: int, output: str, shell: str = SHELL_COMMAND) -> AuditResult:
+    """Return the result of a check that ran: it passes with exit code 0 and `expect` (a regular expression, ``^`` and
+    ``$`` at lines) somewhere in the output."""
+    if fault := _pattern_fault(check):
+        return fault
     last = quote_output(output, OUTPUT_LINES)
     if code != 0:
         return _failure(check, f"exit code {code} of: {check.command}", last, shell)
-    if not expected.search(output):
+    if not re.search(check.expect, output, re.MULTILINE):
         return _failure(check, f"no match for {check.expect!r} in the output of: {check.command}", last, shell)
     matched = f", output matches {check.expect!r}" if check.expect else ""
     return AuditResult(check.name, Status.PASS, f"exit code 0{matched}", check.tier)
+
+
+def _pattern_fault(check: Check) -> AuditResult | None:
+    try:
+        re.compile(check.expect, re.MULTILINE)
+    except re.error as error:
+        fault = f"expect is not a regular expression: {error}"
+        return AuditResult(check.name, Status.FAIL, fault, check.tier, "correct the recipe's verify()")
+    return None
 
 
 def _failure(check: Check, fault: str, last: str, shell: str) -> AuditResult:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envbuild.build.engines import resources
 from envbuild.core.console import Reporter
 from envbuild.core.text import human_list
+from envbuild.spec.recipe import Check
 from envbuild.verify.open_image import TASK, OpenImage
 from envbuild.verify.results import AuditResult
 
@@ -21,12 +22,15 @@ NAMED = 3
 @dataclass(frozen=True, slots=True)
 class Task:
     """A part of a verification. `run` may be called in a thread of its own. `recipe`: the one whose checks it runs;
-    empty: none, it concerns the whole image. `tier`: one of `envbuild.verify.tiers.TIERS`."""
+    empty: none, it concerns the whole image. `tier`: one of `envbuild.verify.tiers.TIERS`. `check`: the one that it is.
+    `parts`: name → seconds of the checks that it runs together; filled while it runs."""
 
     name: str
     run: Callable[[], list[AuditResult]]
     tier: str = "run"
     recipe: str = ""
+    check: Check | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 def run_tasks(
@@ -66,6 +70,5 @@ def run_tasks(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-    return [result for future in futures for result in future.result()], {
-        task.name: seconds[task.name] for task in tasks
-    }
+    times = {name: value for task in tasks for name, value in (task.parts or {task.name: seconds[task.name]}).items()}
+    return [result for future in futures for result in future.result()], times

@@ -35,8 +35,9 @@ from envbuild.verify.open_image import open_image
 from envbuild.verify.provenance import image_documents, write_documents
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
-from envbuild.verify.run_inspector import inspect_image
+from envbuild.verify.run_inspector import Runner, inspect_image
 from envbuild.verify.selection import ALL, Selection, check_recipes, check_tiers
+from envbuild.verify.shared_interpreter import SharedInterpreter, can_share
 from envbuild.verify.tasks import Task, run_tasks
 from envbuild.verify.verify_file import check_file_selection, verify_file
 
@@ -145,11 +146,11 @@ def collect_evidence(
             Task("audit", lambda: audit(inspect_image(run, own), expected), "audit"),
             Task("imports", lambda: import_results(expected.modules, run, by_hand)),
             *(
-                Task(check.name, partial(run_checks, [check], run, shell=by_hand), check.tier, recipe)
+                Task(check.name, partial(run_checks, [check], run, shell=by_hand), check.tier, recipe, check)
                 for recipe, check in checks
             ),
         ]
-        found, seconds = run_tasks(only.pick(tasks), run, workspace.reporter)
+        found, seconds = run_tasks(share_torch(only.pick(tasks), run, by_hand), run, workspace.reporter)
     results = [file_bytes_result(plan.image, sha256, sha256), *found, *only.left_out(tasks)]
     digest = f"sha256:{sha256}"
     return Evidence(
@@ -166,6 +167,18 @@ def collect_evidence(
         seconds,
         {content.project.name: f"sha256:{content.sha256}" for content in resolution.contents},
     )
+
+
+def share_torch(tasks: Sequence[Task], run: Runner, shell: str) -> list[Task]:
+    """Return the tasks with one instead of those whose checks can share an import of torch, if there are several."""
+    shared = [task.check for task in tasks if task.check and can_share(task.check)]
+    if len(shared) < 2:
+        return list(tasks)
+    together = SharedInterpreter(shared, run, shell)
+    one = Task(f"{len(shared)} checks beside torch", together.run, parts=together.seconds)
+    at = next(number for number, task in enumerate(tasks) if task.check in shared)
+    rest = [task for task in tasks if task.check not in shared]
+    return [*rest[:at], one, *rest[at:]]
 
 
 def unit_sources(plan: Plan, layers: Collection[str], store: Store) -> dict[str, str]:

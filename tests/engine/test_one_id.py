@@ -127,7 +127,7 @@ def test_what_a_killed_command_left_is_removed(user: str, files: dict[str, Path]
 def test_builds_need_subordinate_ids_and_no_hint_names_an_engine_that_refused(engine: str, user: str) -> None:
     require_tools("buildah", "newuidmap")
     done = as_user(user, CHOOSE, f"/home/{user}/store", engine)
-    # docker is asked as well: its daemon has the ids, so another reason is named where it does not run
+    # docker is tried as well: its daemon has the ids, so its reason is another one
     lines = [line for line in done.stdout.splitlines() if not line.startswith("engine docker cannot run")]
     assert len(lines) == (2 if engine == "auto" else 1), done.stderr
     files = [Path(path) for path in SUBORDINATE if Path(path).exists()]

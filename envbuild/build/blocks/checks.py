@@ -23,7 +23,29 @@ def imports(name: str, modules: Sequence[str], *, show: str = "", expect: str = 
     `show` is a Python expression whose value must match `expect`."""
     program = f"import torch, {', '.join(modules)}; print({show or repr('imported')})"
     title = f"{name}: imports beside torch" if len(modules) < 3 else f"{name}: {len(modules)} modules import"
-    return Check(title, f"{PYTHON} -c {shlex.quote(program)}", expect or "imported")
+    return beside_torch(title, program, expect or "imported")
+
+
+def beside_torch(name: str, program: str, expect: str) -> Check:
+    """Return the check that runs a Python program, which must begin with ``import torch``, and compares what it prints
+    with `expect`. Several such checks of an image share one import of torch."""
+    check = Check(name, f"{PYTHON} -c {shlex.quote(program)}", expect)
+    if torch_program(check) != program:
+        raise ValueError(f"{name}: the program must begin with import torch")
+    return check
+
+
+def torch_program(check: Check) -> str:
+    """Return the program of a check that `beside_torch` made, "" of another one."""
+    start = f"{PYTHON} -c "
+    if not check.command.startswith(start):
+        return ""
+    try:
+        words = shlex.split(check.command)
+    except ValueError:  # a quote that is not closed
+        return ""
+    whole = len(words) == 3 and check.command == start + shlex.quote(words[2])
+    return words[2] if whole and re.match(r"import torch\b", words[2]) else ""
 
 
 def cubins(name: str, modules: Sequence[str], env: RecipeEnv, sm: str = "") -> Check:
