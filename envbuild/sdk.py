@@ -30,6 +30,7 @@ from envbuild.build.blocks.checks import (
     imports,
     only_this_gpu,
     two_ranks,
+    two_ranks_alone,
     written,
 )
 from envbuild.build.blocks.debian_toolkit import debian_toolkit
@@ -115,6 +116,7 @@ __all__ = [
     "stubs",
     "tidy",
     "two_ranks",
+    "two_ranks_alone",
     "unknown_words",
     "written",
 ]

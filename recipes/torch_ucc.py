@@ -22,7 +22,7 @@ from envbuild.sdk import (
     comment,
     environment,
     shell,
-    two_ranks,
+    two_ranks_alone,
     written,
 )
 
@@ -187,7 +187,7 @@ class TorchUcc(Recipe):
             ),
             Check(
                 "torch-ucc: two ranks on CPU compute the same as gloo, except for the known defect of float16",
-                two_ranks(COMPARE),
+                two_ranks_alone(COMPARE),
                 r"float16 on CPU: unchanged, the known defect(?s:.*)( 0 wrong\n?(?s:.*)){2}",
             ),
         ]
@@ -195,7 +195,7 @@ class TorchUcc(Recipe):
             checks.append(
                 Check(
                     "torch-ucc: one CUDA runtime, one NCCL, one UCX in the process (stub driver)",
-                    two_ranks(COMPARE, options="--libraries", environment=f"LD_LIBRARY_PATH={STUB_DRIVER}"),
+                    two_ranks_alone(COMPARE, options="--libraries", environment=f"LD_LIBRARY_PATH={STUB_DRIVER}"),
                     r"mapped: libcudart 1, libnccl 1, libucp 1, libucc 1, .*libucc_tl_nccl.*libuct_cuda",
                 )
             )

@@ -85,6 +85,28 @@ def two_ranks(program: str, *, options: str = "", environment: str = "") -> str:
     return f"{prefix}{VENV}/bin/torchrun --standalone --nproc-per-node 2 {program}{f' {options}' if options else ''}"
 
 
+# Starts two ranks of a program, and ends one when the other fails: it would wait for it.
+TWO_RANKS = """
+import os, socket, subprocess, sys, time
+with socket.create_server(("127.0.0.1", 0)) as free:
+    port = str(free.getsockname()[1])
+both = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WORLD_SIZE="2", OMP_NUM_THREADS="1")
+ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env=dict(both, RANK=n, LOCAL_RANK=n)) for n in "01"]
+while any(rank.poll() is None for rank in ranks) and not any(rank.poll() for rank in ranks):
+    time.sleep(0.05)
+for rank in ranks:
+    rank.kill()
+sys.exit(any(rank.wait() for rank in ranks))
+""".strip()
+
+
+def two_ranks_alone(program: str, *, options: str = "", environment: str = "") -> str:
+    """Return the command that runs a Python program (a path) as two ranks on this machine, without torchrun: its agent
+    imports torch a third time, which takes two CPU seconds. The check of torch itself starts torchrun."""
+    start = f"{environment} {PYTHON} /tmp/ranks.py {program} {options}".strip()
+    return f"{written('/tmp/ranks.py', TWO_RANKS)} && {start}"
+
+
 def written(path: str, text: str) -> str:
     """Return the command that writes a small text, one word of printf a line: it is readable in a Containerfile,
     where a here-document would end the instruction. A line end is added where the last line has none.

@@ -1,0 +1,43 @@
+"""The starter of two ranks: both run with their own number, and a failure ends the other one and is the exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envbuild.build.blocks.checks import PYTHON, two_ranks_alone
+
+pytestmark = pytest.mark.unit
+
+PROGRAM = """
+import os, pathlib, sys, time
+rank = int(os.environ["RANK"])
+assert os.environ["LOCAL_RANK"] == os.environ["RANK"] and int(os.environ["MASTER_PORT"])
+pathlib.Path(sys.argv[1], f"began-{rank}-of-{os.environ['WORLD_SIZE']}").touch()
+"""
+WAITS = PROGRAM + "time.sleep(60)\npathlib.Path(sys.argv[1], 'waited').touch()\n"
+
+
+def run(folder: Path, program: str) -> tuple[int, list[str]]:
+    path, seen = folder / "program.py", folder / "seen"
+    path.write_text(program)
+    seen.mkdir()
+    command = two_ranks_alone(str(path), options=str(seen)).replace(PYTHON, sys.executable)
+    command = command.replace("/tmp/ranks.py", str(folder / "ranks.py"))
+    done = subprocess.run(["/bin/sh", "-c", command], check=False)
+    return done.returncode, sorted(entry.name for entry in seen.iterdir())
+
+
+def test_both_ranks_run(tmp_path: Path) -> None:
+    assert run(tmp_path, PROGRAM) == (0, ["began-0-of-2", "began-1-of-2"])
+
+
+@pytest.mark.parametrize("failure", ["sys.exit(3)", "os.abort()"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_failure_ends_the_other_rank(rank: int, failure: str, tmp_path: Path) -> None:
+    begun = "while len(os.listdir(sys.argv[1])) < 2: time.sleep(0.01)"
+    program = WAITS.replace("time.sleep(60)", f"{begun}\nif rank == {rank}: {failure}\ntime.sleep(60)")
+    assert run(tmp_path, program) == (1, ["began-0-of-2", "began-1-of-2"])
