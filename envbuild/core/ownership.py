@@ -53,6 +53,27 @@ def find_intrusion(path: str, users: frozenset[int], groups: frozenset[int] | No
     )
 
 
+def find_file_intrusions(path: Path) -> Iterator[Intrusion]:
+    """Yield every path by which others than the caller can change the file at `path`; nothing if there is none."""
+    if not os.path.lexists(path):
+        return
+    folder, users = os.path.realpath(path.parent), own_users()
+    yield from find_renamers(str(path.parent), users)
+    for place in (folder, f"{folder}/{path.name}"):
+        yield from find_at(place, users)
+
+
+def find_at(path: str, users: frozenset[int]) -> Iterator[Intrusion]:
+    """Yield how others than `users` can change the file or folder at `path`; of a link, also its way and the folder of
+    what it points at."""
+    places = [path]
+    if os.path.islink(path):  # noqa: PTH114 - as in find_intrusion
+        yield from find_renamers(path, users)
+        target = os.path.realpath(path)
+        places = [os.path.dirname(target), target]  # noqa: PTH120
+    yield from filter(None, (find_intrusion(place, users) for place in places))
+
+
 def find_renamers(path: str, users: frozenset[int]) -> Iterator[Intrusion]:
     """Yield every folder and link on the way to `path`, through all links on it, by which others than `users` can put
     something else in the place of what is found there: they own it, or may write a folder without the sticky bit (as

@@ -52,7 +52,11 @@ def read_file(file: Path) -> ImageMetadata:
 
 
 def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
-    """Return an image of a registry, by its small documents."""
+    """Return an image of a registry, by its small documents.
+
+    Where the site requires a signature, the job names the digest that was compared with it: a tag can move, and the
+    engine of a node may have another image under it.
+    """
     from envbuild.publish.published_image import read_published
 
     if not name.startswith((REGISTRY, "oci:")):
@@ -62,8 +66,21 @@ def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage
     title = name.removeprefix(REGISTRY).partition("@")[0].rpartition("/")[2].partition(":")[0]
     lacks = (f"{name[:200]} is not an image that nodes can pull", "publish it to a registry, or name a squashfs file")
     reference = name if name.startswith(REGISTRY) else ""
+    if reference and requires_signature(workspace):
+        reference = f"{without_tag(reference)}@{found.digest}"
     image = of_metadata(found.metadata(), title, workspace, target, found.config.config.architecture)
     return replace(image, reference=reference, docker=reference.removeprefix(REGISTRY), lacks_path=lacks)
+
+
+def requires_signature(workspace: Workspace) -> bool:
+    """Return whether the site starts only what one of its keys signed."""
+    return bool(workspace.site.signatures and workspace.site.signatures.require)
+
+
+def without_tag(reference: str) -> str:
+    """Return ``docker://HOST:PORT/NAME`` of a reference with a tag or a digest."""
+    folder, slash, name = reference.partition("@")[0].rpartition("/")
+    return folder + slash + name.partition(":")[0]
 
 
 def of_metadata(found: ImageMetadata, name: str, workspace: Workspace, target: str, arch: str) -> LaunchImage:
@@ -130,7 +147,9 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
     path, lacks, warnings = nodes_path(spec.name, file, workspace)
     if not file:
         warnings += (f"{spec.name} is not built, so its variables are those of its spec: envbuild make {name}",)
-    reference = registry_reference(spec.name, spec.target, lock.epoch, workspace) if locked else ""
+    # a tag that nothing was compared with: `published_image` does, and it names a digest
+    published = locked and not requires_signature(workspace)
+    reference = registry_reference(spec.name, spec.target, lock.epoch, workspace) if published else ""
     return LaunchImage(
         name=spec.name,
         target=spec.target,

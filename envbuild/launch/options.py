@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from envbuild.core.errors import SpecError
+from envbuild.core.shell import shell_word
 from envbuild.launch.clients import DIGESTS, Clients, older
 from envbuild.launch.cpu_masks import cpu_masks, mask_option
 from envbuild.launch.model import LaunchImage, Option, Request
@@ -118,7 +119,7 @@ def container_image(image: LaunchImage, clients: Clients) -> str:
     enroot = clients.slurm.enroot
     name = image.reference.removeprefix("docker://")
     if "@" in name and enroot and older(enroot, DIGESTS):
-        hint = f"name it by its tag, or make a file of it: envbuild pull {name} -o image.sqsh"
+        hint = f"make a file of it: envbuild pull {shell_word(name)} -o image.sqsh; then launch image.sqsh"
         raise SpecError(f"enroot {enroot} does not pull by digest, which {DIGESTS} and newer do", hint)
     registry, slash, path = name.partition("/")
     known = "." in registry or ":" in registry or registry == "localhost"

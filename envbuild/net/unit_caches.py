@@ -30,7 +30,7 @@ class UnitCache:
 
     def signed_name(self, key: Path) -> str:
         """Return the name in records of units that a key signed. Raises SignatureError."""
-        from envbuild.core.signing.public_keys import read_key_file
+        from envbuild.core.signing.public_keys import read_trusted
 
-        digest = hashlib.sha256(read_key_file(key, "the public key").strip()).hexdigest()
+        digest = hashlib.sha256(read_trusted(key).strip()).hexdigest()
         return f"{self.at}#{digest[:16]}"

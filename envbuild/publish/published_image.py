@@ -74,7 +74,7 @@ class PublishedImage:
 
 def read_published(text: str, workspace: Workspace, platform: str = "", *, to_start: bool = False) -> PublishedImage:
     """Return the documents of an image of a registry or a layout; `platform`: of an index (empty: this machine's);
-    `to_start`: it will be started, so that the policy of signatures holds.
+    `to_start`: something of it will be started, so that the policy of signatures holds.
 
     Raises SpecError, InputError, VerifyError, ConflictError, SignatureError.
     """
@@ -82,9 +82,8 @@ def read_published(text: str, workspace: Workspace, platform: str = "", *, to_st
     if image is None:
         raise SpecError(f"{text[:200]!r} is not an image of a registry or a layout", hint="docker://NAME:TAG, oci:DIR")
     found = image.find(wanted)
-    if to_start:
-        check_policy(image, found, workspace)
-    squashfs = find_squashfs(image, found)
+    signed = check_policy(image, found, workspace) if to_start else None
+    squashfs = find_squashfs(image, found, bound=bool(signed and signed.keys))
     if squashfs and squashfs.artifact == found.digest and squashfs.image:
         found = image.read(squashfs.image)
     if squashfs and not squashfs.image:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.ownership import Intrusion, find_intrusion, find_renamers, own_users
+from envbuild.core.ownership import Intrusion, find_at, find_file_intrusions, find_renamers, own_users
 from envbuild.core.paths import expand_home
 from envbuild.core.shell import shell_word
 
@@ -56,8 +56,8 @@ def check_dev_folder(folder: Path, names: Iterable[str]) -> None:
     """Raise SpecError if others than the caller can change a project folder (`dev:` of a spec), or the files and
     folders in it with these names (relative paths), with every such path."""
     real, users = os.path.realpath(folder), own_users()
-    found = [*find_renamers(str(folder), users), *_find_at(real, users)]
-    found += [item for name in names for item in _find_at(f"{real}/{name}", users)]
+    found = [*find_renamers(str(folder), users), *find_at(real, users)]
+    found += [item for name in names for item in find_at(f"{real}/{name}", users)]
     _refuse(found, folder, "the project folder is not trusted: this", "its code becomes part of the image")
 
 
@@ -68,14 +68,14 @@ def check_index(folder: Path, repository: Path, common: Path) -> None:
     repository: its git directory. common: that of all its working trees.
     """
     users = own_users()
-    found = list(_find_at(str(folder / ".git"), users))
+    found = list(find_at(str(folder / ".git"), users))
     for place in dict.fromkeys((repository, common)):
         found += find_renamers(str(place), users)
         real = os.path.realpath(place)
         for name in (*DECIDING, "index", "info", "info/exclude"):
-            found += _find_at(f"{real}/{name}", users)
+            found += find_at(f"{real}/{name}", users)
         for path in (real, *sorted(str(path) for path in Path(real).glob("sharedindex.*"))):
-            found += _find_at(path, users)
+            found += find_at(path, users)
     _refuse(found, folder, "the repository is not trusted: this", "its index decides which files are content")
 
 
@@ -101,7 +101,7 @@ def find_repository_intrusions(folder: Path) -> Iterator[Intrusion]:
             yield from find_renamers(objects, users)
         paths += _whole(objects)
     for path in paths:
-        yield from _find_at(path, users)
+        yield from find_at(path, users)
 
 
 def _whole(folder: str) -> Iterator[str]:
@@ -127,17 +127,7 @@ def find_intrusions(root: Path) -> Iterator[Intrusion]:
     real, users = os.path.realpath(root), own_users()
     yield from find_renamers(str(root), users)
     for path in _deciding_paths(real):
-        yield from _find_at(path, users)
-
-
-def find_file_intrusions(path: Path) -> Iterator[Intrusion]:
-    """Yield every path by which others than the caller can change the file at `path`; nothing if there is none."""
-    if not os.path.lexists(path):
-        return
-    folder, users = os.path.realpath(path.parent), own_users()
-    yield from find_renamers(str(path.parent), users)
-    for place in (folder, f"{folder}/{path.name}"):
-        yield from _find_at(place, users)
+        yield from find_at(path, users)
 
 
 def trusted_folders() -> list[Path]:
@@ -154,15 +144,6 @@ def trusted_folders() -> list[Path]:
     if own is None or not own.is_file() or any(find_file_intrusions(own)):  # `load_site` refuses it
         return [*_granted, *listed]
     return [*_granted, *listed, *read_site(own).trust]
-
-
-def _find_at(path: str, users: frozenset[int]) -> Iterator[Intrusion]:
-    places = [path]
-    if os.path.islink(path):  # noqa: PTH114 - as in find_intrusion
-        yield from find_renamers(path, users)
-        target = os.path.realpath(path)
-        places = [os.path.dirname(target), target]  # noqa: PTH120
-    yield from filter(None, (find_intrusion(place, users) for place in places))
 
 
 def _deciding_paths(root: str) -> list[str]:

@@ -18,6 +18,7 @@ from envbuild.core.signing import passphrase
 from envbuild.core.signing.key_file import KINDS, lock_key, parse_box, read_signer, unlock_key, write_key_pair
 from envbuild.core.signing.public_keys import read_public_key, read_public_keys
 from envbuild.core.signing.secret_box import WrongKeyError, seal, unseal
+from envbuild.net.unit_caches import UnitCache
 
 pytestmark = pytest.mark.unit
 KEY, NONCE = bytes(range(32)), bytes(range(24))
@@ -105,6 +106,25 @@ def test_every_wrong_public_key_is_reported(tmp_path: Path, pair: tuple[Path, Pa
     assert [finding.message.split(str(tmp_path))[0] for finding in caught.value.findings][:2] == ["the public key "] * 2
     assert "others can replace it" in caught.value.findings[1].message
     assert "is a private key" in caught.value.findings[2].message
+
+
+def test_a_key_in_a_folder_that_others_can_write_is_refused(tmp_path: Path, pair: tuple[Path, Path]) -> None:
+    """Another user who can rename there puts a link to any other key in its place."""
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    key = folder / "team.pub"
+    key.write_bytes(pair[1].read_bytes())
+    link = tmp_path / "link.pub"
+    link.symlink_to(key)
+    assert read_public_key(key).hint == read_public_key(link).hint
+    folder.chmod(0o777)
+    for path in (key, link):
+        with pytest.raises(SignatureError, match="others can replace it") as caught:
+            read_public_key(path)
+        assert f"is not trusted: {folder} can be written by every user" in caught.value.message
+        assert caught.value.hint == f"chmod go-w {folder}"
+        with pytest.raises(SignatureError, match="others can replace it"):
+            assert UnitCache("cache", keys=(path,)).names
 
 
 @pytest.mark.parametrize("params", [{"N": 1 << 30}, {"r": 1 << 20}, {"p": 1000}, {"N": -1}, {"N": 3}, {"N": "a"}, {}])

@@ -107,6 +107,13 @@ def test_the_reference_is_that_of_publish(tmp_path: Path) -> None:
     assert 'image: "registry.example/team/h100-nccl:h100-ib-h100-nccl-20' in launch.written.text
 
 
+def test_a_tag_that_nothing_was_compared_with_is_not_named_where_signatures_are_required(tmp_path: Path) -> None:
+    text = f"{SITE}registry: registry.example/team\nsignatures: {{keys: [team.pub]}}\n"
+    with pytest.raises(SpecError, match="none is known for h100-nccl") as caught:
+        launch_shipped("h100-nccl", "trainjob", text, tmp_path, ["train.py"])
+    assert "name docker://REGISTRY/…:TAG" in caught.value.hint
+
+
 def test_the_driver_of_the_site_replaces_the_floor_of_the_target(tmp_path: Path) -> None:
     """CUDA 13 needs a driver of branch 580: the target promises one, and the hosts of this site have an older one."""
     with pytest.raises(ConflictError) as caught:

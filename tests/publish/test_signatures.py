@@ -17,6 +17,7 @@ from envbuild.core.errors import SignatureError
 from envbuild.core.signing.envelope import BUNDLE, encode_bundle
 from envbuild.core.signing.key_file import Signer
 from envbuild.core.signing.statement import Subject, encode_statement
+from envbuild.launch.image_sources import find_image
 from envbuild.net.registry.media_types import INDEX
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
@@ -25,7 +26,9 @@ from envbuild.oci.sources.platform import Platform
 from envbuild.publish.attached_documents import PREDICATE_TYPE, text_artifact
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.publish_source import publish_source
+from envbuild.publish.published_image import read_published
 from envbuild.publish.pull import pull_image
+from envbuild.publish.rebuild.claim import read_claim
 from envbuild.publish.registry import open_push
 from envbuild.publish.remote_image import open_remote
 from envbuild.publish.signature_artifacts import signature_artifacts
@@ -232,6 +235,23 @@ def test_an_artifact_that_the_signed_manifest_does_not_name_is_not_used(
     assert parts.digest in found["origin"] and "fetched" not in found and found["signed_by"] == [str(team[1])]
 
 
+def test_a_job_has_the_digest_that_was_compared_and_nothing_that_a_list_adds(
+    tmp_path: Path, registry: Server, team: Keys
+) -> None:
+    """A tag can move between the comparison and the job, and the engine of a node can have another image under it."""
+    parts, artifacts, _ = built(tmp_path / "a", layers(), bound=False)
+    publish(parts, [*artifacts, signature(parts, team[0], tmp_path / "s")], f"{registry.host}/app:1")
+    name, at = f"docker://{registry.host}/app:1", requiring(tmp_path / "b", team[1])
+    found = find_image(name, at, "h100-ib")
+    assert (found.reference, found.docker) == (
+        f"docker://{registry.host}/app@{parts.digest}",
+        f"{registry.host}/app@{parts.digest}",
+    )
+    assert find_image(found.reference, at, "h100-ib").reference == found.reference
+    assert find_image(name, requiring(tmp_path / "c", team[1], require=False), "h100-ib").reference == name
+    assert read_published(name, at).squashfs and not read_published(name, at, to_start=True).squashfs
+
+
 def test_a_layout_without_squashfs_file_is_converted_as_signed(tmp_path: Path, team: Keys) -> None:
     parts, _, _ = built(tmp_path / "a", layers(), bound=False)
     publish_folder(parts, [signature(parts, team[0], tmp_path / "s")], tmp_path / "shared", "1")
@@ -330,6 +350,14 @@ def test_verify_refuses_an_unsigned_image_before_anything_is_fetched(
     monkeypatch.setattr(module, "pull_image", lambda *_: pytest.fail("it was fetched"))
     with pytest.raises(SignatureError, match="it has no signature"):
         verify_remote(name, requiring(tmp_path / "b", team[1]))
+
+
+def test_an_unsigned_image_is_not_rebuilt(tmp_path: Path, place: Place, team: Keys) -> None:
+    """Its lock decides which programs the rebuild runs."""
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    name = place(parts, artifacts)
+    with pytest.raises(SignatureError, match="it has no signature"):
+        read_claim(name, requiring(tmp_path / "b", team[1]))
 
 
 def test_a_comparison_takes_little_time(tmp_path: Path, registry: Server, team: Keys) -> None:

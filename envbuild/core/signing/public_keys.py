@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.core.errors import Finding, SignatureError
-from envbuild.core.ownership import find_intrusion, own_users
+from envbuild.core.ownership import find_file_intrusions
 from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
 from envbuild.core.shell import shell_word
 from envbuild.core.signing.library import require_library
@@ -62,11 +62,17 @@ def read_public_keys(paths: Iterable[Path]) -> tuple[TrustedKey, ...]:
 
 def read_public_key(path: Path) -> TrustedKey:
     """Return the key in a file. Raises SignatureError if others can change it, or if it has no such key."""
-    content = read_key_file(path, "the public key")
-    if intruder := find_intrusion(str(path), own_users()):
-        hint = f"chmod go-w {shell_word(path)}" if intruder.own else "copy it into a folder of your own"
-        raise SignatureError(f"the public key {path} {intruder.reason}: others can replace it", hint=hint)
-    return parse_public_key(content, str(path))
+    return parse_public_key(read_trusted(path), str(path))
+
+
+def read_trusted(path: Path) -> bytes:
+    """Return the content of a file with a public key. Raises SignatureError if others can change the file, its folder,
+    or a folder or link on the way to it."""
+    if intruder := next(find_file_intrusions(path), None):
+        hint = f"chmod go-w {shell_word(intruder.path)}" if intruder.own else "copy it into a folder of your own"
+        whose = "" if intruder.path == path else f" is not trusted: {intruder.path}"
+        raise SignatureError(f"the public key {path}{whose} {intruder.reason}: others can replace it", hint=hint)
+    return read_key_file(path, "the public key")
 
 
 def parse_public_key(content: bytes, name: str) -> TrustedKey:
