@@ -11,7 +11,7 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from envbuild.verify.gpu_image import read_gpu_image
 from envbuild.verify.open_image import open_image
 
 LIMIT = 64_000_000  # bytes of the file
-LARGEST = 1 << 30  # bytes of one program or library
+UNPACKED = 768 << 20  # bytes of all programs and libraries, which are in memory: NCCL alone has up to 0.4 GB
 PROGRAMS = ("/opt/nvbandwidth/bin/nvbandwidth", f"{NCCL_TESTS}/all_reduce_perf")
 # What every machine with this architecture and a driver has.
 OF_THE_MACHINE = re.compile(
@@ -63,7 +63,7 @@ def write_package(name: str, out: Path, workspace: Workspace) -> Package:
     image = find_image(name, workspace)
     job = make_job(own, load_target(image.target, workspace.project), GPU, image.layers, image.versions)
     files: dict[str, bytes] = {}
-    packed, left_out, size = [], [], 0
+    packed, left_out, size, unpacked = [], [], 0, 0
     with open_image(file, {}, workspace, f"pack {image.name}") as run, SquashTree(file) as tree:
         for program in PROGRAMS:
             title = program.rpartition("/")[2]
@@ -75,14 +75,14 @@ def write_package(name: str, out: Path, workspace: Workspace) -> Package:
             if any(OF_MPI.match(path.rpartition("/")[2]) for path in paths):
                 left_out.append(f"{title}: it is linked with MPI")
                 continue
-            group = {path.rpartition("/")[2]: tree.read(path.encode(), LARGEST) or b"" for path in (program, *paths)}
-            more = {key: content for key, content in group.items() if key not in files}
-            took = sum(len(zlib.compress(content, 9)) for content in more.values())
-            if size + took > LIMIT:
+            more = read_group(tree, (program, *paths), files, UNPACKED - unpacked)
+            took = LIMIT if more is None else sum(len(zlib.compress(content, 9)) for content in more.values())
+            if more is None or size + took > LIMIT:
                 left_out.append(f"{title}: with its libraries the file is larger than {amount(LIMIT)}")
                 continue
             files |= more
             size += took
+            unpacked += sum(map(len, more.values()))
             packed.append(title)
     data = package_bytes(job, files)
     if len(data) > LIMIT:
@@ -94,6 +94,24 @@ def write_package(name: str, out: Path, workspace: Workspace) -> Package:
             f"{out} cannot be written: {error.strerror}", hint="name a file in a folder of yours"
         ) from None
     return Package(out, len(data), tuple(packed), tuple(left_out))
+
+
+def read_group(
+    tree: SquashTree, paths: Sequence[str], known: Mapping[str, bytes], left: int
+) -> dict[str, bytes] | None:
+    """Return name → bytes of the files that are not `known`; None if they have more than `left` bytes together: the
+    image states which libraries a program has, and how large they are."""
+    group: dict[str, bytes] = {}
+    for path in paths:
+        name = path.rpartition("/")[2]
+        if name in known or name in group:
+            continue
+        inode = tree.lookup(path.encode())
+        left -= inode.size if inode else 0
+        if left < 0:
+            return None
+        group[name] = tree.read(path.encode(), UNPACKED) or b""
+    return group
 
 
 def library_paths(linked: str) -> tuple[str, ...]:

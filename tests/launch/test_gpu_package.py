@@ -17,10 +17,11 @@ from envbuild.core.store.store import Store
 from envbuild.gpu.model import NOT_RUN
 from envbuild.gpu.sealed import read_document
 from envbuild.launch import gpu_package
-from envbuild.launch.gpu_package import library_paths, package_bytes, write_package
+from envbuild.launch.gpu_package import library_paths, package_bytes, read_group, write_package
 from envbuild.net.site import Site
 from envbuild.spec.project import Project
 from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.read.tree import SquashTree
 from tests.support import packs
 from tests.support.command import ROOT
 from tests.support.gpu_bench import job
@@ -90,6 +91,29 @@ def test_a_program_and_its_libraries_run_outside_of_the_image(tmp_path: Path) ->
     assert (found["image"], found["place"]["outside"]) == ("h100-nccl", True)
     if not found["place"]["gpus"]:
         assert {outcome.status for outcome in outcomes} == {NOT_RUN}
+
+
+@pytest.mark.engine
+def test_files_that_are_too_large_together_are_not_read(tmp_path: Path) -> None:
+    """A file of the image can have any size, and ldd of the image name any number of them."""
+    with SquashTree(image(tmp_path, "/bin/bash")) as tree:
+        size = Path("/bin/bash").stat().st_size
+        paths = ("/opt/nvbandwidth/bin/nvbandwidth", "/bin/bash", "/bin/none")
+        group = read_group(tree, paths, {}, 2 * size)
+        assert group and {name: len(content) for name, content in group.items()} == {
+            "nvbandwidth": size, "bash": size, "none": 0,
+        }  # fmt: skip
+        assert read_group(tree, paths, {}, 2 * size - 1) is None
+        assert read_group(tree, paths, {"bash": b""}, size) == {"nvbandwidth": group["bash"], "none": b""}
+
+
+@pytest.mark.engine
+def test_a_program_with_larger_files_than_memory_may_take_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_package, "UNPACKED", 100_000)
+    package = write_package(str(image(tmp_path, "/bin/bash")), tmp_path / "x.pyz", workspace(tmp_path))
+    assert package.packed == () and "larger than" in package.left_out[0]
 
 
 @pytest.mark.engine
