@@ -60,7 +60,11 @@ def read_document(text: str) -> tuple[dict[str, Any], tuple[Outcome, ...]]:
     if value.get("schema") != SCHEMA:
         raise RefusedError(f"its format is {str(value.get('schema'))[:20]}, and {SCHEMA} is known")
     stated = value.pop("checksum", "")
-    if stated != checksum(value):
+    try:
+        computed = checksum(value)
+    except RecursionError:
+        raise RefusedError("its values are nested too deeply") from None
+    if stated != computed:
         raise RefusedError("its checksum differs: it was changed or damaged after it was written")
     if not all(isinstance(value.get(key), str) for key in TEXTS) or not DATE.fullmatch(value["date"]):
         raise RefusedError("a key is missing or has another kind of value")
@@ -68,10 +72,19 @@ def read_document(text: str) -> tuple[dict[str, Any], tuple[Outcome, ...]]:
     if not names or not LOCK.fullmatch(value["lock"]) or value["tier"] not in (GPU, FABRIC):
         raise RefusedError("its image, lock, target or tier is not one")
     results = value.get("results")
-    if not isinstance(results, list) or not results or not isinstance(value.get("place"), dict):
-        raise RefusedError("it contains no results")
+    if not isinstance(results, list) or not results or not is_place(value.get("place")):
+        raise RefusedError("it contains no results, or no place where they were measured")
     try:
         outcomes = tuple(read_outcome(item) for item in results)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise RefusedError(f"a result is not well-formed: {str(error)[:100]}") from None
+    if {outcome.tier for outcome in outcomes} != {value["tier"]}:
+        raise RefusedError(f"it is of tier {value['tier']}, and has results of another one")
     return {**value, "checksum": stated}, outcomes
+
+
+def is_place(value: Any) -> bool:
+    """Return whether a value is the node as a document describes it: names of its GPUs, version of the driver."""
+    if not isinstance(value, dict) or not isinstance(value.get("gpus", []), list):
+        return False
+    return all(isinstance(text, str) for text in (*value.get("gpus", []), value.get("driver", "")))

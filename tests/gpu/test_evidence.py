@@ -73,12 +73,18 @@ def test_a_changed_document_is_refused(before: str, after: str) -> None:
         {"results": [{**FIGURE, "figures": [{"test": "x", "value": float("nan"), "unit": "GB/s"}]}]},
         {"date": "yesterday"},
         {"place": []},
+        {"place": {"gpus": {"a": 1}}},
+        {"place": {"gpus": 7}},
+        {"place": {"gpus": [7]}},
+        {"place": {"driver": 7}},
         {"results": []},
         {"results": {}},
         {"results": ["x"]},
         {"results": [{"name": "x"}]},
         {"results": [{"name": "x", "tier": "gpu", "status": "good", "detail": ""}]},
         {"results": [{"name": "x", "tier": "run", "status": "pass", "detail": ""}]},
+        {"results": [FIGURE, {**FIGURE, "tier": "fabric"}]},
+        {"results": [{**FIGURE, "figures": [{"test": "x", "value": 1, "unit": "GB/s", "size": 10**400}]}]},
         {"results": [{"name": 1, "tier": "gpu", "status": "pass", "detail": ""}]},
         {"results": [{"name": "x", "tier": "gpu", "status": "pass", "detail": "", "more": 1}]},
         {"results": [{"name": "x", "tier": "gpu", "status": "pass", "detail": "", "figures": [{"test": "x"}]}]},
@@ -104,6 +110,13 @@ def test_what_is_not_well_formed_is_refused(changes: dict[str, Any]) -> None:
 def test_any_other_json_is_refused(text: str) -> None:
     with pytest.raises(RefusedError):
         read_document(text)
+
+
+def test_values_that_are_nested_deeply_are_refused() -> None:
+    """There is a depth that can be read, and not written again."""
+    for depth in range(700, 1010):
+        with pytest.raises(RefusedError):
+            read_document(f'{{"kind": "gpu-evidence", "schema": 1, "x": {"[" * depth + "]" * depth}}}')
 
 
 def test_a_job_passes_through_json() -> None:
