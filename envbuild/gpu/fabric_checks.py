@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..doctor.processes import Output
-from .model import FABRIC, FAIL, PASS, Figure, Job, Outcome
+from .model import FABRIC, FAIL, PASS, Curve, Figure, Job, Outcome, bandwidth_curves
 from .negative import LIMIT as NEGATIVE_LIMIT
 from .negative import MISSING, VARIABLES, negative_fault
 from .reported import rank_logs, rank_output
 from .tools.nccl_tests import parse_nccl_tests
 from .tools.perftest import parse_perftest
-from .tools.sweep import parse_sweep
+from .tools.sweep import parse_sweep, sweep_curves
 from .transport import transport_facts, transport_faults
 
 NCCL_TESTS, SWEEP, WRONG, PAIR, RECIPE = "nccl-tests", "sweep", "wrong network", "pair", "recipe"
@@ -118,14 +118,14 @@ def judge_step(step: Step, documents: Mapping[int, Mapping[str, Any]], job: Job,
     ]
     if bad:
         return failed("; ".join(bad[:2]), "envbuild doctor --log FILE explains a log of NCCL")
-    fault, detail, figures = measured(step, outputs, documents, job, ranks, nodes)
+    fault, detail, figures, curves = measured(step, outputs, documents, job, ranks, nodes)
     if step.kind == NCCL_TESTS or (step.kind == SWEEP and step.words[-1] == "nccl"):
         fault = "; ".join(filter(None, [fault, *transport_faults(logs, job, ranks, nodes=nodes)]))
     if step.kind == SWEEP and step.words[-1] == UCC and job.fabric == "infiniband":
         fault = "; ".join(filter(None, [fault, tcp_fault(lanes)]))
     if fault:
         return failed(fault)
-    return passed(step, detail, seconds, facts, figures)
+    return replace(passed(step, detail, seconds, facts), figures=figures, curves=curves)
 
 
 def tcp_fault(lanes: Sequence[str]) -> str:
@@ -134,41 +134,41 @@ def tcp_fault(lanes: Sequence[str]) -> str:
     return f"UCX used TCP alone: {', '.join(lanes)}" if alone else ""
 
 
-def passed(
-    step: Step, detail: str, seconds: float, facts: Mapping[str, Any], figures: tuple[Figure, ...] = ()
-) -> Outcome:
+def passed(step: Step, detail: str, seconds: float, facts: Mapping[str, Any]) -> Outcome:
     """Return a result that passed."""
-    return Outcome(step.name, FABRIC, PASS, detail, "", seconds, figures, facts)
+    return Outcome(step.name, FABRIC, PASS, detail, "", seconds, (), facts)
 
 
 def measured(
     step: Step, outputs: Sequence[Output], documents: Mapping[int, Mapping[str, Any]], job: Job, ranks: int, nodes: int
-) -> tuple[str, str, tuple[Figure, ...]]:
-    """Return a fault or "", what was found, and the figures of a step."""
+) -> tuple[str, str, tuple[Figure, ...], tuple[Curve, ...]]:
+    """Return a fault or "", what was found, and the figures and curves of a step."""
     text = outputs[0].text
     if step.kind == NCCL_TESTS:
         run = parse_nccl_tests(text)
         if fault := run.fault(ranks, nodes, LARGEST) or run.wrong():
-            return fault, "", ()
+            return fault, "", (), ()
         algorithm = str(documents[0]["environment"].get("NCCL_ALGO", ""))
         last = run.rows[-1]
         whole = nodes == 2 and ranks == nodes * job.gpus
         test = "two_node_allreduce_busbw" if whole else ""
         figure = Figure(test, last.out_of_place.busbw, "GB/s", last.size, ranks, nodes, algorithm)
-        return "", f"{len(run.rows)} sizes, 0 wrong, {ranks} ranks, busbw {figure.value:g} GB/s", (figure,)
+        detail = f"{len(run.rows)} sizes, 0 wrong, {ranks} ranks, busbw {figure.value:g} GB/s"
+        return "", detail, (figure,), bandwidth_curves("all_reduce", run.points)
     if step.kind == SWEEP:
         sweep = parse_sweep(text)
         best = max((row.busbw for row in sweep.rows), default=0.0)
         refused = f"; not supported: {', '.join(op for op, _ in sweep.refused)}" if sweep.refused else ""
-        return sweep.fault or sweep.wrong, f"{len(sweep.rows)} sizes, 0 wrong, at most {best:g} GB/s{refused}", ()
+        detail = f"{len(sweep.rows)} sizes, 0 wrong, at most {best:g} GB/s{refused}"
+        return sweep.fault or sweep.wrong, detail, (), sweep_curves(sweep)
     if step.kind == PAIR:
         pair = parse_perftest(outputs[1].text)
         if pair.fault:
-            return f"the client: {pair.fault}", "", ()
+            return f"the client: {pair.fault}", "", (), ()
         row = pair.rows[-1]
         figure = Figure("ib_write_bandwidth_gdr", round(row.average, 2), "Gb/s", row.size, 2, nodes)
-        return "", f"{figure.value:g} Gb/s with {row.size} bytes over {pair.device}", (figure,)
-    return recipe_fault(step, outputs), "exit code 0 on all nodes, as its recipe expects", ()
+        return "", f"{figure.value:g} Gb/s with {row.size} bytes over {pair.device}", (figure,), ()
+    return recipe_fault(step, outputs), "exit code 0 on all nodes, as its recipe expects", (), ()
 
 
 def recipe_fault(step: Step, outputs: Sequence[Output]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 PASS, FAIL, NOT_RUN = "pass", "fail", "not-run"
 GPU, FABRIC = "gpu", "fabric"  # tiers
+LONGEST_CURVE = 64  # points: one for each power of two that a size can be
 
 
 class NotRunError(Exception):
@@ -33,8 +34,20 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """Bandwidths of one operation over message sizes. `points`: (bytes, value), sizes rising."""
+
+    title: str
+    unit: str
+    points: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """The result of one check: whether it ran correctly. `transport`: what logs state about it."""
+    """The result of one check: whether it ran correctly. `transport`: what logs state about it.
+
+    `figures` are compared with floors; `curves` are what a report draws, and the last point of one may be a figure.
+    """
 
     name: str
     tier: str
@@ -44,6 +57,7 @@ class Outcome:
     seconds: float = 0.0
     figures: tuple[Figure, ...] = ()
     transport: Mapping[str, Any] = field(default_factory=dict)
+    curves: tuple[Curve, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,8 +103,9 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """Return a result as JSON has it, without empty values but for those that every result has."""
     always = ("name", "tier", "status", "detail")
     values = {key: value for key, value in asdict(outcome).items() if value or key in always}
-    if outcome.figures:
-        values["figures"] = [asdict(figure) for figure in outcome.figures]
+    for key in ("figures", "curves"):
+        if key in values:
+            values[key] = [asdict(item) for item in getattr(outcome, key)]
     return values
 
 
@@ -98,9 +113,11 @@ def read_outcome(data: Mapping[str, Any]) -> Outcome:
     """Return the result that `outcome_data` wrote. Raises KeyError, TypeError and ValueError for another value."""
     values = dict(data)
     figures = tuple(Figure(**item) for item in values.pop("figures", ()))
-    outcome = Outcome(**values, figures=figures)
+    curves = tuple(read_curve(item) for item in values.pop("curves", ()))
+    outcome = Outcome(**values, figures=figures, curves=curves)
     texts = (outcome.name, outcome.tier, outcome.status, outcome.detail, outcome.hint)
-    if not all(isinstance(text, str) for text in texts) or not isinstance(outcome.transport, Mapping):
+    known = isinstance(outcome.transport, Mapping) and is_number(outcome.seconds)
+    if not known or not all(isinstance(text, str) for text in texts):
         raise TypeError("a result has a value of another kind")
     if outcome.status not in (PASS, FAIL, NOT_RUN) or outcome.tier not in (GPU, FABRIC):
         raise ValueError(f"unknown status or tier: {outcome.status}, {outcome.tier}")
@@ -109,9 +126,33 @@ def read_outcome(data: Mapping[str, Any]) -> Outcome:
     return outcome
 
 
+def bandwidth_curves(title: str, rows: Iterable[tuple[int, float]]) -> tuple[Curve, ...]:
+    """Return the curve of measured (bytes, GB/s); none where all bandwidths are 0, as those of one rank."""
+    points = {size: value for size, value in rows if size > 0}
+    return (Curve(title, "GB/s", tuple(sorted(points.items())[-LONGEST_CURVE:])),) if any(points.values()) else ()
+
+
+def read_curve(data: Mapping[str, Any]) -> Curve:
+    """Return the curve that `outcome_data` wrote. Raises KeyError, TypeError and ValueError for another value."""
+    points = tuple((size, value) for size, value in data["points"])
+    curve = Curve(**{**data, "points": points})
+    sizes = [size for size, _ in points]
+    if not all(isinstance(text, str) for text in (curve.title, curve.unit)) or not all(
+        isinstance(size, int) and is_number(size) and is_number(value) for size, value in points
+    ):
+        raise TypeError("a curve is not sizes and numbers with a title and a unit")
+    if not 0 < len(points) <= LONGEST_CURVE or sizes[0] <= 0 or sizes != sorted(set(sizes)):
+        raise ValueError(f"a curve does not have 1 to {LONGEST_CURVE} rising sizes")
+    return curve
+
+
 def is_figure(figure: Figure) -> bool:
     """Return whether the fields of a figure have their kinds."""
     numbers = (figure.value, figure.size, figure.ranks, figure.nodes)
     texts = (figure.test, figure.unit, figure.algorithm)
-    known = all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in numbers)
-    return known and all(map(math.isfinite, numbers)) and all(isinstance(item, str) for item in texts)
+    return all(map(is_number, numbers)) and all(isinstance(item, str) for item in texts)
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value of JSON is a finite number. Raises OverflowError for one that no float can hold."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from .bench import Bench, check_output, rank_variables, read_logs
 from .check_parts import good, need_layer
-from .model import GPU, PASS, FailedError, Figure, NotRunError, Outcome
+from .model import GPU, PASS, FailedError, Figure, NotRunError, Outcome, bandwidth_curves
 from .negative import LIMIT as NEGATIVE_LIMIT
 from .negative import VARIABLES, negative_fault
 from .tools.nccl_json import parse_nccl_json
 from .tools.nccl_tests import NcclRun, parse_nccl_tests
-from .tools.sweep import parse_sweep
+from .tools.sweep import parse_sweep, sweep_curves
 from .transport import transport_facts, transport_faults
 
 ONE_GPU_RANKS = (2, 30)  # NCCL with several ranks on one GPU (NCCL_MULTI_RANK_GPU_ENABLE)
@@ -51,8 +51,7 @@ def file_fault(run: NcclRun, file: Path) -> str:
     other = parse_nccl_json(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else None
     if other is None:
         return "incomplete: its file of JSON is missing or truncated"
-    pairs = [(row.size, row.out_of_place.busbw) for row in run.rows]
-    others = [(row.size, row.out_of_place.busbw) for row in other.rows]
+    pairs, others = run.points, other.points
     same = [size for size, _ in pairs] == [size for size, _ in others] and all(
         abs(value - others[place][1]) <= max(0.01, ROUNDING * value) for place, (_, value) in enumerate(pairs)
     )
@@ -80,7 +79,7 @@ def all_ranks(bench: Bench) -> Outcome:
     figure = Figure(test, last.out_of_place.busbw, "GB/s", last.size, bench.gpus, 1, bench.environ.get("NCCL_ALGO", ""))
     return Outcome(
         outcome.name, GPU, PASS, f"{outcome.detail}, busbw {figure.value:g} GB/s", figures=(figure,),
-        transport=outcome.transport,
+        transport=outcome.transport, curves=bandwidth_curves("all_reduce", run.points),
     )  # fmt: skip
 
 
@@ -108,7 +107,7 @@ def run_sweep(
             faults.append("no path goes over sockets")
         if faults:
             raise FailedError("; ".join(faults))
-    return good("", detail, transport=facts)
+    return good("", detail, transport=facts, curves=sweep_curves(sweep))
 
 
 def sweep_check(backend: str, device: str) -> Callable[[Bench], Outcome]:

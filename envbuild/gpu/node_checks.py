@@ -90,7 +90,7 @@ def run_check(check: NodeCheck, bench: Bench) -> Outcome:
     except FailedError as error:
         hint = str(error.args[1]) if len(error.args) > 1 else ""
         return Outcome(check.name, GPU, FAIL, str(error.args[0]), hint)
-    return Outcome(check.name, GPU, found.status, found.detail, found.hint, 0.0, found.figures, found.transport)
+    return replace(found, name=check.name)
 
 
 def node_checks(job: Job) -> Iterator[NodeCheck]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.gpu.allowed import allowed_variables, allowed_words
-from envbuild.gpu.model import FAIL, GPU, PASS, Figure, Job, Outcome, job_data, read_job
+from envbuild.gpu.model import FAIL, GPU, PASS, Curve, Figure, Job, Outcome, job_data, read_job
 from envbuild.gpu.parts import LENGTH, part_lines, read_parts
 from envbuild.gpu.sealed import RefusedError, checksum, evidence_document, read_document
 from tests.support.gpu_bench import job
@@ -23,10 +23,16 @@ OUTCOMES = (
         "one", GPU, PASS, "x", figures=(Figure("host_device_bandwidth", 55.0, "GB/s"),), transport={"networks": {}}
     ),
     Outcome("two", GPU, FAIL, "y", "do z", 1.5),
+    Outcome("three", GPU, PASS, "z", curves=(Curve("all_reduce", "GB/s", ((8, 0.5), (16, 1.0))),)),
 )
 
 
 FIGURE = {"name": "x", "tier": "gpu", "status": "pass", "detail": ""}
+CURVE = {"title": "x", "unit": "GB/s", "points": [[8, 0.5], [16, 1.0]]}
+POINTS: list[Any] = [
+    7, [], [7], [[8]], [[8, "1"]], [[0, 1.0]], [[8, 1.0], [8, 1.0]], [[16, 1.0], [8, 1.0]], [[8.5, 1.0]],
+    [[8, float("nan")]], [[10**400, 1.0]], [[size, 1.0] for size in range(1, 66)],
+]  # fmt: skip
 
 
 def document(**changes: Any) -> str:
@@ -40,6 +46,11 @@ def document(**changes: Any) -> str:
 def test_a_document_is_read_as_it_was_written() -> None:
     found, outcomes = read_document(document())
     assert outcomes == OUTCOMES and found["lock"] == job().lock
+
+
+def test_a_curve_is_read_as_it_was_written() -> None:
+    _, outcomes = read_document(document(results=[{**FIGURE, "curves": [CURVE]}]))
+    assert outcomes[0].curves == (Curve("x", "GB/s", ((8, 0.5), (16, 1.0))),)
 
 
 def test_a_document_truncated_at_any_line_is_refused() -> None:
@@ -84,6 +95,10 @@ def test_a_changed_document_is_refused(before: str, after: str) -> None:
         {"results": [{"name": "x", "tier": "gpu", "status": "good", "detail": ""}]},
         {"results": [{"name": "x", "tier": "run", "status": "pass", "detail": ""}]},
         {"results": [FIGURE, {**FIGURE, "tier": "fabric"}]},
+        {"results": [{**FIGURE, "seconds": "long"}]},
+        {"results": [{**FIGURE, "curves": [{"title": "x", "unit": "GB/s"}]}]},
+        *({"results": [{**FIGURE, "curves": [{**CURVE, "points": points}]}]} for points in POINTS),
+        {"results": [{**FIGURE, "curves": [{**CURVE, "title": 7}]}]},
         {"results": [{**FIGURE, "figures": [{"test": "x", "value": 1, "unit": "GB/s", "size": 10**400}]}]},
         {"results": [{"name": 1, "tier": "gpu", "status": "pass", "detail": ""}]},
         {"results": [{"name": "x", "tier": "gpu", "status": "pass", "detail": "", "more": 1}]},

@@ -52,6 +52,8 @@ def test_an_all_reduce_over_two_nodes_is_a_figure_with_its_transport() -> None:
     (figure,) = outcome.figures
     assert (figure.test, figure.value, figure.ranks, figure.nodes) == ("two_node_allreduce_busbw", 471.22, 4, 2)
     assert outcome.transport["networks"] == {"IB": 4}
+    (curve,) = outcome.curves
+    assert curve.points[-1] == (figure.size, figure.value) and len(curve.points) == 3
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,12 @@ def test_a_truncated_output_never_passes(length: int) -> None:
 
 def test_a_sweep() -> None:
     text = recorded("sweep.txt")
-    assert judged(STEPS["sweep"], [document(rank, text) for rank in range(4)]).status == PASS
+    found = judged(STEPS["sweep"], [document(rank, text) for rank in range(4)])
+    assert found.status == PASS
+    assert {curve.title: curve.points for curve in found.curves} == {
+        "all_reduce float32": ((1024, 0.0005), (4096, 0.0035), (16384, 0.0058)),
+        "all_to_all bfloat16": ((1024, 0.0006), (4096, 0.0016), (16384, 0.0108)),
+    }
     wrong = text.replace('"wrong": 0', '"wrong": 1', 1)
     assert judged(STEPS["sweep"], [document(rank, wrong) for rank in range(4)]).status == FAIL
     end = text.partition('envbuild-sweep {"end"')[0]

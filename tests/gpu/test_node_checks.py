@@ -79,7 +79,7 @@ def test_one_rank_of_nccl_proves_results_and_no_bandwidth(tmp_path: Path) -> Non
     at = bench(tmp_path)
     program(tmp_path, "all_reduce_perf", recorded("nccl-tests.one-gpu.txt", ONE))
     found = result(at, "NCCL: one rank")
-    assert (found.status, found.figures) == (PASS, ())
+    assert (found.status, found.figures, found.curves) == (PASS, (), ())
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,9 @@ def test_all_gpus_of_a_node_are_a_figure_with_a_floor(tmp_path: Path) -> None:
     ranks = "".join(rank.replace("Rank  0", f"Rank  {number}") for number in range(8))
     changes = {**ALL, rank: ranks, "0.12    0.00": "250.0  475.10"}
     program(tmp_path, "all_reduce_perf", recorded("nccl-tests.one-gpu.txt", changes))
-    (figure,) = result(bench(tmp_path, 8), "NCCL: all-reduce").figures
+    found = result(bench(tmp_path, 8), "NCCL: all-reduce")
+    (figure,), (curve,) = found.figures, found.curves
+    assert curve.points == ((8, 0.0), (64, 0.0), (16 << 30, 475.1))
     assert (figure.test, figure.value, figure.size, figure.ranks) == ("node_allreduce_busbw", 475.1, 16 << 30, 8)
     (part,) = result(bench(tmp_path, 8, gpus=16), "NCCL: all-reduce").figures  # half of the GPUs of a node
     assert part.test == ""

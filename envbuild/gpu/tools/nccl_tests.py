@@ -92,6 +92,11 @@ class NcclRun:
             return f"{len({rank.host for rank in self.ranks})} hosts took part, and {hosts} were requested"
         return ""
 
+    @property
+    def points(self) -> list[tuple[int, float]]:
+        """Return (bytes, bus bandwidth) of each row, out of place."""
+        return [(row.size, row.out_of_place.busbw) for row in self.rows]
+
     def wrong(self) -> str:
         """Return which results are wrong or were not checked, or ""."""
         if self.out_of_bounds:

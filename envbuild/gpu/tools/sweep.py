@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..model import Curve, bandwidth_curves
+
 MARK = "envbuild-sweep "
 WHOLE = ("nccl", "gloo")  # backends that have every operation of the sweep
 
@@ -52,6 +54,16 @@ class Sweep:
         """Return which results are wrong, or ""."""
         bad = [row for row in self.rows if row.wrong]
         return "; ".join(f"{row.wrong} wrong values of {row.op} {row.dtype} with {row.size} bytes" for row in bad[:3])
+
+
+def sweep_curves(sweep: Sweep) -> tuple[Curve, ...]:
+    """Return the bus bandwidths of each operation and type, in their order."""
+    names = dict.fromkeys((row.op, row.dtype) for row in sweep.rows)
+    found = (
+        bandwidth_curves(" ".join(name), [(row.size, row.busbw) for row in sweep.rows if (row.op, row.dtype) == name])
+        for name in names
+    )
+    return tuple(curve for curves in found for curve in curves)
 
 
 def parse_sweep(text: str) -> Sweep:
