@@ -67,7 +67,7 @@ def read_tier(name: str, file: str, workspace: Workspace) -> TierAnswer:
     path = Path(file)
     measured = read_evidence(path)
     image = read_gpu_image(name or str(measured.document["image"]), workspace)
-    check_image(measured, image.lock, str(measured.document["target"]), path)
+    check_image(measured, image.lock, image.target, path)
     return report(measured, workspace)
 
 

@@ -64,7 +64,9 @@ def check_image(measured: Measured, lock: str, target: str, path: Path) -> None:
         )
     if document["target"] != target:
         raise VerifyError(
-            f"the evidence is of target '{printable(document['target'])}', not '{target}'", where=str(path)
+            f"the evidence is of target '{printable(document['target'])}', not '{printable(target)}'",
+            hint="write it again with the program of make gpu-evidence for this image",
+            where=str(path),
         )
 
 

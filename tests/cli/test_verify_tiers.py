@@ -79,15 +79,17 @@ def test_evidence_without_a_check_that_ran_is_not_a_pass(tmp_path: Path) -> None
     assert answer["evidence"] == "" and answer["counts"]["pass"] == 0
 
 
-@pytest.mark.parametrize("change", ["truncated", "lock", "changed", "empty", "image"])
+@pytest.mark.parametrize("change", ["truncated", "lock", "target", "changed", "empty", "image"])
 def test_evidence_is_refused_with_the_reason(change: str, tmp_path: Path) -> None:
-    values: dict[str, Any] = {"lock": {"lock": f"sha256:{'0' * 64}"}, "image": {"image": "no-such"}}.get(change, {})
+    others = {"lock": f"sha256:{'0' * 64}", "target": "p5-efa", "image": "no-such"}
+    values: dict[str, Any] = {change: others[change]} if change in others else {}
     path = evidence(tmp_path, *outcomes(), **values)
     text = path.read_text()
     texts = {"truncated": text[:-20], "changed": text.replace("470.0", "480.0"), "empty": ""}
     path.write_text(texts.get(change, text))
     error = refused(tmp_path, 2 if change == "image" else 7, "--read", str(path))
-    assert {"lock": "of another lock", "image": "no-such"}.get(change, "the evidence is refused") in error
+    reasons = {"lock": "of another lock", "target": "not 'h100-ib'", "image": "no-such"}
+    assert reasons.get(change, "the evidence is refused") in error
 
 
 @pytest.mark.parametrize(

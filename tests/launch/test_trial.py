@@ -129,14 +129,14 @@ CHANGES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_field_of_a_target_that_the_checks_compare_with(name: str) -> None:
-    own, target = GpuImage("net", "sha256:0"), shipped_target("azure-ndv4")
+    own, target = GpuImage("net", "sha256:0", "azure-ndv4"), shipped_target("azure-ndv4")
     before = make_job(own, target, "gpu", (), {})
     assert make_job(own, replace(target, **{name: CHANGES[name]}), "gpu", (), {}) != before
 
 
 def test_checks_of_recipes_belong_to_their_tier() -> None:
     checks = tuple({"name": tier, "command": "x", "expect": "", "tier": tier} for tier in ("gpu", "fabric"))
-    own = GpuImage("net", "sha256:0", checks)
+    own = GpuImage("net", "sha256:0", "p5-efa", checks)
     for tier in ("gpu", "fabric"):
         found = make_job(own, shipped_target("p5-efa"), tier, (), {}).checks
         assert [check["name"] for check in found] == [tier]
