@@ -15,16 +15,9 @@ from envbuild.launch.gpu_package import write_package
 from envbuild.launch.gpu_tiers import TierRequest, dry_run_text, prepare_tier, run_tier
 from envbuild.spec.target import load_target
 from envbuild.spec.workspace import Workspace
+from envbuild.verify.floor_verdict import audit_results
 from envbuild.verify.gpu_image import read_gpu_image
-from envbuild.verify.measured import (
-    Measured,
-    audit_results,
-    change_lines,
-    check_image,
-    last_evidence,
-    read_evidence,
-    store_evidence,
-)
+from envbuild.verify.measured import Measured, change_lines, check_image, last_evidence, read_measured, store_evidence
 from envbuild.verify.results import AuditResult, Status
 
 MARKS = {Status.PASS: "ok", Status.FAIL: "FAILED", Status.NOT_RUN: "not run"}
@@ -65,7 +58,7 @@ def read_tier(name: str, file: str, workspace: Workspace) -> TierAnswer:
     lock or target, or not well-formed.
     """
     path = Path(file)
-    measured = read_evidence(path)
+    measured = read_measured(path)
     image = read_gpu_image(name or str(measured.document["image"]), workspace)
     check_image(measured, image.lock, image.target, path)
     return report(measured, workspace)

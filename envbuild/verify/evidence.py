@@ -54,14 +54,24 @@ class Evidence:
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return tier → status → how many, for all four tiers."""
-        counts = {tier: {status.value: 0 for status in Status} for tier in TIERS}
-        for result in self.results:
-            counts[result.tier][result.status.value] += 1
-        return counts
+        return count_results(self.results)
 
     def tiers(self) -> dict[str, str]:
         """Return tier → ``passed``, ``failed``, ``partly: …`` or ``not run: …``. A tier without a check did not run."""
-        return {tier: _tier(tier, counts, self.results) for tier, counts in self.counts().items()}
+        return tier_states(self.results)
+
+
+def count_results(results: Sequence[AuditResult]) -> dict[str, dict[str, int]]:
+    """Return tier → status → how many, for all four tiers."""
+    counts = {tier: {status.value: 0 for status in Status} for tier in TIERS}
+    for result in results:
+        counts[result.tier][result.status.value] += 1
+    return counts
+
+
+def tier_states(results: Sequence[AuditResult]) -> dict[str, str]:
+    """Return tier → ``passed``, ``failed``, ``partly: …`` or ``not run: …``."""
+    return {tier: _tier(tier, counts, results) for tier, counts in count_results(results).items()}
 
 
 def _tier(tier: str, counts: Mapping[str, int], results: Sequence[AuditResult]) -> str:

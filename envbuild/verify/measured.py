@@ -1,11 +1,11 @@
-"""Evidence of GPU checks: two verdicts of each measurement, its file in the store, and the change since the last one.
+"""Evidence of GPU checks: its file in the store, and the change since the last one.
 
 measured/<lock 12>/<target>-<tier>-<date>.json in the user's part of the store: documents of `envbuild.gpu.sealed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,7 @@ from envbuild.core.store.store import Store, write_json
 from envbuild.core.text import printable
 from envbuild.gpu.model import FAIL, PASS, Figure, Outcome
 from envbuild.gpu.sealed import LARGEST, RefusedError, read_document
-from envbuild.spec.target import Target
-from envbuild.verify.floor import find_floor
-from envbuild.verify.results import AuditResult, Status
+from envbuild.verify.tiers import MEASURED
 
 FOLDER = "measured"
 
@@ -31,12 +29,16 @@ class Measured:
     outcomes: tuple[Outcome, ...]
 
     @property
+    def tier(self) -> str:
+        return str(self.document["tier"])
+
+    @property
     def figures(self) -> dict[str, Figure]:
         """Return name of the check → its first figure."""
         return {outcome.name: outcome.figures[0] for outcome in self.outcomes if outcome.figures}
 
 
-def read_evidence(path: Path) -> Measured:
+def read_measured(path: Path) -> Measured:
     """Return the evidence of a file. Raises VerifyError with the reason why it is refused."""
     hint = "copy the file again, or write it again with the program of make gpu-evidence"
     try:
@@ -70,36 +72,10 @@ def check_image(measured: Measured, lock: str, target: str, path: Path) -> None:
         )
 
 
-def audit_results(outcomes: Sequence[Outcome], target: Target) -> Iterator[AuditResult]:
-    """Yield for each check whether it ran correctly, and for each figure with a floor whether it reaches it."""
-    for outcome in outcomes:
-        status = Status(outcome.status)
-        yield AuditResult(outcome.name, status, outcome.detail, outcome.tier, outcome.hint)
-        for figure in outcome.figures if status == Status.PASS else ():
-            if figure.test:
-                yield floor_result(outcome, figure, target)
-
-
-def floor_result(outcome: Outcome, figure: Figure, target: Target) -> AuditResult:
-    """Return whether a figure reaches its floor; without a floor, the comparison did not run."""
-    name = f"{outcome.name}: reaches the floor"
-    floor = find_floor(target, figure.test, figure.nodes, figure.algorithm)
-    if floor is None:
-        reason = f"no floor is known for {figure.test} of these nodes ({figure.value:g} {figure.unit} measured)"
-        return AuditResult(name, Status.NOT_RUN, reason, outcome.tier)
-    found = f"{figure.value:g} {figure.unit}"
-    if floor.unit != figure.unit or (floor.size and figure.size < floor.size):
-        reason = f"{found} with {figure.size} bytes, and the floor is for {floor.size} bytes and more, in {floor.unit}"
-        return AuditResult(name, Status.NOT_RUN, reason, outcome.tier)
-    status = Status.PASS if figure.value >= floor.at_least else Status.FAIL
-    hint = "" if status == Status.PASS else "envbuild doctor on each node; the transport is in the evidence"
-    return AuditResult(name, status, f"{found}; {floor}", outcome.tier, hint)
-
-
 def store_evidence(measured: Measured, store: Store) -> Path:
     """Write evidence into the store; return its file."""
     document = measured.document
-    folder: Path = store.own_folder(FOLDER) / str(document["lock"]).rpartition(":")[2][:12]
+    folder: Path = store.own_folder(FOLDER) / lock_folder(document["lock"])
     folder.mkdir(mode=0o700, exist_ok=True)
     date = document["date"].replace(":", "")
     path = folder / f"{document['target']}-{document['tier']}-{date}.json"
@@ -107,19 +83,38 @@ def store_evidence(measured: Measured, store: Store) -> Path:
     return path
 
 
+def lock_folder(lock: str) -> str:
+    """Return the name of the folder with the evidence of a lock."""
+    return lock.rpartition(":")[2][:12]
+
+
 def last_evidence(measured: Measured, store: Store) -> Measured | None:
     """Return the newest older evidence of the same image, target and tier, of any lock."""
     own = measured.document
-    keys = ("image", "target", "tier")
-    found = []
-    for path in sorted((store.own / FOLDER).glob(f"*/*-{own['tier']}-*.json")):
+    found = stored_measurements(store, "*", own["tier"], image=own["image"], target=own["target"])
+    return newest(one for one in found if one.document["date"] < own["date"])
+
+
+def find_evidence(image: str, lock: str, target: str, store: Store) -> tuple[Measured, ...]:
+    """Return the newest evidence of each tier that this user has of an image, of exactly this lock and target."""
+    of = {"image": image, "lock": lock, "target": target}
+    found = (newest(stored_measurements(store, lock_folder(lock), tier, **of)) for tier in MEASURED)
+    return tuple(one for one in found if one)
+
+
+def stored_measurements(store: Store, folder: str, tier: str, **values: str) -> Iterator[Measured]:
+    """Yield the evidence of a tier in folders of `measured` whose document has these values."""
+    for path in sorted((store.own / FOLDER).glob(f"{folder}/*-{tier}-*.json")):
         try:
-            other = Measured(*read_document(read_bounded(path, LARGEST).decode()))
+            found = Measured(*read_document(read_bounded(path, LARGEST).decode()))
         except (RefusedError, NotRegularError, TooLargeError, OSError, UnicodeDecodeError):
             continue  # a file that another program left there proves nothing
-        same = all(other.document[key] == own[key] for key in keys)
-        if same and other.document["date"] < own["date"]:
-            found.append(other)
+        if found.tier == tier and all(found.document[key] == value for key, value in values.items()):
+            yield found
+
+
+def newest(found: Iterable[Measured]) -> Measured | None:
+    """Return the evidence with the latest date."""
     return max(found, key=lambda item: str(item.document["date"]), default=None)
 
 

@@ -15,13 +15,14 @@ from envbuild.gpu.model import FAIL, GPU, NOT_RUN, PASS, Figure, Outcome
 from envbuild.gpu.sealed import evidence_document
 from envbuild.spec.project import Project
 from envbuild.spec.target import load_target
+from envbuild.verify.floor_verdict import audit_results
 from envbuild.verify.measured import (
     Measured,
-    audit_results,
     change_lines,
     check_image,
+    find_evidence,
     last_evidence,
-    read_evidence,
+    read_measured,
     store_evidence,
 )
 from envbuild.verify.results import Status
@@ -87,7 +88,7 @@ def test_the_change_since_the_last_evidence_of_the_same_target(tmp_path: Path) -
     for day, value in ((1, 480.0), (2, 470.0)):
         path = store_evidence(measured(outcome(value), replace(bad, status=PASS), day=day), store)
     store_evidence(measured(outcome(1.0), day=3, target="p5-efa"), store)
-    store_evidence(measured(outcome(1.0), day=3, tier="fabric"), store)
+    store_evidence(measured(replace(outcome(1.0), tier="fabric"), day=3, tier="fabric"), store)
     (path.parent / "h100-ib-gpu-2026-01-09T000000Z.json").write_text("{")  # truncated
     now = measured(outcome(440.0), bad, day=4, lock=f"sha256:{'2' * 64}")
     before = last_evidence(now, store)
@@ -104,8 +105,25 @@ def test_evidence_is_stored_by_lock_and_date_and_read_again(tmp_path: Path) -> N
     own = measured(outcome())
     path = store_evidence(own, store)
     assert path.relative_to(store.own).as_posix() == "measured/111111111111/h100-ib-gpu-2026-01-01T000000Z.json"
-    assert read_evidence(path) == own
+    assert read_measured(path) == own
     check_image(own, job().lock, "h100-ib", path)
+
+
+def test_the_newest_evidence_of_each_tier_is_found_by_image_lock_and_target(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    lock = job().lock
+    assert find_evidence("net", lock, "h100-ib", store) == ()
+    for day in (1, 3, 2):
+        store_evidence(measured(outcome(float(day)), day=day), store)
+    other_lock = f"{lock[:-1]}0"  # of the same folder
+    for day, values in ((4, {"target": "p5-efa"}), (5, {"image": "other"}), (6, {"lock": other_lock})):
+        store_evidence(measured(outcome(), day=day, **values), store)
+    fabric = measured(replace(outcome(), tier="fabric"), tier="fabric")
+    path = store_evidence(fabric, store)
+    (path.parent / "h100-ib-gpu-2026-01-09T000000Z.json").symlink_to(path)
+    found = find_evidence("net", lock, "h100-ib", store)
+    assert [one.document["date"][:10] for one in found] == ["2026-01-03", "2026-01-01"]
+    assert found[1] == fabric
 
 
 @pytest.mark.parametrize(("lock", "target"), [(f"sha256:{'2' * 64}", "h100-ib"), (job().lock, "p5-efa")])
@@ -120,9 +138,9 @@ def test_files_that_are_not_evidence_are_refused(tmp_path: Path) -> None:
     for content in (b"", text[:-1].encode(), b"\xff\xfe", b"{}", text.replace("470", "490").encode()):
         path.write_bytes(content)
         with pytest.raises(VerifyError) as caught:
-            read_evidence(path)
+            read_measured(path)
         assert "refused" in caught.value.message and caught.value.hint
     with pytest.raises(VerifyError, match="does not exist"):
-        read_evidence(tmp_path / "missing")
+        read_measured(tmp_path / "missing")
     with pytest.raises(VerifyError, match="cannot be read"):
-        read_evidence(tmp_path)
+        read_measured(tmp_path)
