@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 PASS, FAIL, NOT_RUN = "pass", "fail", "not-run"
 GPU, FABRIC = "gpu", "fabric"  # tiers
+BEYOND = 1e30  # what is measured is smaller: bytes, ranks, GB/s, seconds
 LONGEST_CURVE = 64  # points: one for each power of two that a size can be
 
 
@@ -138,7 +138,7 @@ def read_curve(data: Mapping[str, Any]) -> Curve:
     curve = Curve(**{**data, "points": points})
     sizes = [size for size, _ in points]
     if not all(isinstance(text, str) for text in (curve.title, curve.unit)) or not all(
-        isinstance(size, int) and is_number(size) and is_number(value) for size, value in points
+        is_count(size) and is_number(value) for size, value in points
     ):
         raise TypeError("a curve is not sizes and numbers with a title and a unit")
     if not 0 < len(points) <= LONGEST_CURVE or sizes[0] <= 0 or sizes != sorted(set(sizes)):
@@ -148,11 +148,16 @@ def read_curve(data: Mapping[str, Any]) -> Curve:
 
 def is_figure(figure: Figure) -> bool:
     """Return whether the fields of a figure have their kinds."""
-    numbers = (figure.value, figure.size, figure.ranks, figure.nodes)
+    counts = (figure.size, figure.ranks, figure.nodes)
     texts = (figure.test, figure.unit, figure.algorithm)
-    return all(map(is_number, numbers)) and all(isinstance(item, str) for item in texts)
+    return is_number(figure.value) and all(map(is_count, counts)) and all(isinstance(item, str) for item in texts)
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value of JSON is a finite number. Raises OverflowError for one that no float can hold."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Return whether a value of JSON is a number that can be measured."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -BEYOND < value < BEYOND
+
+
+def is_count(value: object) -> bool:
+    """Return whether a value of JSON is such a number without a fraction."""
+    return isinstance(value, int) and is_number(value)

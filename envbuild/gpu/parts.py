@@ -1,7 +1,8 @@
 """A document that passes through the output of a job: short lines, which arrive whole and in any order.
 
 srun and docker copy the output of all ranks to one stream. They may mix what two ranks print at once, but not within a
-short line. Lines of other programs are between them.
+short line. Lines of other programs are between them. A part ends with a sign of its own: a line of another rank can
+come before its newline (mpirun gives ranks a terminal, to which Python writes the last newline apart).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 MARK = "envbuild-part"
 LENGTH = 700  # characters of the content of a line: srun passes on at least 1024 bytes at once
-LINE = re.compile(rf"{MARK} (\d+) (\d+)/(\d+) ([0-9a-f]{{16}}) ([A-Za-z0-9+/=]+)$")
+LINE = re.compile(rf"{MARK} (\d+) (\d+)/(\d+) ([0-9a-f]{{16}}) ([A-Za-z0-9+/=]+)\.")
 LARGEST = 16 << 20  # bytes of a document
 
 
@@ -26,20 +27,14 @@ def part_lines(rank: int, value: Any) -> Iterator[str]:
     name = hashlib.sha256(data.encode()).hexdigest()[:16]
     pieces = [data[start : start + LENGTH] for start in range(0, len(data), LENGTH)]
     for number, piece in enumerate(pieces, 1):
-        yield f"{MARK} {rank} {number}/{len(pieces)} {name} {piece}"
+        yield f"{MARK} {rank} {number}/{len(pieces)} {name} {piece}."
 
 
 def read_parts(text: str) -> tuple[dict[int, Any], str]:
-    """Return rank → its document, of those that arrived whole; and the lines that are not part of one."""
+    """Return rank → its document, of those that arrived whole; and the text between the parts."""
     found: dict[int, dict[int, str]] = {}
     heads: dict[int, tuple[int, str]] = {}
-    others: list[str] = []
-    for line in text.splitlines():
-        start = line.find(MARK)
-        match = LINE.match(line[start:]) if start >= 0 else None
-        if match is None:
-            others.append(line)
-            continue
+    for match in LINE.finditer(text):
         rank = int(match[1])
         heads[rank] = (int(match[3]), match[4])
         found.setdefault(rank, {})[int(match[2])] = match[5]
@@ -51,4 +46,4 @@ def read_parts(text: str) -> tuple[dict[int, Any], str]:
                 documents[rank] = json.loads(zlib.decompressobj().decompress(base64.b64decode(data), LARGEST))
             except (ValueError, zlib.error):
                 continue
-    return documents, "\n".join(others)
+    return documents, LINE.sub("", text)

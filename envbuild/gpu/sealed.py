@@ -76,7 +76,7 @@ def read_document(text: str) -> tuple[dict[str, Any], tuple[Outcome, ...]]:
         raise RefusedError("it contains no results, or no place where they were measured")
     try:
         outcomes = tuple(read_outcome(item) for item in results)
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise RefusedError(f"a result is not well-formed: {str(error)[:100]}") from None
     if {outcome.tier for outcome in outcomes} != {value["tier"]}:
         raise RefusedError(f"it is of tier {value['tier']}, and has results of another one")

@@ -31,7 +31,7 @@ FIGURE = {"name": "x", "tier": "gpu", "status": "pass", "detail": ""}
 CURVE = {"title": "x", "unit": "GB/s", "points": [[8, 0.5], [16, 1.0]]}
 POINTS: list[Any] = [
     7, [], [7], [[8]], [[8, "1"]], [[0, 1.0]], [[8, 1.0], [8, 1.0]], [[16, 1.0], [8, 1.0]], [[8.5, 1.0]],
-    [[8, float("nan")]], [[10**400, 1.0]], [[size, 1.0] for size in range(1, 66)],
+    [[8, float("nan")]], [[8, 1e300]], [[10**400, 1.0]], [[size, 1.0] for size in range(1, 66)],
 ]  # fmt: skip
 
 
@@ -95,6 +95,7 @@ def test_a_changed_document_is_refused(before: str, after: str) -> None:
         {"results": [{"name": "x", "tier": "gpu", "status": "good", "detail": ""}]},
         {"results": [{"name": "x", "tier": "run", "status": "pass", "detail": ""}]},
         {"results": [FIGURE, {**FIGURE, "tier": "fabric"}]},
+        {"results": [{**FIGURE, "figures": [{"test": "x", "value": 1, "unit": "GB/s", "size": 0.5}]}]},
         {"results": [{**FIGURE, "seconds": "long"}]},
         {"results": [{**FIGURE, "curves": [{"title": "x", "unit": "GB/s"}]}]},
         *({"results": [{**FIGURE, "curves": [{**CURVE, "points": points}]}]} for points in POINTS),
@@ -148,7 +149,7 @@ def test_documents_of_ranks_arrive_in_any_order(texts: list[str], order: random.
     order.shuffle(lines)
     found, others = read_parts("\n".join(lines))
     assert found == values
-    assert sorted(others.splitlines()) == ["0: another line", "NCCL INFO"]
+    assert sorted(filter(None, others.splitlines())) == ["0: another line", "NCCL INFO"]
 
 
 def test_a_document_of_which_any_line_is_missing_or_changed_did_not_arrive() -> None:
@@ -157,8 +158,14 @@ def test_a_document_of_which_any_line_is_missing_or_changed_did_not_arrive() -> 
     assert len(lines) > 3 and max(map(len, lines)) < LENGTH + 60
     assert read_parts("\n".join(lines))[0] == {3: value}
     for number, line in enumerate(lines):
-        for changed in ([], [line[:-1]], [line[:-2] + ("AA" if not line.endswith("AA") else "BB")]):
+        for changed in ([], [line[:-1]], [line[:-3] + ("AA." if not line.endswith("AA.") else "BB.")]):
             assert read_parts("\n".join([*lines[:number], *changed, *lines[number + 1 :]]))[0] == {}
+
+
+def test_a_newline_may_arrive_after_the_line_of_another_rank() -> None:
+    values = {rank: {"text": "x" * 3000, "rank": rank} for rank in range(3)}
+    text = "".join("\n".join(part_lines(rank, value)) for rank, value in values.items())
+    assert read_parts(f"{text}\n\n\n") == (values, "\n" * text.count("\n") + "\n\n\n")
 
 
 def test_lines_may_have_labels() -> None:
