@@ -8,6 +8,7 @@ from typing import Any
 
 PASS, FAIL, NOT_RUN = "pass", "fail", "not-run"
 GPU, FABRIC = "gpu", "fabric"  # tiers
+UNITS = ("GB/s", "Gb/s")  # of what is measured
 BEYOND = 1e30  # what is measured is smaller: bytes, ranks, GB/s, seconds
 LONGEST_CURVE = 64  # points: one for each power of two that a size can be
 
@@ -137,9 +138,8 @@ def read_curve(data: Mapping[str, Any]) -> Curve:
     points = tuple((size, value) for size, value in data["points"])
     curve = Curve(**{**data, "points": points})
     sizes = [size for size, _ in points]
-    if not all(isinstance(text, str) for text in (curve.title, curve.unit)) or not all(
-        is_count(size) and is_number(value) for size, value in points
-    ):
+    known = isinstance(curve.title, str) and curve.unit in UNITS
+    if not known or not all(is_count(size) and is_number(value) for size, value in points):
         raise TypeError("a curve is not sizes and numbers with a title and a unit")
     if not 0 < len(points) <= LONGEST_CURVE or sizes[0] <= 0 or sizes != sorted(set(sizes)):
         raise ValueError(f"a curve does not have 1 to {LONGEST_CURVE} rising sizes")
@@ -149,8 +149,8 @@ def read_curve(data: Mapping[str, Any]) -> Curve:
 def is_figure(figure: Figure) -> bool:
     """Return whether the fields of a figure have their kinds."""
     counts = (figure.size, figure.ranks, figure.nodes)
-    texts = (figure.test, figure.unit, figure.algorithm)
-    return is_number(figure.value) and all(map(is_count, counts)) and all(isinstance(item, str) for item in texts)
+    known = figure.unit in UNITS and is_number(figure.value) and all(map(is_count, counts))
+    return known and isinstance(figure.test, str) and isinstance(figure.algorithm, str)
 
 
 def is_number(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 srun and docker copy the output of all ranks to one stream. They may mix what two ranks print at once, but not within a
 short line. Lines of other programs are between them. A part ends with a sign of its own: a line of another rank can
-come before its newline (mpirun gives ranks a terminal, to which Python writes the last newline apart).
+come before its newline (mpirun starts ranks on a terminal, to which Python writes the last newline apart).
 """
 
 from __future__ import annotations

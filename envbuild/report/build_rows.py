@@ -8,10 +8,7 @@ from envbuild.export.built_image import ImageRecord
 from envbuild.matrix.answer.verdict import Answer
 from envbuild.report.known_image import KnownImage
 from envbuild.report.model import Component, Part, Step
-from envbuild.report.series import FloorRow
 from envbuild.spec.recipe import Sources
-from envbuild.spec.target import Target
-from envbuild.verify.tiers import ELSEWHERE
 
 BUILD = "build"
 
@@ -51,17 +48,3 @@ def spec_components(known: KnownImage, answer: Answer) -> tuple[Component, ...]:
         origins += [f"{git.origin}@{git.commit}" for git in sources.git]
         rows.append(Component(name, version, ", ".join(origins)))
     return tuple(rows)
-
-
-def floor_rows(target: Target) -> tuple[FloorRow, ...]:
-    """Return the floors of a target, each with its source."""
-    return tuple(
-        FloorRow(name, floor.value, floor.unit, floor.because) for name, floor in sorted(target.thresholds.items())
-    )
-
-
-def no_bandwidth(target: Target) -> str:
-    """Return why there is no measured bandwidth."""
-    if not target.gpu and target.fabric in ("none", "ethernet"):
-        return f"not run: target {target.name} has neither GPUs nor a fabric to measure"
-    return f"not run: {ELSEWHERE.get('fabric', 'no evidence of tier fabric')}"

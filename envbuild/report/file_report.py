@@ -8,7 +8,15 @@ from envbuild.core.digest import reported_digest
 from envbuild.core.shell import shell_word
 from envbuild.core.text import amount
 from envbuild.lock.model import lock_digest
-from envbuild.report.evidence_rows import check_rows, failure_rows, tier_rows, verify_steps
+from envbuild.report.bandwidth_rows import floor_rows, no_bandwidth, series_rows
+from envbuild.report.evidence_rows import (
+    check_rows,
+    failure_rows,
+    known_results,
+    known_seconds,
+    tier_rows,
+    verify_steps,
+)
 from envbuild.report.file_facts import file_facts
 from envbuild.report.lock_rows import component_rows, origin_rows, package_rows
 from envbuild.report.matrix_rows import locked_matrix_part
@@ -32,8 +40,9 @@ from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.metadata import ImageMetadata, read_metadata
 from envbuild.verify.contents.size_summary import SizeSummary
 from envbuild.verify.evidence import Evidence
+from envbuild.verify.host_image import target_of
+from envbuild.verify.measured import find_measured
 from envbuild.verify.stored_evidence import read_evidence
-from envbuild.verify.tiers import ELSEWHERE
 
 FOLDERS = "folders"
 LARGEST = 40  # folders that are parts of their own
@@ -45,8 +54,11 @@ def report_file(file: Path, workspace: Workspace) -> Report:
         within = read_metadata(tree)
         summary = SizeSummary(str(file)).add_all(tree.walk())
     evidence, sha256, reason = find_evidence(file, within, workspace)
-    faults, tiers, checks = failure_rows(evidence), tier_rows(evidence, reason), check_rows(evidence)
-    lock = within.lock
+    lock, target = within.lock, target_of(within, workspace.project)
+    measured = find_measured(lock.image, lock_digest(lock), target.name, workspace.store) if lock and target else ()
+    results = known_results(evidence, measured, target)
+    faults, tiers = failure_rows(results), tier_rows(results, reason)
+    checks = check_rows(results, known_seconds(evidence, measured))
     foreign = "envbuild did not build this image: it has no lock"
     image = within.origin.get("image")
     return Report(
@@ -63,6 +75,8 @@ def report_file(file: Path, workspace: Workspace) -> Report:
         parts_are=FOLDERS,
         steps=verify_steps(evidence),
         matrix=locked_matrix_part(lock) if lock else None,
+        series=series_rows(measured, target),
+        floors=floor_rows(target) if target else (),
         packages=package_rows(lock) if lock else installed_rows(within, summary),
         start=start_lines(shell_path(file), workspace),
         notes=(f"{amount(summary.unpacked)} unpacked in {sum(summary.kinds.values())} entries", *notes_of(within)),
@@ -72,7 +86,7 @@ def report_file(file: Path, workspace: Workspace) -> Report:
             TIMES: "a file does not record how long its build took; envbuild report NAME does, in its project",
             MATRIX: foreign,
             PACKAGES: "no package of Debian or Python was found in the file",
-            BANDWIDTH: f"not run: {ELSEWHERE.get('fabric', 'no evidence of tier fabric')}",
+            BANDWIDTH: no_bandwidth(target, measured),
         },
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.build.plan.units import Plan
@@ -18,6 +18,7 @@ from envbuild.spec.resolve import Resolution, resolve
 from envbuild.spec.target import Target, load_target
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.evidence import Evidence
+from envbuild.verify.measured import Measured, find_measured
 from envbuild.verify.stored_evidence import read_evidence
 
 
@@ -42,6 +43,7 @@ class KnownImage:
     made: ImageRecord | None = None
     evidence: Evidence | None = None
     no_evidence: str = ""
+    measured: tuple[Measured, ...] = ()
     faults: tuple[Fault, ...] = ()
 
 
@@ -66,14 +68,16 @@ def find_known(name: str, workspace: Workspace, matrix: MatrixAnswer) -> KnownIm
     from envbuild.build.plan.planner import make_plan
 
     plan, made = make_plan(resolution, lock), read_image_record(resolution, workspace)
+    measured = find_measured(lock.image, lock_digest(lock), target.name, workspace.store)
+    locked = KnownImage(spec, target, resolution, lock, plan, made, measured=measured)
     if made is None:
         reason = f"the store has no build of this spec and lock by this envbuild: envbuild make {word}"
-        return KnownImage(spec, target, resolution, lock, plan, no_evidence=reason)
+        return replace(locked, no_evidence=reason)
     evidence = read_evidence(Path(made.evidence)) if made.evidence else None
     if evidence and (evidence.artifact, evidence.lock) == (f"sha256:{made.sha256}", lock_digest(lock)):
-        return KnownImage(spec, target, resolution, lock, plan, made, evidence)
+        return replace(locked, evidence=evidence)
     reason = "the evidence is of other bytes" if evidence else "there is no evidence of the file"
-    return KnownImage(spec, target, resolution, lock, plan, made, no_evidence=f"{reason}: envbuild verify {word}")
+    return replace(locked, no_evidence=f"{reason}: envbuild verify {word}")
 
 
 def locked_resolution(spec: ImageSpec, workspace: Workspace, answer: Answer) -> Resolution:

@@ -8,8 +8,16 @@ from envbuild.core.errors import EnvbuildError
 from envbuild.core.shell import shell_word
 from envbuild.core.text import amount
 from envbuild.lock.model import lock_digest
-from envbuild.report.build_rows import build_steps, floor_rows, layer_parts, no_bandwidth, spec_components
-from envbuild.report.evidence_rows import check_rows, failure_rows, tier_rows, verify_steps
+from envbuild.report.bandwidth_rows import floor_rows, no_bandwidth, series_rows
+from envbuild.report.build_rows import build_steps, layer_parts, spec_components
+from envbuild.report.evidence_rows import (
+    check_rows,
+    failure_rows,
+    known_results,
+    known_seconds,
+    tier_rows,
+    verify_steps,
+)
 from envbuild.report.file_facts import lock_date
 from envbuild.report.known_image import KnownImage, MatrixAnswer, find_known
 from envbuild.report.lock_rows import component_rows, origin_rows, package_rows
@@ -26,12 +34,14 @@ def report_project_image(name: str, workspace: Workspace, matrix: MatrixAnswer) 
     known = find_known(name, workspace, matrix)
     spec, lock, plan = known.spec, known.lock, known.plan
     command = f"envbuild check {shell_word(name)}"
+    results = known_results(known.evidence, known.measured, known.target)
     faults = (
-        *failure_rows(known.evidence),
+        *failure_rows(results),
         *matrix_faults(matrix.answer, matrix.refusals, command),
         *known.faults,
     )
-    tiers, checks = tier_rows(known.evidence, known.no_evidence), check_rows(known.evidence)
+    tiers = tier_rows(results, known.no_evidence)
+    checks = check_rows(results, known_seconds(known.evidence, known.measured))
     built = known.made is not None
     parts = layer_parts(known.made, plan, workspace.store) if known.made and plan else ()
     steps = build_steps(plan, workspace.store) if plan else ()
@@ -50,6 +60,7 @@ def report_project_image(name: str, workspace: Workspace, matrix: MatrixAnswer) 
         parts=parts,
         steps=(*steps, *verify_steps(known.evidence)),
         matrix=matrix_part(matrix.answer, matrix.title, matrix.refusals),
+        series=series_rows(known.measured, known.target),
         floors=floor_rows(known.target),
         packages=package_rows(lock, known.resolution.contents if known.resolution else ()) if lock else (),
         start=start_lines(name, workspace),
@@ -59,7 +70,7 @@ def report_project_image(name: str, workspace: Workspace, matrix: MatrixAnswer) 
             LAYERS: not_built,
             TIMES: not_built,
             PACKAGES: no_lock,
-            BANDWIDTH: no_bandwidth(known.target),
+            BANDWIDTH: no_bandwidth(known.target, known.measured),
         },
     )
 

@@ -60,7 +60,8 @@ def image_of_file(file: Path) -> HostImage:
     without = NO_VERSIONS if within.lock else "the file has no lock: envbuild did not build it"
     fault = "" if versions else within.lock_error or without
     libc = within.debian.get("libc6", "")
-    return HostImage(file.name, versions, re.match(r"[\d.]*", libc)[0], target_of(within), fault)  # type: ignore[index]
+    target = target_of(within, with_site_drivers(Project.find()))
+    return HostImage(file.name, versions, re.match(r"[\d.]*", libc)[0], target, fault)  # type: ignore[index]
 
 
 def compat_version(within: ImageMetadata) -> str:
@@ -69,10 +70,9 @@ def compat_version(within: ImageMetadata) -> str:
     return f"{found[0][1]}.{found[0][2]}" if found else ""
 
 
-def target_of(within: ImageMetadata) -> Target | None:
-    """Return the target that an image was built for, if this project has it."""
+def target_of(within: ImageMetadata, project: Project) -> Target | None:
+    """Return the target that an image was built for, if the project has it."""
     name = within.origin.get("target")
-    project = with_site_drivers(Project.find())
     try:
         return load_target(str(name), project) if name else None
     except SpecError:

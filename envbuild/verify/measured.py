@@ -95,7 +95,7 @@ def last_evidence(measured: Measured, store: Store) -> Measured | None:
     return newest(one for one in found if one.document["date"] < own["date"])
 
 
-def find_evidence(image: str, lock: str, target: str, store: Store) -> tuple[Measured, ...]:
+def find_measured(image: str, lock: str, target: str, store: Store) -> tuple[Measured, ...]:
     """Return the newest evidence of each tier that this user has of an image, of exactly this lock and target."""
     of = {"image": image, "lock": lock, "target": target}
     found = (newest(stored_measurements(store, lock_folder(lock), tier, **of)) for tier in MEASURED)

@@ -96,6 +96,8 @@ def test_a_changed_document_is_refused(before: str, after: str) -> None:
         {"results": [{"name": "x", "tier": "run", "status": "pass", "detail": ""}]},
         {"results": [FIGURE, {**FIGURE, "tier": "fabric"}]},
         {"results": [{**FIGURE, "figures": [{"test": "x", "value": 1, "unit": "GB/s", "size": 0.5}]}]},
+        {"results": [{**FIGURE, "figures": [{"test": "x", "value": 1, "unit": "m/s"}]}]},
+        {"results": [{**FIGURE, "curves": [{**CURVE, "unit": "m/s"}]}]},
         {"results": [{**FIGURE, "seconds": "long"}]},
         {"results": [{**FIGURE, "curves": [{"title": "x", "unit": "GB/s"}]}]},
         *({"results": [{**FIGURE, "curves": [{**CURVE, "points": points}]}]} for points in POINTS),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,35 +10,13 @@ import pytest
 from envbuild.gpu.fabric_checks import ALL_REDUCE, LARGEST, Step, fabric_steps, judge_step
 from envbuild.gpu.model import FAIL, PASS, Outcome
 from envbuild.gpu.tools.nccl_log import parse_nccl_log
-from tests.support.gpu_bench import job, recorded
+from tests.support.gpu_bench import IB_LOG, job, rank_document, recorded
 
 pytestmark = pytest.mark.unit
 
 JOB = job(gpus=2, net="IB", layers=("torch", "torch-ucc", "nccl-tests", "perftest"))
 STEPS = {step.kind: step for step in reversed(fabric_steps(JOB, 2, "mlx5_0", mpi=True))}
-LOG = parse_nccl_log(recorded("nccl-log.ib.txt"))
 RUN = recorded("nccl-tests.two-nodes.txt")
-
-
-def document(rank: int, text: str = "", **changes: Any) -> dict[str, Any]:
-    """Return what a rank reports, as it arrives: through JSON."""
-    value = {
-        "rank": rank,
-        "node": rank // 2,
-        "words": [],
-        "code": 0,
-        "fault": "",
-        "seconds": 3.0,
-        "text": text if rank == 0 else "",
-        "errors": "",
-        "logs": [asdict(LOG)],
-        "lanes": [],
-        "environment": {"NCCL_NET": "IB"},
-        "devices": {"gpus": [], "driver": "", "cuda": "", "fault": ""},
-        **changes,
-    }
-    found: dict[str, Any] = json.loads(json.dumps(value))
-    return found
 
 
 def judged(step: Step, documents: list[dict[str, Any]], ranks: int = 4) -> Outcome:
@@ -47,7 +24,7 @@ def judged(step: Step, documents: list[dict[str, Any]], ranks: int = 4) -> Outco
 
 
 def test_an_all_reduce_over_two_nodes_is_a_figure_with_its_transport() -> None:
-    outcome = judged(STEPS["nccl-tests"], [document(rank, RUN) for rank in range(4)])
+    outcome = judged(STEPS["nccl-tests"], [rank_document(rank, RUN) for rank in range(4)])
     assert outcome.status == PASS
     (figure,) = outcome.figures
     assert (figure.test, figure.value, figure.ranks, figure.nodes) == ("two_node_allreduce_busbw", 471.22, 4, 2)
@@ -65,18 +42,18 @@ def test_an_all_reduce_over_two_nodes_is_a_figure_with_its_transport() -> None:
         (3, {"code": 1, "errors": "NCCL WARN x"}, "rank 3: nccl-tests failed with exit code 1"),
         (3, {"code": -9, "fault": "all_reduce_perf did not end within 900 s"}, "did not end"),
         (1, {"logs": []}, "3 logs of NCCL for 4 ranks"),
-        (2, {"logs": [asdict(replace(LOG, networks=("Socket",)))]}, "IB was forced"),
+        (2, {"logs": [asdict(replace(IB_LOG, networks=("Socket",)))]}, "IB was forced"),
         (3, {"node": 0}, ""),
     ],
 )
 def test_one_bad_rank_is_a_failure(rank: int, changes: dict[str, Any], words: str) -> None:
-    documents = [document(number, **{"text": RUN, **(changes if number == rank else {})}) for number in range(4)]
+    documents = [rank_document(number, **{"text": RUN, **(changes if number == rank else {})}) for number in range(4)]
     outcome = judged(STEPS["nccl-tests"], documents)
     assert (outcome.status == FAIL and words in outcome.detail) if words else outcome.status == PASS
 
 
 def test_ranks_that_did_not_report_or_ran_on_one_node_are_a_failure() -> None:
-    documents = [document(rank, RUN) for rank in range(4)]
+    documents = [rank_document(rank, RUN) for rank in range(4)]
     assert "3 of 4 ranks" in judged(STEPS["nccl-tests"], documents[:3]).detail
     assert "1 nodes" in judged(STEPS["nccl-tests"], [{**item, "node": 0} for item in documents]).detail
 
@@ -84,21 +61,21 @@ def test_ranks_that_did_not_report_or_ran_on_one_node_are_a_failure() -> None:
 @pytest.mark.parametrize("length", range(len(RUN.splitlines()) - 2))
 def test_a_truncated_output_never_passes(length: int) -> None:
     text = "".join(RUN.splitlines(keepends=True)[:length])
-    assert judged(STEPS["nccl-tests"], [document(rank, text) for rank in range(4)]).status == FAIL
+    assert judged(STEPS["nccl-tests"], [rank_document(rank, text) for rank in range(4)]).status == FAIL
 
 
 def test_a_sweep() -> None:
     text = recorded("sweep.txt")
-    found = judged(STEPS["sweep"], [document(rank, text) for rank in range(4)])
+    found = judged(STEPS["sweep"], [rank_document(rank, text) for rank in range(4)])
     assert found.status == PASS
     assert {curve.title: curve.points for curve in found.curves} == {
         "all_reduce float32": ((1024, 0.0005), (4096, 0.0035), (16384, 0.0058)),
         "all_to_all bfloat16": ((1024, 0.0006), (4096, 0.0016), (16384, 0.0108)),
     }
     wrong = text.replace('"wrong": 0', '"wrong": 1', 1)
-    assert judged(STEPS["sweep"], [document(rank, wrong) for rank in range(4)]).status == FAIL
+    assert judged(STEPS["sweep"], [rank_document(rank, wrong) for rank in range(4)]).status == FAIL
     end = text.partition('envbuild-sweep {"end"')[0]
-    assert judged(STEPS["sweep"], [document(rank, end) for rank in range(4)]).status == FAIL
+    assert judged(STEPS["sweep"], [rank_document(rank, end) for rank in range(4)]).status == FAIL
 
 
 @pytest.mark.parametrize(
@@ -108,21 +85,21 @@ def test_a_sweep() -> None:
 def test_ucc_over_tcp_alone_is_a_fault_where_there_is_infiniband(lanes: list[str], status: str) -> None:
     text = recorded("sweep.txt", {'"gloo"': '"cpu:gloo,cuda:ucc"'})
     (step,) = [step for step in fabric_steps(JOB, 2, "mlx5_0", mpi=True) if step.name.endswith("ucc")]
-    outcome = judged(step, [document(rank, text, lanes=lanes) for rank in range(4)])
+    outcome = judged(step, [rank_document(rank, text, lanes=lanes) for rank in range(4)])
     assert outcome.status == status and outcome.transport.get("ucx", []) == sorted(lanes)
 
 
 def test_a_wrong_network_ends_all_ranks() -> None:
     missing = asdict(parse_nccl_log(recorded("nccl-log.missing.txt")))
-    good = [document(rank, code=1, logs=[missing]) for rank in range(4)]
+    good = [rank_document(rank, code=1, logs=[missing]) for rank in range(4)]
     assert judged(STEPS["wrong network"], good).status == PASS
-    assert "in silence" in judged(STEPS["wrong network"], [*good[:3], document(3)]).detail
-    hanging = document(3, code=-9, fault="x did not end within 60 s")
+    assert "in silence" in judged(STEPS["wrong network"], [*good[:3], rank_document(3)]).detail
+    hanging = rank_document(3, code=-9, fault="x did not end within 60 s")
     assert "hangs" in judged(STEPS["wrong network"], [*good[:3], hanging]).detail
 
 
 def test_perftest_is_read_from_its_client() -> None:
-    server, client = (document(rank, node=rank) for rank in (0, 1))
+    server, client = (rank_document(rank, node=rank) for rank in (0, 1))
     client["text"] = recorded("perftest.gbits.txt")
     outcome = judged(STEPS["pair"], [server, client], 2)
     assert outcome.figures[0].value == 387.39 and outcome.figures[0].test == "ib_write_bandwidth_gdr"
@@ -132,7 +109,7 @@ def test_perftest_is_read_from_its_client() -> None:
 
 def test_a_check_of_a_recipe_needs_its_text_on_each_node() -> None:
     step = Step("mine", "recipe", ("/bin/sh", "-c", "x"), one=True, expect="^efa$")
-    documents = [document(rank, node=rank, text="efa\n") for rank in range(2)]
+    documents = [rank_document(rank, node=rank, text="efa\n") for rank in range(2)]
     documents[1]["text"] = "efa\n"
     assert judged(step, documents, 2).status == PASS
     documents[1]["text"] = "tcp\n"

@@ -21,12 +21,11 @@ from envbuild.gpu.model import FAIL, NOT_RUN, PASS, Outcome
 from envbuild.gpu.negative import negative_fault
 from envbuild.gpu.node_checks import NodeCheck, node_checks, run_check, run_checks
 from envbuild.gpu.tools.nccl_log import parse_nccl_log
-from tests.support.gpu_bench import H100, bench, job, program, recorded
+from tests.support.gpu_bench import H100, bench, eight_ranks, job, program, recorded
 
 pytestmark = pytest.mark.unit
 
 ONE = {"maxBytes 512": "maxBytes 1073741824", "         512           128": "  1073741824     268435456"}
-ALL = {"maxBytes 512": "maxBytes 17179869184", "         512           128": " 17179869184    4294967296"}
 
 
 def result(at: Bench, name: str) -> Outcome:
@@ -130,10 +129,7 @@ def test_rows_that_differ_from_the_file_of_a_newer_nccl_tests_fail(tmp_path: Pat
 
 
 def test_all_gpus_of_a_node_are_a_figure_with_a_floor(tmp_path: Path) -> None:
-    rank = "#  Rank  0 Group  0 Pid 77 on node1 device  0 [0000:0f:00] NVIDIA H100 80GB HBM3\n"
-    ranks = "".join(rank.replace("Rank  0", f"Rank  {number}") for number in range(8))
-    changes = {**ALL, rank: ranks, "0.12    0.00": "250.0  475.10"}
-    program(tmp_path, "all_reduce_perf", recorded("nccl-tests.one-gpu.txt", changes))
+    program(tmp_path, "all_reduce_perf", eight_ranks(475.10))
     found = result(bench(tmp_path, 8), "NCCL: all-reduce")
     (figure,), (curve,) = found.figures, found.curves
     assert curve.points == ((8, 0.0), (64, 0.0), (16 << 30, 475.1))

@@ -9,10 +9,16 @@ import pytest
 
 from envbuild.cli.write_report import make_report
 from envbuild.core.errors import SpecError
+from envbuild.core.store.store import Store
+from envbuild.gpu.model import GPU, PASS, Figure, Outcome
+from envbuild.gpu.sealed import evidence_document
 from envbuild.lock.lockfile import read_lock
+from envbuild.lock.model import lock_digest
 from envbuild.report.html.page import MAX_BYTES, write_page
 from envbuild.report.lock_rows import component_origin, origin_rows, package_rows
+from envbuild.verify.measured import Measured, store_evidence
 from tests.support.command import ROOT
+from tests.support.gpu_bench import job
 
 pytestmark = pytest.mark.unit
 
@@ -72,6 +78,24 @@ def test_an_image_with_a_lock_has_its_materials(project: Path) -> None:
     assert {row.kind for row in report.packages} == {"deb", "generic", "github", "operating-system", "pypi"}
     assert len(write_page(report, "1").encode()) <= MAX_BYTES
     assert write_page(report, "1") == write_page(make_report("h100-ucc-cu124"), "1")
+
+
+@pytest.mark.slow_unit
+def test_an_image_with_evidence_of_its_lock_has_bandwidths_and_is_not_verified(project: Path) -> None:
+    name = "h100-ucc-cu124"
+    for file in (f"{name}.yaml", f"{name}.lock"):
+        shutil.copy(ROOT / "images" / file, project / "images" / file)
+    lock = lock_digest(read_lock(project / "images" / f"{name}.lock"))
+    figure = Figure("node_allreduce_busbw", 470.0, "GB/s", 16 << 30, 8)
+    outcomes = (Outcome("NCCL", GPU, PASS, "x", figures=(figure,)),)
+    own = job(image=name, lock=lock, target="h100-ib-550")
+    document = evidence_document(own, outcomes, "2026-01-01T00:00:00Z", "envbuild 0", {})
+    store_evidence(Measured(document, outcomes), Store.open(project / "store"))
+    report = make_report(name)
+    assert [tier.state.partition(":")[0] for tier in report.tiers] == ["not run", "not run", "passed", "not run"]
+    assert (report.verdict.kind, report.verdict.title) == ("open", "not built")
+    (series,) = report.series
+    assert series.floor and series.floor.value == 460.0
 
 
 @pytest.mark.slow_unit

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,13 @@ import pytest
 from envbuild.gpu.bench import Bench
 from envbuild.gpu.driver import Device, Devices
 from envbuild.gpu.model import Job
+from envbuild.gpu.tools.nccl_log import parse_nccl_log
 
 TEXTS = Path(__file__).parents[1] / "gpu" / "texts"
 H100 = Device("NVIDIA H100 80GB HBM3", "9.0", 85 << 30)
 LAYERS = ("cuda", "nccl", "torch", "torch-ucc", "ucx", "nccl-tests", "nvbandwidth")
 VERSIONS = {"nccl": "2.30.7", "torch": "2.15.0"}
+IB_LOG = parse_nccl_log((TEXTS / "nccl-log.ib.txt").read_text())
 
 
 def job(**values: Any) -> Job:
@@ -69,6 +73,39 @@ def recorded(name: str, changes: Mapping[str, str] = {}) -> str:
         assert before in text
         text = text.replace(before, after)
     return text
+
+
+def eight_ranks(busbw: float) -> str:
+    """Return the output of all_reduce_perf over eight GPUs, with this bandwidth for 16 GiB."""
+    rank = "#  Rank  0 Group  0 Pid 77 on node1 device  0 [0000:0f:00] NVIDIA H100 80GB HBM3\n"
+    changes = {
+        "maxBytes 512": "maxBytes 17179869184",
+        "         512           128": " 17179869184    4294967296",
+        rank: "".join(rank.replace("Rank  0", f"Rank  {number}") for number in range(8)),
+        "0.12    0.00": f"250.0  {busbw:.2f}",
+    }
+    return recorded("nccl-tests.one-gpu.txt", changes)
+
+
+def rank_document(rank: int, text: str = "", **changes: Any) -> dict[str, Any]:
+    """Return what a rank of a job on two nodes reports, as it arrives: through JSON."""
+    value = {
+        "rank": rank,
+        "node": rank // 2,
+        "words": [],
+        "code": 0,
+        "fault": "",
+        "seconds": 3.0,
+        "text": text if rank == 0 else "",
+        "errors": "",
+        "logs": [asdict(IB_LOG)],
+        "lanes": [],
+        "environment": {"NCCL_NET": "IB"},
+        "devices": {"gpus": [], "driver": "", "cuda": "", "fault": ""},
+        **changes,
+    }
+    found: dict[str, Any] = json.loads(json.dumps(value))
+    return found
 
 
 def torch_python() -> str:

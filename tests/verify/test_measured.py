@@ -20,7 +20,7 @@ from envbuild.verify.measured import (
     Measured,
     change_lines,
     check_image,
-    find_evidence,
+    find_measured,
     last_evidence,
     read_measured,
     store_evidence,
@@ -112,7 +112,7 @@ def test_evidence_is_stored_by_lock_and_date_and_read_again(tmp_path: Path) -> N
 def test_the_newest_evidence_of_each_tier_is_found_by_image_lock_and_target(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store")
     lock = job().lock
-    assert find_evidence("net", lock, "h100-ib", store) == ()
+    assert find_measured("net", lock, "h100-ib", store) == ()
     for day in (1, 3, 2):
         store_evidence(measured(outcome(float(day)), day=day), store)
     other_lock = f"{lock[:-1]}0"  # of the same folder
@@ -121,7 +121,7 @@ def test_the_newest_evidence_of_each_tier_is_found_by_image_lock_and_target(tmp_
     fabric = measured(replace(outcome(), tier="fabric"), tier="fabric")
     path = store_evidence(fabric, store)
     (path.parent / "h100-ib-gpu-2026-01-09T000000Z.json").symlink_to(path)
-    found = find_evidence("net", lock, "h100-ib", store)
+    found = find_measured("net", lock, "h100-ib", store)
     assert [one.document["date"][:10] for one in found] == ["2026-01-03", "2026-01-01"]
     assert found[1] == fabric
 

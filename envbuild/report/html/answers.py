@@ -10,6 +10,7 @@ from envbuild.report.html.tables import folded, mark, missing, section, table
 from envbuild.report.model import BANDWIDTH, LAUNCH, MATRIX, Cited, MatrixPart, Report
 from envbuild.report.series import Series
 
+DRAWN = 8  # curves; the others are rows of a table
 # Kinds of what the answer cites → heading; facts are folded, the others are what a user has to know or to do.
 HEADINGS = {
     "conflict": "Conflicts",
@@ -72,8 +73,13 @@ def tuple_of(row: Cited) -> tuple[str, str, str, str]:
 
 
 def bandwidth(report: Report, limits: Limits) -> Html:
-    """Return each measured series with its floor; without one the reason, and the floors of the target."""
-    parts = [series_part(one, limits) for one in report.series]
+    """Return the first measured series with their floors, and the others as a table; without one the reason; the
+    floors of the target."""
+    parts = [series_part(one, limits) for one in report.series[:DRAWN]]
+    if others := [(one.title, *largest(one)) for one in report.series[DRAWN:] if one.points]:
+        head = ("curve", "largest size", "bandwidth")
+        found = table("Other curves", head, others, limits, numbers=[1, 2], quiet=True)
+        parts.append(folded(f"{counted(len(others), 'other curve')}, each at its largest size", found))
     if not parts:
         parts.append(missing(report.missing.get(BANDWIDTH, "")))
     if report.floors:
@@ -87,20 +93,29 @@ def series_part(series: Series, limits: Limits) -> Html:
     """Return one series: drawing, the comparison of its largest size with the floor, and its figures."""
     if not series.points:
         return missing(f"not run: {series.title} has no measured point")
-    size, value = series.points[-1]
-    parts = [element("h3", cut(series.title, limits.width)), curve(series)]
-    figure = f"{value:g} {series.unit} at {size_text(size)}"
+    curved = len(series.points) > 1
+    parts = [element("h3", cut(series.title, limits.width)), curve(series) if curved else EMPTY]
+    _, value = series.points[-1]
+    figure = " at ".join(filter(None, reversed(largest(series))))
     if series.floor:
         status = "pass" if value >= series.floor.value else "fail"
         words = f"{figure}, floor {series.floor.value:g} {series.unit}"
         parts.append(element("p", mark(status, words), ": ", cut(series.floor.because, 2 * limits.width)))
     else:
-        parts.append(element("p", figure, "; no floor is known for it"))
+        parts.append(element("p", figure, "; no floor is compared with it"))
     if series.source:
         parts.append(element("p", "measured: ", cut(series.source, 2 * limits.width), class_="why"))
     rows = [(size_text(size), f"{value:g}") for size, value in series.points]
+    if not curved:
+        return join(parts)
     figures = table(series.title, ("size", series.unit), rows, limits, numbers=[1])
     return join([*parts, folded(f"Table of {counted(len(rows), 'point')}", figures)])
+
+
+def largest(series: Series) -> tuple[str, str]:
+    """Return the largest size of a series, empty for a measurement without one, and its bandwidth."""
+    size, value = series.points[-1]
+    return size_text(size) if size else "", f"{value:g} {series.unit}"
 
 
 def launch(report: Report, limits: Limits) -> Html:

@@ -99,7 +99,8 @@ def not_run(report: Report, limits: Limits) -> Html:
     ]
     rows += [(one.name, f"tier {one.tier}", one.detail) for one in report.checks if one.status == "not-run"]
     if not report.series:
-        rows.append(("bandwidth", "nodes with a fabric", report.missing.get(BANDWIDTH, "").removeprefix("not run: ")))
+        reason = report.missing.get(BANDWIDTH, "").removeprefix("not run: ")
+        rows.append(("bandwidth", "nodes with GPUs or a fabric", reason))
     lead = "Nothing in this list is a pass."
     if not rows:
         return section("not-run", "Not run", element("p", "Everything was run."))
