@@ -102,6 +102,19 @@ def test_odd_series_are_drawn(points: tuple[tuple[int, float], ...]) -> None:
         assert 0 <= y <= 300
 
 
+@pytest.mark.parametrize("points", [((512 << 20, 470.0), (16 << 30, 999.0)), ((1024, 0.001), (1023 << 30, 0.0058))])
+def test_the_names_on_the_axes_are_inside_the_drawing(points: tuple[tuple[int, float], ...]) -> None:
+    letter = 7.0  # width at 12 px, about
+    texts = re.findall(
+        r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">([^<]+)<', curve(Series("s", "GB/s", points))
+    )
+    assert len(texts) >= 6
+    for x, anchor, words in texts:
+        width = letter * len(words)
+        left = float(x) - (width if anchor == "end" else width / 2)
+        assert left >= 0 and left + width <= 720, words
+
+
 @pytest.mark.parametrize(
     ("size", "text"), [(1, "1 B"), (1024, "1 KiB"), (16 << 20, "16 MiB"), (8 << 30, "8 GiB"), (1536, "1.5 KiB")]
 )

@@ -9,7 +9,7 @@ from envbuild.report.html.elements import Html, element, join, svg
 from envbuild.report.series import Series
 
 WIDTH, HEIGHT = 720.0, 300.0
-LEFT, RIGHT, TOP, BOTTOM = 64.0, 16.0, 16.0, 44.0
+LEFT, RIGHT, TOP, BOTTOM = 88.0, 32.0, 16.0, 44.0
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
