@@ -12,7 +12,8 @@ from envbuild.report.model import Report
 def write_ctrf(report: Report, version: str) -> str:
     """Return the document. Its times are those of the lock, so that equal inputs have equal bytes."""
     tests = [
-        test_row(case.name, case.status, case.seconds, case.suite, case.text, case.fix) for case in report_cases(report)
+        test_row(case.name, case.status, case.seconds, case.tier, case.detail, case.fix)
+        for case in report_cases(report)
     ]
     moment = report.epoch * 1000
     return json.dumps(ctrf_document("envbuild report", version, tests, moment, moment), indent=1) + "\n"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from envbuild.core.text import printable
-from envbuild.report.cases import Case, report_cases
-from envbuild.report.model import Report
+from envbuild.report.cases import report_cases
+from envbuild.report.model import CheckRow, Report
 
 LATEST = 253402300799  # 9999-12-31T23:59:59, the last second that the schema can write
 
@@ -22,13 +22,13 @@ def write_junit(report: Report, version: str) -> str:
     """Return the document. What did not run is skipped, with its reason. version: of envbuild."""
     cases = report_cases(report)
     root = Element("testsuites")
-    for number, name in enumerate(dict.fromkeys(case.suite for case in cases)):
-        root.append(suite(report, name, number, [case for case in cases if case.suite == name], version))
+    for number, name in enumerate(dict.fromkeys(case.tier for case in cases)):
+        root.append(suite(report, name, number, [case for case in cases if case.tier == name], version))
     indent(root)
     return tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def suite(report: Report, name: str, number: int, cases: Sequence[Case], version: str) -> Element:
+def suite(report: Report, name: str, number: int, cases: Sequence[CheckRow], version: str) -> Element:
     """Return one suite."""
     found = Element(
         "testsuite",
@@ -53,16 +53,16 @@ def suite(report: Report, name: str, number: int, cases: Sequence[Case], version
     return found
 
 
-def add_case(parent: Element, report: Report, case: Case) -> None:
+def add_case(parent: Element, report: Report, case: CheckRow) -> None:
     """Add a case to its suite."""
     row = SubElement(
         parent,
         "testcase",
         name=printable(case.name),
-        classname=printable(f"{report.name}.{case.suite}"),
+        classname=printable(f"{report.name}.{case.tier}"),
         time=f"{case.seconds:.3f}",
     )
-    text = printable(case.text)
+    text = printable(case.detail)
     if case.status == "fail":
         failure = SubElement(row, "failure", message=text, type="failure")
         failure.text = f"{text}; fix: {printable(case.fix)}" if case.fix else text
