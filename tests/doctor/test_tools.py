@@ -19,6 +19,7 @@ from envbuild.doctor.tools.nvidia_topo import parse_topology
 from envbuild.doctor.tools.scontrol import gpus_of, parse_node, states
 from envbuild.doctor.tools.short_answers import parse_mpi_list, parse_ofed, parse_srun_help, parse_version
 from envbuild.doctor.tools.sinfo import parse_sinfo
+from tests.support.truncation import check_truncation
 
 pytestmark = pytest.mark.unit
 
@@ -59,10 +60,7 @@ END = {  # the line that completes a text; what follows it announces nothing
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_text_truncated_at_any_line_is_incomplete(name: str) -> None:
-    lines = text(name).splitlines(keepends=True)
-    last = next((number for number, line in enumerate(lines, 1) if END.get(name, "\0") in line), len(lines))
-    assert WHOLE[name]("".join(lines))
-    assert [number for number in range(last) if WHOLE[name]("".join(lines[:number]))] == []
+    check_truncation(text(name), WHOLE[name], END.get(name, ""))
 
 
 def test_every_text_is_tested() -> None:

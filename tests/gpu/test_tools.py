@@ -16,6 +16,7 @@ from envbuild.gpu.tools.sweep import parse_sweep
 from envbuild.gpu.tools.ucx import parse_ucx_info, used_lanes
 from tests.support.command import ROOT
 from tests.support.python_3_8 import check_python_3_8
+from tests.support.truncation import check_truncation
 
 pytestmark = pytest.mark.unit
 
@@ -68,10 +69,7 @@ END = {  # the line that completes a text; what follows it announces nothing
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_text_truncated_at_any_line_is_incomplete(name: str) -> None:
-    lines = text(name).splitlines(keepends=True)
-    last = next((number for number, line in enumerate(lines, 1) if END.get(name, "\0") in line), len(lines))
-    assert WHOLE[name]("".join(lines))
-    assert [number for number in range(last) if WHOLE[name]("".join(lines[:number]))] == []
+    check_truncation(text(name), WHOLE[name], END.get(name, ""))
 
 
 @pytest.mark.parametrize("name", [name for name in WHOLE if name.startswith("nccl-tests") and name.endswith("txt")])
