@@ -93,12 +93,9 @@ def publish_command(
 
     if to:
         parse_destination(to, "latest")  # a mistake is reported before an image is made
-    signer = None
-    if sign:
-        from envbuild.core.signing.key_file import read_signer
-        from envbuild.core.signing.passphrase import ask_passphrase
+    from envbuild.core.signing.passphrase import open_signer
 
-        signer = read_signer(sign, lambda: ask_passphrase(sign))  # the same
+    signer = open_signer(sign)  # the same
     foreign = parse_publishable(name) is not None
     if platform and not foreign:
         raise SpecError(f"--platform has no meaning for {name}, an image of the project", hint="leave it out")

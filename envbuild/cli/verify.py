@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -70,6 +71,12 @@ def verify_command(
             "--rebuild", help="Build the image again from its lock, without any cache, and compare all bytes."
         ),
     ] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            "--sign", metavar="KEY", help="Sign the answer of --rebuild and attach it to the published image."
+        ),
+    ] = None,
     engine: EngineName = "",
     platform: Platform = "",
     timings: Timings = False,
@@ -84,10 +91,12 @@ def verify_command(
 
     With --rebuild no check runs: the image is built from its lock in a store of its own, and its layers, its
     configuration and its squashfs file are compared. The first file that differs is named; the exit code is then 7.
-    With --json the answer is a document about this second build.
+    With --json the answer is a document about this second build; --sign attaches it, as the statement of another
+    builder.
     """
     if read or set(tier or ()) & {"gpu", "fabric"}:
         others: dict[str, object] = {"--only": only, "--host": host, "--timings": timings, "--rebuild": rebuild}
+        others["--sign"] = sign
         others |= {"--engine": engine, "--platform": platform}
         if pack:
             others |= {"-N": nodes, "--as": form, "--dry-run": dry_run, "--read": read}
@@ -107,10 +116,11 @@ def verify_command(
     if rebuild:
         if tier or only or host:
             raise SpecError("--rebuild runs no checks", hint="leave out --tier, --only and --host, or --rebuild")
-        show_rebuild(name, engine, platform, timings=timings, as_json=as_json)
+        show_rebuild(name, engine, platform, sign, timings=timings, as_json=as_json)
         return
-    if engine or platform:
-        raise SpecError("--engine and --platform are those of a second build", hint="add --rebuild, or leave them out")
+    if engine or platform or sign:
+        hint = "add --rebuild, or leave them out"
+        raise SpecError("--engine, --platform and --sign are those of a second build", hint=hint)
     from envbuild.verify.selection import Selection
     from envbuild.verify.verify import verify_image
 
@@ -183,8 +193,6 @@ def check_measured(name: str, tiers: tuple[str, ...], read: str, has_job: bool, 
 
 def pack_checks(name: str, tiers: tuple[str, ...], file: str, *, as_json: bool, others: Mapping[str, object]) -> None:
     """Write the checks of one node as one file."""
-    from pathlib import Path
-
     from envbuild.cli.verify_tiers import pack_tier
     from envbuild.spec.workspace import open_workspace
 
@@ -196,14 +204,21 @@ def pack_checks(name: str, tiers: tuple[str, ...], file: str, *, as_json: bool, 
     show(answer.data, as_json, answer.text)
 
 
-def show_rebuild(name: str, engine: str, platform: str, *, timings: bool, as_json: bool) -> None:
-    """Build an image again, print the comparison, and exit with code 7 if something differs."""
+def show_rebuild(name: str, engine: str, platform: str, sign: Path | None, *, timings: bool, as_json: bool) -> None:
+    """Build an image again, print the comparison, and exit with code 7 if something differs. sign: the key that signs
+    the answer."""
+    from envbuild.core.signing.passphrase import open_signer
     from envbuild.publish.rebuild.rebuild import rebuild_image
+    from envbuild.publish.rebuild.signed_answer import SignedAnswer
     from envbuild.spec.workspace import open_workspace
 
-    times = timing_reporter(timings)
+    times, signer = timing_reporter(timings), open_signer(sign)
     with open_workspace(times) as workspace:
+        answer = SignedAnswer.open(name, signer, workspace) if signer else None
         result = rebuild_image(name, workspace, engine, platform)
-    show(result.data, as_json, result.text, times)
+        text = result.text
+        if answer:
+            text += f"\n  signed:   {answer.attach(result.data)}, attached to the image"
+    show(result.data, as_json, text, times)
     if not result.data["equal"]:
         raise typer.Exit(VerifyError.exit_code)

@@ -61,7 +61,9 @@ def send_units(
         reporter.start(TASK, f"sending {counted(len(new), 'unit')} to the cache {cache.name}")
         try:
             with store.workdir() as work:
-                signer = open_signer(cache)
+                from envbuild.core.signing.passphrase import open_signer
+
+                signer = open_signer(cache.setting.sign)
                 units = [describe_unit(record, store, work, signer) for record in new]
                 total = sum(unit.size for unit in units)
                 if cache.setting.folder:
@@ -87,18 +89,6 @@ def has_unit(cache: OpenCache, key: str) -> bool:
         return find_unit(cache, key) is not None
     except (RefusedUnitError, NewerFormatError):
         return False
-
-
-def open_signer(cache: OpenCache) -> Signer | None:
-    """Return the key that signs what is sent to a cache; None if it is sent without a signature. Raises
-    SignatureError."""
-    if not cache.setting.sign:
-        return None
-    from envbuild.core.signing.key_file import read_signer
-    from envbuild.core.signing.passphrase import ask_passphrase
-
-    file = cache.setting.sign
-    return read_signer(file, lambda: ask_passphrase(file))
 
 
 def push_units(cache: OpenCache, units: Sequence[SentUnit], reporter: Reporter) -> None:

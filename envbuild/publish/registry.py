@@ -118,7 +118,7 @@ def publish_to_registry(
         push.sent = count_bytes(reporter, "publish", total)
         reporter.start("publish", f"publishing {reference.name}: {len(wanted)} blobs, {amount(total)}")
         try:
-            new = _push_blobs(wanted, push)
+            new = push_blobs(wanted, push)
             push.manifest(parts.manifest, parts.kind, parts.digest)
             for item in artifacts:
                 push_artifact(push, item.manifest, item.digest, item.subject, item.descriptor, OCI.manifest)
@@ -174,7 +174,7 @@ def is_listed(push: Push, item: Artifact) -> bool:
     return has_entry([entry for entry in found if isinstance(entry, dict)], item.digest)
 
 
-def _push_blobs(blobs: Sequence[BlobContent], push: Push) -> list[BlobContent]:
+def push_blobs(blobs: Sequence[BlobContent], push: Push) -> list[BlobContent]:
     """Push the blobs that the repository lacks, the largest first. Return them."""
     wanted = sorted(blobs, key=lambda blob: -blob.size)
     failed = threading.Event()  # then no other blob begins

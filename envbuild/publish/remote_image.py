@@ -15,6 +15,7 @@ from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.miss import Miss
 from envbuild.net.registry import client
 from envbuild.net.registry.client import Repository
+from envbuild.net.registry.media_types import OCI
 from envbuild.net.registry.referrers import list_referrers
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
@@ -30,11 +31,19 @@ from envbuild.oci.sources.registry import parse_source_reference, printable_refe
 
 @dataclass(frozen=True, slots=True)
 class ImageDocument:
-    """A manifest: its digest (``sha256:…``) and value, and the digests of the indexes that led to it (`above`)."""
+    """A manifest: its digest (``sha256:…``) and value, the digests of the indexes that led to it (`above`), and its
+    size in bytes."""
 
     digest: str
     value: Mapping[str, Any]
     above: tuple[str, ...] = ()
+    size: int = 0
+
+    @property
+    def descriptor(self) -> dict[str, Any]:
+        """The descriptor of the manifest, for artifacts that belong to it."""
+        kind = self.value.get("mediaType")
+        return {"mediaType": kind if isinstance(kind, str) else OCI.manifest, "digest": self.digest, "size": self.size}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,8 @@ class RegistryImage:
     def read(self, wanted: str) -> ImageDocument:
         """Return a manifest or an index: ``sha256:…``, or a tag. Raises InputError."""
         content = self.repository.manifest(wanted)
-        return ImageDocument(f"sha256:{hashlib.sha256(content).hexdigest()}", m.parse_document(content, self.name))
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        return ImageDocument(digest, m.parse_document(content, self.name), size=len(content))
 
     def find(self, platform: Platform) -> ImageDocument:
         """Return the manifest of the image for a platform. Raises InputError, ConflictError."""
@@ -120,7 +130,7 @@ class LayoutImage:
     def read(self, wanted: str) -> ImageDocument:
         """Return a manifest or an index (``sha256:…``). Raises InputError."""
         content = image_documents.check_digest(LayoutFolder(self.path).read(blob_path(wanted)), wanted, self.name)
-        return ImageDocument(wanted, m.parse_document(content, self.name))
+        return ImageDocument(wanted, m.parse_document(content, self.name), size=len(content))
 
     def find(self, platform: Platform) -> ImageDocument:
         """Return the manifest of the image for a platform. Raises InputError, ConflictError."""

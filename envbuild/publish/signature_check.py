@@ -26,8 +26,9 @@ from envbuild.spec.workspace import Workspace
 
 SIGNED = "https://sigstore.dev/cosign/sign/v1"  # predicate: this digest is signed
 CYCLONEDX = "https://cyclonedx.org/bom"
+REBUILD = "urn:envbuild:rebuild:v1"  # the answer of a second build (docs/json.md, `verify --rebuild`)
 # predicates of statements that are not signatures (sigstore/cosign, specs/ATTESTATION_SPEC.md)
-ATTESTATIONS = (PREDICATE, CYCLONEDX, "https://spdx.dev/Document")
+ATTESTATIONS = (PREDICATE, CYCLONEDX, "https://spdx.dev/Document", REBUILD)
 OTHER_KEY = "no key of the site made it"
 
 

@@ -12,12 +12,20 @@ from typing import Any
 
 import pytest
 
+from envbuild.core.errors import SignatureError
+from envbuild.core.signing.envelope import BUNDLE
+from envbuild.oci.sources.platform import Platform
+from envbuild.publish.attached_documents import read_artifacts
+from envbuild.publish.pull import pull_image
+from envbuild.publish.remote_image import open_remote
+from envbuild.publish.signature_check import REBUILD, read_signatures
 from tests.support import foreign_images
 from tests.support.bit_flips import flip_bit
 from tests.support.ci_project import CiProject, make_ci_project
 from tests.support.debian_archive import Signer
 from tests.support.image_project import Cli
 from tests.support.local_registry import Layout, Server, serve
+from tests.support.signing import PASSPHRASE, new_key, requiring
 from tests.support.tools import require_tools
 
 pytestmark = [
@@ -128,6 +136,42 @@ def test_a_published_image_is_built_again_elsewhere_and_equal(case: Case, tmp_pa
         answers.append(answer)
     assert answers[0]["subject"]["digest"] != answers[1]["subject"]["digest"]  # other compression
     assert answers[0]["builder"] == answers[1]["builder"]
+
+
+@pytest.mark.parametrize("place", ["registry", "folder"])
+def test_the_signed_answer_of_another_builder_is_attached_once(case: Case, place: str, tmp_path: Path) -> None:
+    """It is a statement about the image, and not a signature of it."""
+    name, (_, public) = getattr(case, place), new_key(tmp_path / "b.key")
+    cli = case.elsewhere(tmp_path / "b")
+    before = cli.json("show", name)
+    answer = cli.json("verify", name, "--rebuild", "--sign", str(tmp_path / "b.key"), COSIGN_PASSWORD=PASSPHRASE)
+    at = requiring(tmp_path / "c", public, require=False)
+    there = open_remote(name, at.site)
+    assert there
+    found = there.find(Platform.of(""))
+    report = read_signatures(there, found, at.site.signatures.trusted(), ())  # type: ignore[union-attr]
+    assert {"schema": 1, **report.attested[REBUILD]} == answer and answer["equal"] is True
+    assert not report.keys and not report.refused
+    entries = there.referrers(found.digest, BUNDLE)
+    again = cli.run("verify", name, "--rebuild", "--sign", str(tmp_path / "b.key"), COSIGN_PASSWORD=PASSPHRASE)
+    assert "  signed:   sha256:" in again.stdout
+    assert there.referrers(found.digest, BUNDLE) == entries
+    assert len(read_artifacts(there, found.digest, BUNDLE)) == 1
+    with pytest.raises(SignatureError, match="it has no signature"):
+        pull_image(name, None, requiring(tmp_path / "d", public))
+    assert cli.json("show", name) == before
+
+
+def test_only_an_answer_about_a_published_image_is_attached(case: Case, tmp_path: Path) -> None:
+    new_key(tmp_path / "b.key")
+    gone = "docker://127.0.0.1:1/team/app:1"
+    for words, code, fault in (
+        (("app", "--rebuild"), 2, "app is not one"),
+        ((case.folder,), 2, "those of a second build"),
+        ((gone, "--rebuild"), 8, "cannot be used"),  # before anything is built
+    ):
+        done = case.cli.run("verify", *words, "--sign", f"{tmp_path}/b.key", check=False, COSIGN_PASSWORD=PASSPHRASE)
+        assert done.returncode == code and fault in done.stderr, done.stderr
 
 
 def test_a_file_is_built_again_and_equal(case: Case, tmp_path: Path) -> None:

@@ -6,10 +6,26 @@ import getpass
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envbuild.core.errors import SignatureError
 
+if TYPE_CHECKING:
+    from envbuild.core.signing.key_file import Signer
+
 VARIABLE = "COSIGN_PASSWORD"
+
+
+def open_signer(file: Path | None) -> Signer | None:
+    """Return the private key in a file; None without one. Its passphrase is typed if no variable has it.
+
+    Raises SignatureError.
+    """
+    if file is None:
+        return None
+    from envbuild.core.signing.key_file import read_signer
+
+    return read_signer(file, lambda: ask_passphrase(file))
 
 
 def ask_passphrase(path: Path) -> str:
