@@ -18,9 +18,6 @@ mkdir -p "$OUT" && (umask 077 && mkdir -p "$WORK")
 REPOSITORY=${REPOSITORY:-} && REPOSITORY=${REPOSITORY,,}
 CACHE=${CACHE:-}
 case $CACHE in /*) ;; *) CACHE=${CACHE,,} ;; esac
-# shellcheck source=/dev/null
-[ ! -f "$WORK/env.sh" ] || . "$WORK/env.sh"
-
 # GitLab's: recipes are programs that run with the environment of envbuild
 unset CI_JOB_TOKEN CI_REGISTRY_PASSWORD CI_DEPLOY_PASSWORD CI_REPOSITORY_URL DOCKER_AUTH_CONFIG
 
@@ -29,6 +26,13 @@ fail() {
   printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
   exit 2
 }
+
+# What prepare.sh wrote, and not what the checkout has under this name.
+if git -C "$WORK" ls-files --error-unmatch . > /dev/null 2>&1; then
+  fail "WORK is a folder of the repository: $WORK" "git rm -r --cached $WORK; or WORK=/another/folder $0"
+fi
+# shellcheck source=/dev/null
+[ ! -f "$WORK/env.sh" ] || . "$WORK/env.sh"
 
 # require VARIABLE EXAMPLE
 require() {

@@ -14,22 +14,28 @@ from envbuild.net.limits import LIMITS, DownloadLimits
 from envbuild.net.miss import MissKind
 
 CHUNK = 1 << 18
+# Each read takes ten microseconds: bytes of a read on average, after the first reads, so that 16 MiB of chunks of two
+# bytes do not take more than a minute of a processor.
+LEAST_READ, FREE_READS = 32, 100_000
 
 
 class Pace:
     """The time that reading took so far, compared with what was received."""
 
     def __init__(self, limits: DownloadLimits = LIMITS) -> None:
-        self.limits, self.spent, self.received = limits, 0.0, 0
+        self.limits, self.spent, self.received, self.reads = limits, 0.0, 0, 0
 
     def left(self) -> float:
         """Return the seconds that reading may take until the next byte; less than 0 when it is too slow."""
         return self.limits.grace + self.received / self.limits.slowest - self.spent
 
     def add(self, seconds: float, received: int) -> None:
-        """Raise UnreachableError when all reads together are too slow."""
+        """Raise UnreachableError when all reads together are too slow, or too many for what they received."""
         self.spent += seconds
         self.received += received
+        self.reads += 1
+        if self.reads > FREE_READS + self.received // LEAST_READ:
+            raise UnreachableError(f"it sends less than {LEAST_READ} bytes at a time")
         if self.left() < 0:
             raise UnreachableError(f"it sends less than {self.limits.slowest} bytes per second")
 

@@ -41,7 +41,7 @@ class Attachment:
         return cls(workspace, folder=image.path)
 
     def add(self, artifacts: Sequence[Artifact], subject: str) -> None:
-        """Add artifacts to the image `subject` (``sha256:…``). Those that it has already remain. Raises PublishError."""
+        """Add artifacts to the image `subject` (``sha256:…``). Others remain. Raises PublishError."""
         if self.folder is not None:
             self._add_to_folder(self.folder, artifacts, subject)
             return

@@ -58,7 +58,8 @@ def send_units(
         new = [record for record in records if not known[record.key] or record.key in cache.refused]
         if not new or cache.reason:
             continue
-        reporter.start(TASK, f"sending {counted(len(new), 'unit')} to the cache {cache.name}")
+        signed = f", signed with {cache.setting.sign}" if cache.setting.sign else ""
+        reporter.start(TASK, f"sending {counted(len(new), 'unit')} to the cache {cache.name}{signed}")
         try:
             with store.workdir() as work:
                 from envbuild.core.signing.passphrase import open_signer

@@ -36,7 +36,7 @@ def verify_remote(text: str, workspace: Workspace, platform: str = "") -> Result
     pulled = pull_image(image.source, None, workspace, platform)
     if found.digest not in (pulled.data.get("digest"), pulled.data.get("squashfs"), *origin_of(pulled)):
         raise VerifyError(f"{image.name} was changed while it was verified", hint="run the command again")
-    evidence = verify_file(Path(pulled.data["path"]), workspace)
+    evidence = verify_file(Path(pulled.data["path"]), workspace, pulled.data["sha256"])
     raise_failures(evidence)
     state = "none" if provenance is None else "signed" if signed else "not signed"
     data: dict[str, Any] = {

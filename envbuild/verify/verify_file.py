@@ -24,11 +24,21 @@ if TYPE_CHECKING:
     from envbuild.spec.workspace import Workspace
 
 
-def verify_file(path: Path, workspace: Workspace) -> Evidence:
+def verify_file(path: Path, workspace: Workspace, published: str = "") -> Evidence:
     """Audit any squashfs file against the lock inside it; recipes' checks are not known, so the run tier does not run.
 
-    Raises VerifyError when it contains no lock, because envbuild did not write it.
+    published: the sha256 (hex) that it must have; empty: it is a file of its own.
+
+    Raises VerifyError when it contains no lock, because envbuild did not write it, and, before anything of it runs, for
+    other bytes than the published ones.
     """
+    sha256 = reported_digest(path, workspace.reporter)
+    if published and sha256 != published:
+        raise VerifyError(
+            f"corrupt file: expected sha256 {published}, got {sha256}",
+            hint=f"rm {shell_word(path)}; the next pull writes it again",
+            where=str(path),
+        )
     texts = read_image_texts(path, "lock.yaml", "resolution.json")
     if len(texts) < 2:
         raise VerifyError(
@@ -37,7 +47,6 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
             where=str(path),
         )
     lock = parse_lock(texts["lock.yaml"], path)
-    sha256 = reported_digest(path, workspace.reporter)
     with open_image(path, {}, workspace) as run:
         expected = with_projects(locked_contents(lock), project_versions(texts["resolution.json"]))
         task = Task("audit", lambda: audit(inspect_image(run, locked_own_content(lock)), expected), "audit")

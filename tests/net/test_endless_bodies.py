@@ -6,6 +6,7 @@ import gzip
 
 import pytest
 
+from envbuild.net import body
 from envbuild.net.body import read_body
 from envbuild.net.failures import UnreachableError
 from envbuild.net.limits import DownloadLimits
@@ -49,7 +50,21 @@ def test_a_body_that_goes_on_without_content_has_an_end(name: str) -> None:
             pass
 
 
+def test_chunks_of_two_bytes_end_when_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each read takes its time: 16 MiB of them took more than a minute of a processor."""
+    monkeypatch.setattr(body, "FREE_READS", 2000)
+    begin = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with (
+        sending(b"2\r\n{}\r\n" * 1000, 0.0, begin) as url,
+        ends_within(30),
+        Transport(NetworkSettings()).get(url) as answer,
+        pytest.raises(UnreachableError, match="it sends less than 32 bytes at a time"),
+    ):
+        for _ in read_body(answer, 1 << 24):
+            pass
+
+
 def test_trailers_of_an_ordinary_size_are_read() -> None:
-    body = CHUNKED + b"X: " + b"y" * 60_000 + b"\r\n\r\n"
-    with sending(body, 60) as url, ends_within(30):
+    whole = CHUNKED + b"X: " + b"y" * 60_000 + b"\r\n\r\n"
+    with sending(whole, 60) as url, ends_within(30):
         assert Transport(NetworkSettings()).read(url).content == b"{}"

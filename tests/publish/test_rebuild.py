@@ -156,7 +156,7 @@ def test_the_signed_answer_of_another_builder_is_attached_once(case: Case, place
     again = cli.run("verify", name, "--rebuild", "--sign", str(tmp_path / "b.key"), COSIGN_PASSWORD=PASSPHRASE)
     assert "  signed:   sha256:" in again.stdout
     assert there.referrers(found.digest, BUNDLE) == entries
-    assert len(read_artifacts(there, found.digest, BUNDLE)) == 1
+    assert len(list(read_artifacts(there, found.digest, BUNDLE))) == 1
     with pytest.raises(SignatureError, match="it has no signature"):
         pull_image(name, None, requiring(tmp_path / "d", public))
     assert cli.json("show", name) == before

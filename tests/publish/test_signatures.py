@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from envbuild.core.errors import SignatureError
+from envbuild.core.errors import SignatureError, VerifyError
 from envbuild.core.signing.envelope import BUNDLE, encode_bundle
 from envbuild.core.signing.key_file import Signer
 from envbuild.core.signing.statement import Subject, encode_statement
@@ -23,14 +24,14 @@ from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
 from envbuild.oci.config import canonical_json
 from envbuild.oci.sources.platform import Platform
-from envbuild.publish.attached_documents import PREDICATE_TYPE, text_artifact
+from envbuild.publish.attached_documents import PREDICATE_TYPE, read_artifacts, text_artifact
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.publish_source import publish_source
 from envbuild.publish.published_image import read_published
 from envbuild.publish.pull import pull_image
 from envbuild.publish.rebuild.claim import read_claim
 from envbuild.publish.registry import open_push
-from envbuild.publish.remote_image import open_remote
+from envbuild.publish.remote_image import RemoteImage, open_remote
 from envbuild.publish.signature_artifacts import signature_artifacts
 from envbuild.publish.signature_check import (
     CYCLONEDX,
@@ -45,6 +46,7 @@ from envbuild.publish.squashfs_artifact import Artifact
 from envbuild.publish.verify_remote import verify_remote
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.provenance import ImageDocuments
+from tests.support.bit_flips import flip_bit
 from tests.support.foreign_images import image, layers, workspace
 from tests.support.local_registry import Layout, Server, sha256, skopeo
 from tests.support.published import built, publish, publish_folder
@@ -100,6 +102,20 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, registry: Server) -> P
         return f"oci:{tmp_path}/shared:1"
 
     return to_registry if request.param == "registry" else to_folder
+
+
+@dataclass
+class Repeated:
+    """A published image with another list of artifacts."""
+
+    image: RemoteImage
+    entries: list[Any]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.image, name)
+
+    def referrers(self, digest: str, kind: str) -> list[Any]:
+        return self.entries
 
 
 def refused(name: str, at: Workspace) -> SignatureError:
@@ -350,6 +366,34 @@ def test_verify_refuses_an_unsigned_image_before_anything_is_fetched(
     monkeypatch.setattr(module, "pull_image", lambda *_: pytest.fail("it was fetched"))
     with pytest.raises(SignatureError, match="it has no signature"):
         verify_remote(name, requiring(tmp_path / "b", team[1]))
+
+
+def test_other_bytes_than_the_published_ones_are_not_verified(tmp_path: Path, place: Place, team: Keys) -> None:
+    """The file of an earlier pull is taken by its size and time; verify compares all bytes."""
+    parts, artifacts, sha = built(tmp_path / "a", layers())
+    name = place(parts, [*artifacts, signature(parts, team[0], tmp_path / "s")])
+    at = requiring(tmp_path / "b", team[1])
+    path = Path(pull_image(name, None, at).data["path"]).resolve()
+    before = path.stat()
+    flip_bit(path, before.st_size // 2)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(VerifyError, match=r"(?s)corrupt file: expected sha256 .* the next pull writes it again"):
+        verify_remote(name, at)
+    path.unlink()
+    assert digest(pull_image(name, None, at).data["path"]) == sha
+
+
+@pytest.mark.parametrize("count", [3, 70])
+def test_a_bundle_that_is_listed_many_times_is_read_once(tmp_path: Path, team: Keys, count: int) -> None:
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    publish_folder(parts, [*artifacts, signature(parts, team[0], tmp_path / "s")], tmp_path / "shared", "1")
+    at = requiring(tmp_path / "b", team[1])
+    there = open_remote(f"oci:{tmp_path}/shared:1", at.site)
+    assert there
+    found = there.find(Platform.of(""))
+    entries = there.referrers(found.digest, BUNDLE)
+    many = Repeated(there, [*entries * count])
+    assert len(list(read_artifacts(many, found.digest, BUNDLE))) == 1  # type: ignore[arg-type]
 
 
 def test_an_unsigned_image_is_not_rebuilt(tmp_path: Path, place: Place, team: Keys) -> None:
