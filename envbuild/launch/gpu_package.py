@@ -30,7 +30,7 @@ from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 from envbuild.verify.gpu_image import read_gpu_image
-from envbuild.verify.open_image import open_image
+from envbuild.verify.open_image import OpenImage, open_image
 
 LIMIT = 64_000_000  # bytes of the file
 UNPACKED = 768 << 20  # bytes of all programs and libraries, which are in memory: NCCL alone has up to 0.4 GB
@@ -40,8 +40,15 @@ OF_THE_MACHINE = re.compile(
     r"(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libutil|libgcc_s|libstdc\+\+|libcuda|libnvidia-ml)[.-]\S*"
 )
 LINKED = re.compile(r"\s+(\S+) => (/\S+) \(0x")
+UNRESOLVED = re.compile(r"\s+(\S+) => not found")
+NOT_FOUND = 127  # exit code of env for a program that is missing
 OF_MPI = re.compile(r"libmpi\b")
+TOO_LARGE = f"with its libraries the file is larger than {amount(LIMIT)}"
 STAMP = (1980, 1, 1, 0, 0, 0)  # the same content has the same bytes
+
+
+class LeftOutError(Exception):
+    """The reason why a program is not packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +74,14 @@ def write_package(name: str, out: Path, workspace: Workspace) -> Package:
     with open_image(file, {}, workspace, f"pack {image.name}") as run, SquashTree(file) as tree:
         for program in PROGRAMS:
             title = program.rpartition("/")[2]
-            if tree.lookup(program.encode()) is None:
-                left_out.append(f"{title}: not in the image")
+            try:
+                more = program_files(program, run, tree, files, UNPACKED - unpacked)
+            except LeftOutError as reason:
+                left_out.append(f"{title}: {reason}")
                 continue
-            _, linked = run(["/usr/bin/env", "ldd", program])
-            paths = library_paths(linked)
-            if any(OF_MPI.match(path.rpartition("/")[2]) for path in paths):
-                left_out.append(f"{title}: it is linked with MPI")
-                continue
-            more = read_group(tree, (program, *paths), files, UNPACKED - unpacked)
-            took = LIMIT if more is None else sum(len(zlib.compress(content, 9)) for content in more.values())
-            if more is None or size + took > LIMIT:
-                left_out.append(f"{title}: with its libraries the file is larger than {amount(LIMIT)}")
+            took = sum(len(zlib.compress(content, 9)) for content in more.values())
+            if size + took > LIMIT:
+                left_out.append(f"{title}: {TOO_LARGE}")
                 continue
             files |= more
             size += took
@@ -96,11 +99,27 @@ def write_package(name: str, out: Path, workspace: Workspace) -> Package:
     return Package(out, len(data), tuple(packed), tuple(left_out))
 
 
-def read_group(
-    tree: SquashTree, paths: Sequence[str], known: Mapping[str, bytes], left: int
-) -> dict[str, bytes] | None:
-    """Return name → bytes of the files that are not `known`; None if they have more than `left` bytes together: the
-    image states which libraries a program has, and how large they are."""
+def program_files(
+    program: str, run: OpenImage, tree: SquashTree, known: Mapping[str, bytes], left: int
+) -> dict[str, bytes]:
+    """Return the files of a program and of its libraries by name, but those that are `known`; at most `left` bytes.
+    Raises LeftOutError."""
+    if tree.lookup(program.encode()) is None:
+        raise LeftOutError("not in the image")
+    code, linked = run(["/usr/bin/env", "ldd", program])
+    if code == NOT_FOUND:
+        raise LeftOutError("the image has no ldd, which lists its libraries")
+    if missing := missing_libraries(linked):
+        raise LeftOutError(f"the image does not have {', '.join(missing)}")
+    paths = library_paths(linked)
+    if any(OF_MPI.match(path.rpartition("/")[2]) for path in paths):
+        raise LeftOutError("it is linked with MPI")
+    return read_group(tree, (program, *paths), known, left)
+
+
+def read_group(tree: SquashTree, paths: Sequence[str], known: Mapping[str, bytes], left: int) -> dict[str, bytes]:
+    """Return name → bytes of the files that are not `known`. The image states which libraries a program has, and how
+    large they are: raises LeftOutError if they have more than `left` bytes together, or if one is not a file."""
     group: dict[str, bytes] = {}
     for path in paths:
         name = path.rpartition("/")[2]
@@ -109,9 +128,18 @@ def read_group(
         inode = tree.lookup(path.encode())
         left -= inode.size if inode else 0
         if left < 0:
-            return None
-        group[name] = tree.read(path.encode(), UNPACKED) or b""
+            raise LeftOutError(TOO_LARGE)
+        content = tree.read(path.encode(), UNPACKED)
+        if content is None:
+            raise LeftOutError(f"{path} is not a file")
+        group[name] = content
     return group
+
+
+def missing_libraries(linked: str) -> tuple[str, ...]:
+    """Return the libraries that ``ldd`` does not find, without those of every machine."""
+    found = [match[1] for line in linked.splitlines() if (match := UNRESOLVED.match(line))]
+    return tuple(name for name in found if not OF_THE_MACHINE.fullmatch(name))
 
 
 def library_paths(linked: str) -> tuple[str, ...]:

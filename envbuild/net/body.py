@@ -30,7 +30,7 @@ class Pace:
         return self.limits.grace + self.received / self.limits.slowest - self.spent
 
     def add(self, seconds: float, received: int) -> None:
-        """Raise UnreachableError when all reads together are too slow, or too many for what they received."""
+        """Raise UnreachableError when all reads together are too slow, or too many for the bytes that they received."""
         self.spent += seconds
         self.received += received
         self.reads += 1

@@ -17,7 +17,14 @@ from envbuild.core.store.store import Store
 from envbuild.gpu.model import NOT_RUN
 from envbuild.gpu.sealed import read_document
 from envbuild.launch import gpu_package
-from envbuild.launch.gpu_package import library_paths, package_bytes, read_group, write_package
+from envbuild.launch.gpu_package import (
+    LeftOutError,
+    library_paths,
+    missing_libraries,
+    package_bytes,
+    read_group,
+    write_package,
+)
 from envbuild.net.site import Site
 from envbuild.spec.project import Project
 from envbuild.spec.workspace import Workspace
@@ -43,12 +50,19 @@ def test_libraries_of_every_machine_are_not_packed() -> None:
 
 
 @pytest.mark.unit
+def test_libraries_that_an_image_does_not_have_are_named_but_those_of_the_driver() -> None:
+    text = f"{LINKED}\tlibcuda.so.1 => not found\n\tlibnvidia-ml.so.1 => not found\n"
+    assert missing_libraries(text) == ("libmissing.so",)
+
+
+@pytest.mark.unit
 def test_the_same_content_has_the_same_bytes() -> None:
     assert package_bytes(job(), {"a": b"1", "b": b"2"}) == package_bytes(job(), {"b": b"2", "a": b"1"})
 
 
-def image(folder: Path, program: str) -> Path:
-    """Write a squashfs file with a shell, ldd, and a program of this machine under the name of nvbandwidth."""
+def image(folder: Path, program: str, without: str = "\0") -> Path:
+    """Write a squashfs file with a shell, ldd, and a program of this machine under the name of nvbandwidth. without:
+    files of which it has none."""
     own = {path: path for path in ("/bin/sh", "/bin/bash", "/usr/bin/env", "/usr/bin/ldd", "/usr/bin/cat")}
     own["/opt/nvbandwidth/bin/nvbandwidth"] = program
     for path in list(own.values()):
@@ -56,7 +70,7 @@ def image(folder: Path, program: str) -> Path:
         for line in done.stdout.splitlines():
             words = [word for word in line.split() if word.startswith("/")]
             own |= {word: word for word in words}
-    files = {name.lstrip("/"): Path(path).read_bytes() for name, path in own.items()}
+    files = {name.lstrip("/"): Path(path).read_bytes() for name, path in own.items() if without not in name}
     files["etc/envbuild/lock.yaml"] = (ROOT / "images/h100-nccl.lock").read_bytes()
     origin = {"image": "h100-nccl", "target": "h100-ib", "order": ["nvbandwidth"], "versions": {}}
     files["etc/envbuild/resolution.json"] = json.dumps(origin).encode()
@@ -98,13 +112,13 @@ def test_files_that_are_too_large_together_are_not_read(tmp_path: Path) -> None:
     """A file of the image can have any size, and ldd of the image name any number of them."""
     with SquashTree(image(tmp_path, "/bin/bash")) as tree:
         size = Path("/bin/bash").stat().st_size
-        paths = ("/opt/nvbandwidth/bin/nvbandwidth", "/bin/bash", "/bin/none")
+        paths = ("/opt/nvbandwidth/bin/nvbandwidth", "/bin/bash")
         group = read_group(tree, paths, {}, 2 * size)
-        assert group and {name: len(content) for name, content in group.items()} == {
-            "nvbandwidth": size, "bash": size, "none": 0,
-        }  # fmt: skip
-        assert read_group(tree, paths, {}, 2 * size - 1) is None
-        assert read_group(tree, paths, {"bash": b""}, size) == {"nvbandwidth": group["bash"], "none": b""}
+        assert {name: len(content) for name, content in group.items()} == {"nvbandwidth": size, "bash": size}
+        assert read_group(tree, paths, {"bash": b""}, size) == {"nvbandwidth": group["bash"]}
+        for wanted, known in ((paths, {}), (("/bin/none",), {})):
+            with pytest.raises(LeftOutError):
+                read_group(tree, wanted, known, 2 * size - 1)
 
 
 @pytest.mark.engine
@@ -114,6 +128,15 @@ def test_a_program_with_larger_files_than_memory_may_take_is_left_out(
     monkeypatch.setattr(gpu_package, "UNPACKED", 100_000)
     package = write_package(str(image(tmp_path, "/bin/bash")), tmp_path / "x.pyz", workspace(tmp_path))
     assert package.packed == () and "larger than" in package.left_out[0]
+
+
+@pytest.mark.engine
+def test_a_program_whose_libraries_are_not_known_is_left_out(tmp_path: Path) -> None:
+    program = shutil.which("xz")
+    assert program
+    for name, reason in (("/usr/bin/ldd", "the image has no ldd"), ("liblzma", "the image does not have liblzma")):
+        package = write_package(str(image(tmp_path, program, without=name)), tmp_path / "x.pyz", workspace(tmp_path))
+        assert package.packed == () and reason in package.left_out[0]
 
 
 @pytest.mark.engine
