@@ -45,14 +45,13 @@ from envbuild.verify.measured import find_measured
 from envbuild.verify.stored_evidence import read_evidence
 
 FOLDERS = "folders"
+READ = "read"
 LARGEST = 40  # folders that are parts of their own
 
 
 def report_file(file: Path, workspace: Workspace) -> Report:
     """Return the report of a squashfs file. Raises VerifyError if it is damaged."""
-    with SquashTree(file) as tree:
-        within = read_metadata(tree)
-        summary = SizeSummary(str(file)).add_all(tree.walk())
+    within, summary = read_content(file, workspace)
     evidence, sha256, reason = find_evidence(file, within, workspace)
     lock, target = within.lock, target_of(within, workspace.project)
     measured = find_measured(lock.image, lock_digest(lock), target.name, workspace.store) if lock and target else ()
@@ -89,6 +88,17 @@ def report_file(file: Path, workspace: Workspace) -> Report:
             BANDWIDTH: no_bandwidth(target, measured),
         },
     )
+
+
+def read_content(file: Path, workspace: Workspace) -> tuple[ImageMetadata, SizeSummary]:
+    """Return the records in a file and the sizes of its folders, as a task of the reporter: an image can have many
+    files. Raises VerifyError if it is damaged."""
+    workspace.reporter.start(READ, f"content of {file.name}")
+    try:
+        with SquashTree(file) as tree:
+            return read_metadata(tree), SizeSummary(str(file)).add_all(tree.walk())
+    finally:
+        workspace.reporter.finish(READ)
 
 
 def shell_path(file: Path) -> str:
