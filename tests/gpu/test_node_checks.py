@@ -138,6 +138,12 @@ def test_all_gpus_of_a_node_are_a_figure_with_a_floor(tmp_path: Path) -> None:
     assert part.test == ""
 
 
+def test_fewer_ranks_than_gpus_are_a_failure(tmp_path: Path) -> None:
+    program(tmp_path, "all_reduce_perf", eight_ranks(475.10))
+    found = result(bench(tmp_path, 4), "NCCL: all-reduce")
+    assert (found.status, found.detail) == (FAIL, "all_reduce_perf: 8 ranks took part, and 4 were started")
+
+
 def test_a_program_that_the_image_does_not_have_is_not_run(tmp_path: Path) -> None:
     for name in ("NCCL: one rank", "bandwidth between two GPUs"):
         found = result(bench(tmp_path, 2), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +86,13 @@ def test_a_run_without_its_header_or_a_closing_line_is_incomplete(name: str) -> 
             assert len(found.rows) == len(whole.rows) - 1
 
 
+def test_each_communicator_that_was_made_must_be_closed() -> None:
+    whole = text("nccl-log.node.txt")
+    (address,) = set(re.findall(r"comm (0x[0-9a-f]+) .*Destroy COMPLETE", whole))
+    other = re.sub(rf"comm {address} (.*Destroy COMPLETE)", r"comm 0xffff \1", whole)
+    assert other != whole and parse_nccl_log(other).fault
+
+
 def test_every_text_is_tested() -> None:
     assert {path.name for path in TEXTS.iterdir()} - {"README.md"} == set(WHOLE)
 
@@ -137,6 +145,7 @@ def test_memory_may_reduce_the_largest_size() -> None:
     ("before", "after"),
     [
         ("values : 0 OK", "values : 3 FAILED"),
+        ("values : 0 OK", "values : 0 FAILED"),
         ("0.12    0.00      0 ", "0.12    0.00      2 "),
         ("0.02    0.00      0 ", "0.02    0.00    N/A "),
     ],
