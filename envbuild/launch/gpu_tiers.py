@@ -57,11 +57,16 @@ def check_request(request: TierRequest) -> None:
         raise SpecError("--tier fabric starts its jobs with Slurm: docker knows no other node", hint="--as srun")
 
 
+def job_form(request: TierRequest) -> str:
+    """Return the form that starts the jobs of a tier here; empty: none is installed."""
+    return choose_form(request.form, FORMS if request.tier == GPU else ("srun",))
+
+
 def prepare_tier(name: str, request: TierRequest, workspace: Workspace) -> tuple[Job, Prepared]:
     """Return the job and its launch. Raises SpecError, LockError, and as `prepare_launch`."""
     check_request(request)
     image = read_gpu_image(name, workspace)
-    form = choose_form(request.form) or FORMS[0]
+    form = job_form(request) or FORMS[0]
     prepared = prepare_launch(name, form, Request(("own",), nodes=request.nodes), workspace)
     if not prepared.target.gpu:
         hint = "these tiers are for images of targets with gpu:"
@@ -124,7 +129,7 @@ def run_tier(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
 
 def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> Measured:
     """Run the checks of one node."""
-    form = choose_form(request.form)
+    form = job_form(request)
     ended = Ended({}, f"neither {' nor '.join(FORMS)} is installed here")
     if form:
         trial = node_trial(prepared, workspace.site, root=is_root())
@@ -140,7 +145,7 @@ def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
 
 def run_fabric(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> Measured:
     """Run the steps of several nodes, one job after another."""
-    form, outcomes, place = choose_form(request.form), [], {"nodes": request.nodes}
+    form, outcomes, place = job_form(request), [], {"nodes": request.nodes}
     program = single_file(job, __version__)
     for step in steps_of(job, prepared, request, workspace):
         reason = step.reason or ("" if form else "srun is not installed here")

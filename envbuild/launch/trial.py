@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -100,9 +100,9 @@ def is_present(option: str) -> bool:
     return name != "--device" or Path(device.partition(":")[0]).exists()
 
 
-def choose_form(form: str) -> str:
-    """Return the form that starts jobs here: the requested one, or what is installed; empty: nothing is."""
-    return form or next((name for name in FORMS if shutil.which(name)), "")
+def choose_form(form: str, forms: Sequence[str] = FORMS) -> str:
+    """Return the form that starts jobs here: the requested one, or one of `forms` that is installed; empty: none is."""
+    return form or next((name for name in forms if shutil.which(name)), "")
 
 
 def run_trial(trial: Trial, form: str, program: str, watch: Callable[[str], object] | None = None) -> Ended:

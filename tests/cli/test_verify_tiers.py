@@ -130,6 +130,17 @@ def test_the_jobs_are_printed_and_not_started(tmp_path: Path) -> None:
     assert not list((tmp_path / "store").glob("measured/*"))
 
 
+def test_jobs_on_several_nodes_start_with_slurm_also_where_docker_alone_is_installed(tmp_path: Path) -> None:
+    for folder in ("envbuild", "bin"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "envbuild/site.yaml").write_text(SITE)
+    (tmp_path / "bin/docker").symlink_to("/bin/true")
+    env = {"ENVBUILD_STORE": str(tmp_path / "store"), "XDG_CONFIG_HOME": str(tmp_path), "PATH": str(tmp_path / "bin")}
+    done = envbuild("verify", IMAGE, "--tier", "fabric", "-N", "2", "--dry-run", **env)
+    assert done.returncode == 0, done.stderr
+    assert "srun " in done.stdout and "docker" not in done.stdout
+
+
 def test_an_image_that_is_not_built_starts_no_job(tmp_path: Path) -> None:
     if not shutil.which("docker"):
         pytest.skip("docker is not installed")
