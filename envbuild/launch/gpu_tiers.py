@@ -21,7 +21,7 @@ from envbuild.launch.fabric import find_devices
 from envbuild.launch.launch import Prepared, prepare_launch
 from envbuild.launch.model import Request
 from envbuild.launch.programs import has_mpi
-from envbuild.launch.trial import FORMS, Ended, choose_form, node_trial, run_trial, step_trial
+from envbuild.launch.trial import FORMS, Ended, Trial, choose_form, node_trial, run_trial, step_trial
 from envbuild.spec.target import Target
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.gpu_image import GpuImage, read_gpu_image
@@ -96,16 +96,35 @@ def make_job(image: GpuImage, target: Target, tier: str, layers: Sequence[str], 
 def dry_run_text(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> str:
     """Return the jobs as they would start; the program is their standard input."""
     if request.tier == GPU:
-        trial = node_trial(prepared, workspace.site, root=is_root())
+        trial = trial_of(None, prepared, request, workspace, set())
         return f"# all checks of one node; standard input: the program\n{trial.text}"
     blocks = []
+    reported: set[str] = set()
     for step in steps_of(job, prepared, request, workspace):
         if step.reason:
             blocks.append(f"# {step.name}: not run: {step.reason}\n")
         else:
-            text = step_trial(step, prepared, workspace.site, request.nodes, root=is_root()).text
+            text = trial_of(step, prepared, request, workspace, reported).text
             blocks.append(f"# {step.name}; standard input: the program\n{text}")
     return "\n".join(blocks)
+
+
+def trial_of(
+    step: Step | None, prepared: Prepared, request: TierRequest, workspace: Workspace, reported: set[str]
+) -> Trial:
+    """Return the job of a step, or of all checks of one node, and report the warnings of its launch, each once.
+
+    reported: those of earlier steps, to which these are added.
+    """
+    if step is None:
+        trial = node_trial(prepared, workspace.site, root=is_root())
+    else:
+        trial = step_trial(step, prepared, workspace.site, request.nodes, root=is_root())
+    for line in trial.plan.warnings:
+        if line not in reported:
+            workspace.reporter.warn(line)
+        reported.add(line)
+    return trial
 
 
 def steps_of(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> list[Step]:
@@ -132,7 +151,7 @@ def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
     form = job_form(request)
     ended = Ended({}, f"neither {' nor '.join(FORMS)} is installed here")
     if form:
-        trial = node_trial(prepared, workspace.site, root=is_root())
+        trial = trial_of(None, prepared, request, workspace, set())
         ended = run_trial(trial, form, single_file(job, __version__), partial(workspace.reporter.note, TASK))
     if 0 in ended.documents:
         try:
@@ -146,14 +165,14 @@ def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
 def run_fabric(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> Measured:
     """Run the steps of several nodes, one job after another."""
     form, outcomes, place = job_form(request), [], {"nodes": request.nodes}
-    program = single_file(job, __version__)
+    program, reported = single_file(job, __version__), set[str]()
     for step in steps_of(job, prepared, request, workspace):
         reason = step.reason or ("" if form else "srun is not installed here")
         if reason:
             outcomes.append(Outcome(step.name, FABRIC, NOT_RUN, reason))
             continue
         workspace.reporter.note(TASK, step.name)
-        trial = step_trial(step, prepared, workspace.site, request.nodes, root=is_root())
+        trial = trial_of(step, prepared, request, workspace, reported)
         net = next((item.value for item in trial.plan.env if item.name == "NCCL_NET"), "")
         ended = run_trial(trial, form, program)
         if not ended.documents:

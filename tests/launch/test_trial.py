@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import SpecError
 from envbuild.gpu.fabric_checks import fabric_steps
 from envbuild.launch.clients import Clients
-from envbuild.launch.gpu_tiers import TierRequest, check_request, make_job
+from envbuild.launch.gpu_tiers import TierRequest, check_request, dry_run_text, make_job
 from envbuild.launch.launch import Prepared, load_form
 from envbuild.launch.trial import choose_form, node_trial, python_of, run_trial, step_trial
 from envbuild.spec.launch_profile import Nics
 from envbuild.verify.gpu_image import GpuImage
 from tests.support.gpu_bench import job
-from tests.support.launching import check_script, shipped_target, site, torch_image
+from tests.support.launching import check_script, shipped_target, shipped_workspace, site, torch_image
 
 pytestmark = pytest.mark.unit
 
@@ -76,6 +77,15 @@ def test_a_device_that_this_machine_does_not_have_is_left_out_of_docker() -> Non
     """Docker refuses to start otherwise, and a machine with one GPU has no fabric."""
     text = node_trial(prepared("docker"), site(), root=False).text
     assert ("--device=/dev/infiniband" in text) == Path("/dev/infiniband").exists()
+
+
+def test_the_warnings_of_a_launch_are_reported_once(tmp_path: Path) -> None:
+    """Without its plugin NCCL cannot use EFA, whatever the step is."""
+    reporter = SilentReporter()
+    workspace = shipped_workspace("", tmp_path).with_reporter(reporter)
+    own, found = job(fabric="efa", layers=IMAGE.layers), prepared(target="p5-efa")
+    assert "srun" in dry_run_text(own, found, TierRequest("fabric", 2), workspace)
+    assert [line for line in reporter.lines if "no NCCL plugin for EFA" in line] == reporter.lines[:1] != []
 
 
 @pytest.mark.parametrize(
