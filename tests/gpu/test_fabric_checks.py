@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envbuild.gpu.fabric_checks import ALL_REDUCE, LARGEST, Step, fabric_steps, judge_step
 from envbuild.gpu.model import FAIL, PASS, Outcome
+from envbuild.gpu.rank import run_rank
 from envbuild.gpu.tools.nccl_log import parse_nccl_log
-from tests.support.gpu_bench import IB_LOG, job, rank_document, recorded
+from tests.support.gpu_bench import IB_LOG, bench, job, rank_document, recorded
 
 pytestmark = pytest.mark.unit
 
@@ -96,6 +98,18 @@ def test_a_wrong_network_ends_all_ranks() -> None:
     assert "in silence" in judged(STEPS["wrong network"], [*good[:3], rank_document(3)]).detail
     hanging = rank_document(3, code=-9, fault="x did not end within 60 s")
     assert "hangs" in judged(STEPS["wrong network"], [*good[:3], hanging]).detail
+
+
+def test_the_client_of_perftest_connects_to_the_first_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.gpu.rank.SERVER_START", 0.0)
+    found = {}
+    for number in (0, 1):
+        (tmp_path / str(number)).mkdir()
+        at = bench(tmp_path / str(number))
+        at.environ = {**at.environ, "SLURM_PROCID": str(number), "MASTER_ADDR": "node1"}
+        named, document = run_rank(at, ("echo", "-d", "mlx5_0"), 10.0, "pair")
+        found[named] = document["text"]
+    assert found == {0: "-d mlx5_0\n", 1: "-d mlx5_0 node1\n"}
 
 
 def test_perftest_is_read_from_its_client() -> None:

@@ -157,6 +157,15 @@ def test_two_ranks_on_one_gpu_need_a_nccl_that_can(version: str, reason: str, tm
     assert found.status == NOT_RUN and reason in found.detail
 
 
+def test_outside_of_the_image_its_nccl_and_its_recipes_are_not_checked(tmp_path: Path) -> None:
+    at = bench(tmp_path, checks=({"name": "mine", "command": "true", "expect": ""},))
+    assert result(at, "mine").status == PASS
+    at.outside = True
+    for name in ("mine", "NCCL: two ranks on one GPU", "NCCL: two ranks over sockets"):
+        found = result(at, name)
+        assert found.status == NOT_RUN and "outside of the image" in found.detail
+
+
 def test_a_kernel_without_its_line_failed(tmp_path: Path) -> None:
     case = next(iter(CASES))
     line = KERNEL + json.dumps({"case": case, "compared": "x"})

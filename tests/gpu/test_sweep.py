@@ -12,11 +12,12 @@ import pytest
 
 from envbuild.gpu.bench import Bench, rank_variables
 from envbuild.gpu.driver import Devices
-from envbuild.gpu.model import FAIL, NOT_RUN, PASS
+from envbuild.gpu.main import write_file
+from envbuild.gpu.model import FAIL, GPU, NOT_RUN, PASS, Outcome
 from envbuild.gpu.node_checks import run_checks
 from envbuild.gpu.parts import read_parts
 from envbuild.gpu.script import single_file
-from envbuild.gpu.sealed import read_document
+from envbuild.gpu.sealed import evidence_document, read_document
 from tests.support.command import ROOT
 from tests.support.gpu_bench import job, torch_python
 from tests.support.tools import require_tools
@@ -80,6 +81,15 @@ def test_a_rank_that_ends_early_is_a_failure(tmp_path: Path) -> None:
     words = (*at.own, "sweep", "--backend", "gloo", "--largest", "1024")
     (alone,) = at.run_ranks(words, ranks[:1], limit=40)
     assert alone.code != 0 and "envbuild-sweep" not in alone.text
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("statuses", "code"), [((PASS, NOT_RUN), 0), ((PASS, FAIL), 7), ((NOT_RUN,), 0)])
+def test_the_exit_code_states_whether_a_check_failed(statuses: tuple[str, ...], code: int, tmp_path: Path) -> None:
+    outcomes = [Outcome(f"check {number}", GPU, status, "x") for number, status in enumerate(statuses)]
+    document = evidence_document(job(), outcomes, "2026-01-02T03:04:05Z", "test", {})
+    assert write_file(str(tmp_path / "evidence.json"), document, outcomes) == code
+    assert read_document((tmp_path / "evidence.json").read_text())[1] == tuple(outcomes)
 
 
 MPI = """\

@@ -80,7 +80,7 @@ def test_a_device_that_this_machine_does_not_have_is_left_out_of_docker() -> Non
 
 
 def test_the_warnings_of_a_launch_are_reported_once(tmp_path: Path) -> None:
-    """Without its plugin NCCL cannot use EFA, whatever the step is."""
+    """Without its plugin NCCL cannot use EFA in any step."""
     reporter = SilentReporter()
     workspace = shipped_workspace("", tmp_path).with_reporter(reporter)
     own, found = job(fabric="efa", layers=IMAGE.layers), prepared(target="p5-efa")
