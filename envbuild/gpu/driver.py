@@ -58,8 +58,10 @@ def query_devices(library: ctypes.CDLL, driver: str) -> Devices:
         return Devices(driver=driver, fault=f"cuInit fails: {error_name(library, code)}")
     count, version = ctypes.c_int(), ctypes.c_int()
     library.cuDriverGetVersion(ctypes.byref(version))
-    if (code := library.cuDeviceGetCount(ctypes.byref(count))) or not count.value:
+    if code := library.cuDeviceGetCount(ctypes.byref(count)):
         return Devices(driver=driver, fault=f"the driver shows no GPU: {error_name(library, code)}")
+    if not count.value:
+        return Devices(driver=driver, fault="the driver shows no GPU")
     cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
     return Devices(tuple(read_device(library, number) for number in range(count.value)), driver, cuda)
 
