@@ -22,7 +22,7 @@ from envbuild.launch.launch import Prepared, prepare_launch
 from envbuild.launch.model import Request
 from envbuild.launch.programs import has_mpi
 from envbuild.launch.trial import FORMS, Ended, Trial, choose_form, node_trial, run_trial, step_trial
-from envbuild.spec.target import Target
+from envbuild.spec.target import Target, load_target
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.gpu_image import GpuImage, read_gpu_image
 from envbuild.verify.measured import Measured
@@ -66,11 +66,12 @@ def prepare_tier(name: str, request: TierRequest, workspace: Workspace) -> tuple
     """Return the job and its launch. Raises SpecError, LockError, and as `prepare_launch`."""
     check_request(request)
     image = read_gpu_image(name, workspace)
+    if image.target and not load_target(image.target, workspace.project).gpu:
+        raise SpecError(
+            f"target '{image.target}' has no accelerator", "these tiers are for images of targets with gpu:"
+        )
     form = job_form(request) or FORMS[0]
     prepared = prepare_launch(name, form, Request(("own",), nodes=request.nodes), workspace)
-    if not prepared.target.gpu:
-        hint = "these tiers are for images of targets with gpu:"
-        raise SpecError(f"target '{prepared.target.name}' has no accelerator", hint)
     return make_job(image, prepared.target, request.tier, prepared.image.layers, prepared.image.versions), prepared
 
 

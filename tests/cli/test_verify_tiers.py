@@ -117,6 +117,15 @@ def test_mistakes_are_errors_with_a_hint(words: tuple[str, ...], tmp_path: Path)
     refused(tmp_path, 2, *words)
 
 
+def test_an_image_without_an_accelerator_is_refused_before_slurm_is_queried(tmp_path: Path) -> None:
+    (tmp_path / "srun").write_text(f"#!/bin/sh\ntouch {tmp_path}/queried\n")
+    (tmp_path / "srun").chmod(0o755)
+    env = {"ENVBUILD_STORE": str(tmp_path / "store"), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = envbuild("verify", "cpu-ucx", "--tier", "gpu", **env)
+    check_refused(done, 2, "target 'cpu' has no accelerator")
+    assert not (tmp_path / "queried").exists()
+
+
 def test_the_jobs_are_printed_and_not_started(tmp_path: Path) -> None:
     (tmp_path / "envbuild").mkdir()
     (tmp_path / "envbuild/site.yaml").write_text(SITE)
