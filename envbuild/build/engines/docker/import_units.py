@@ -79,7 +79,11 @@ def image_id(config: str) -> str:
 def write_upper(
     saved: tarfile.TarFile, entry: Mapping[str, Any], unit: Mapping[str, Any], tree: Path, lowers: Sequence[Path]
 ) -> None:
-    """Unpack what the steps of a unit wrote into `tree`, as the embedded engine leaves it."""
+    """Unpack what the steps of a unit wrote into `tree`, as the embedded engine leaves it.
+
+    Raises EngineError if a step put something else in the place of a folder that other engines mount: a link there
+    would lead out of the tree.
+    """
     config = json.loads(_read(saved, entry["Config"]))
     kept: dict[Path, set[Path]] = {}
     for role, name in layer_roles(config["history"], entry["Layers"], unit["roles"], unit["name"]):
@@ -89,6 +93,7 @@ def write_upper(
         assert content is not None, name
         with open_decompressed(content) as layer, same_times(kept):
             apply_tar(layer, tree, lowers)  # type: ignore[arg-type]
+            check_folders(kept, unit["name"])
         if role == Role.SEED:
             kept = {tree / name: {*(tree / name).iterdir()} for name in SYSTEM if is_folder(tree / name)}
     remove_link(tree)
@@ -102,13 +107,23 @@ def write_upper(
                 remove_entry(new)
 
 
+def check_folders(folders: Iterable[Path], unit: str) -> None:
+    """Raise EngineError for a path that is not a folder any more."""
+    for path in folders:
+        if not is_folder(path):
+            raise EngineError(
+                f"a step of {unit} replaced or removed /{path.name}, a folder of the system",
+                hint="a package of the base does that: envbuild make NAME --engine embedded names the step that fails",
+            )
+
+
 @contextlib.contextmanager
 def same_times(folders: Iterable[Path]) -> Iterator[None]:
     """Restore the times that folders had."""
     times = {path: path.lstat().st_mtime_ns for path in folders}
     yield
     for path, time in times.items():
-        os.utime(path, ns=(time, time))
+        os.utime(path, ns=(time, time), follow_symlinks=False)
 
 
 def remove_link(tree: Path) -> None:
