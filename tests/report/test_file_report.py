@@ -85,6 +85,18 @@ def test_evidence_of_the_same_bytes_is_used(built: Path, workspace: Workspace) -
     assert dict(report.facts)["sha256"] == hashlib.sha256(built.read_bytes()).hexdigest()
 
 
+def test_evidence_that_others_can_write_is_not_used(built: Path, workspace: Workspace) -> None:
+    """They can state anything."""
+    evidence_of(built, PASSED)
+    for mode, path in ((0o777, built.parent), (0o666, next(built.parent.glob("*.evidence.json")))):
+        before = path.stat().st_mode
+        path.chmod(mode)
+        text = report_file(built, workspace).verdict.text
+        assert text.startswith(f"the evidence beside the file is not trusted: {path} can be written by every user")
+        path.chmod(before)
+    assert report_file(built, workspace).verdict.text.startswith("1 check passed")
+
+
 def test_evidence_of_other_bytes_is_not_used(built: Path, workspace: Workspace) -> None:
     evidence_of(built, PASSED, artifact=f"sha256:{'0' * 64}")
     report = report_file(built, workspace)
