@@ -16,7 +16,7 @@ from envbuild.gpu.fabric_checks import Step, fabric_steps, judge_step
 from envbuild.gpu.model import FABRIC, GPU, NOT_RUN, Job, Outcome
 from envbuild.gpu.node_checks import BEYOND_ONE_GPU, BEYOND_ONE_NODE, node_checks
 from envbuild.gpu.script import single_file
-from envbuild.gpu.sealed import RefusedError, evidence_document, read_document
+from envbuild.gpu.sealed import RefusedError, evidence_document, is_place, read_document
 from envbuild.launch.fabric import find_devices
 from envbuild.launch.launch import Prepared, prepare_launch
 from envbuild.launch.model import Request
@@ -156,7 +156,15 @@ def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
         ended = run_trial(trial, form, single_file(job, __version__), partial(workspace.reporter.note, TASK))
     if 0 in ended.documents:
         try:
-            return Measured(*read_document(json.dumps(ended.documents[0])))
+            found = Measured(*read_document(json.dumps(ended.documents[0])))
+            if [found.document[key] for key in ("image", "lock", "target", "tier")] != [
+                job.image,
+                job.lock,
+                job.target,
+                job.tier,
+            ]:  # a program of the image printed it
+                raise RefusedError("it is of another image, target or tier")
+            return found
         except RefusedError as error:
             ended = Ended({}, f"the answer of the job is refused: {error}")
     names = [*(check.name for check in node_checks(job)), *BEYOND_ONE_GPU, *BEYOND_ONE_NODE]
@@ -179,8 +187,15 @@ def run_fabric(job: Job, prepared: Prepared, request: TierRequest, workspace: Wo
         if not ended.documents:
             outcomes.append(Outcome(step.name, FABRIC, NOT_RUN, ended.fault))
             continue
-        outcomes.append(judge_step(step, ended.documents, replace(job, net=net), trial.ranks, request.nodes))
-        place.update(rank_place(ended))
+        try:
+            outcome = judge_step(step, ended.documents, replace(job, net=net), trial.ranks, request.nodes)
+            found = rank_place(ended)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:  # a program of the image printed them
+            fault = f"the answer of a rank is refused: {type(error).__name__}: {str(error)[:100]}"
+            outcomes.append(Outcome(step.name, FABRIC, NOT_RUN, fault))
+            continue
+        outcomes.append(outcome)
+        place.update(found)
     return measured(job, outcomes, place)
 
 
@@ -189,7 +204,10 @@ def rank_place(ended: Ended) -> dict[str, Any]:
     first = ended.documents[min(ended.documents)]
     devices = first["devices"]
     gpus = [gpu["name"] for gpu in devices["gpus"]]
-    return {"driver": devices["driver"], "cuda": devices["cuda"], "gpus": gpus, "environment": first["environment"]}
+    place = {"driver": devices["driver"], "cuda": devices["cuda"], "gpus": gpus, "environment": first["environment"]}
+    if not is_place(place):
+        raise ValueError("not a node")
+    return place
 
 
 def measured(job: Job, outcomes: Sequence[Outcome], place: dict[str, Any]) -> Measured:

@@ -201,3 +201,9 @@ WORDS = {
 @pytest.mark.parametrize("words", WORDS)
 def test_words_of_commands_have_no_secrets(words: str) -> None:
     assert " ".join(allowed_words(words.split())) == WORDS[words]
+
+
+@pytest.mark.parametrize("head", ["0 1/99999999999999", "0 1/9999999", f"{'1' * 5000} 1/1", "0 1/0", "0 0/1"])
+def test_a_line_that_promises_more_than_arrives_is_no_document(head: str) -> None:
+    """Each program of an image can print one: a count without a limit took all memory."""
+    assert read_parts(f"envbuild-part {head} 0123456789abcdef AAAA.\n")[0] == {}
