@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ from envbuild.report.html.page import MAX_BYTES, write_page
 from envbuild.report.junit import write_junit
 from envbuild.report.model import BANDWIDTH, Report
 from envbuild.spec.workspace import Workspace
-from envbuild.verify.results import QUOTED
+from envbuild.verify.evidence import Evidence, write_evidence
+from envbuild.verify.results import QUOTED, AuditResult, Status
 from tests.support.gpu_bench import bench, eight_ranks, job, program, rank_document, recorded
 from tests.support.image_pair import lock_text
 from tests.support.launching import shipped_workspace, write_squashfs
@@ -138,6 +140,21 @@ def test_a_floor_that_is_not_for_the_figure_is_not_compared(image: Path, workspa
     assert [one.floor for one in report.series] == [None]
     assert [check.status for check in report.checks] == ["pass", "not-run"]
     assert "no floor is compared with it" in write_page(report, "1")
+
+
+def test_jobs_replace_what_verify_could_not_run_of_their_tier(image: Path, workspace: Workspace) -> None:
+    left = [AuditResult(f"NCCL of {tier}", Status.NOT_RUN, "x", tier) for tier in ("gpu", "fabric")]
+    digest = f"sha256:{hashlib.sha256(image.read_bytes()).hexdigest()}"
+    passed = AuditResult("links", Status.PASS, "x")
+    write_evidence(Evidence("small", LOCK, (), digest, results=(left[0], passed, left[1])), image.parent)
+    keep(image, workspace, [Outcome("NCCL of gpu", GPU, PASS, "8 GPUs", seconds=2.5)])
+    report = report_file(image, workspace)
+    assert [(row.tier, row.name, row.status, row.seconds) for row in report.checks] == [
+        ("audit", "links", "pass", 0.0),
+        ("gpu", "NCCL of gpu", "pass", 2.5),
+        ("fabric", "NCCL of fabric", "not-run", 0.0),
+    ]
+    assert report.verdict.title == "verified in part"
 
 
 def test_evidence_without_a_figure_states_it(image: Path, workspace: Workspace) -> None:

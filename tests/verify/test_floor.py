@@ -20,6 +20,9 @@ def shipped(name: str, *, thresholds: bool = True) -> Target:
     return target if thresholds else replace(target, thresholds={})
 
 
+NDV4 = shipped("azure-ndv4", thresholds=False)
+
+
 def test_the_threshold_of_a_target_comes_first() -> None:
     floor = find_floor(shipped("azure-ndv4"), "host_device_bandwidth")
     assert floor and floor.at_least == 23.0
@@ -61,7 +64,16 @@ def test_a_derived_floor_is_marked() -> None:
     floor = find_floor(shipped("h100-ib"), "two_node_allreduce_busbw", 2)
     assert floor and (floor.at_least, floor.derived, floor.algorithm) == (368.0, True, "RING")
     assert find_floor(shipped("h100-ib"), "two_node_allreduce_busbw", 2, "TREE") is None
+    assert find_floor(shipped("h100-ib"), "two_node_allreduce_busbw", 3) is None
     assert find_floor(shipped("cpu"), "two_node_allreduce_busbw", 2) is None
+
+
+def test_the_newest_of_several_published_floors_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    (known,) = [item for item in published_floors() if item.fits(NDV4, 1, "") and item.floor.test == "peer_bandwidth"]
+    newer = replace(known, date="2027-01", floor=replace(known.floor, at_least=1.0))
+    monkeypatch.setattr("envbuild.verify.floor.published_floors", lambda: (newer, known))
+    floor = find_floor(NDV4, "peer_bandwidth")
+    assert floor and floor.at_least == 1.0
 
 
 def test_every_file_has_a_source_a_date_and_known_tests() -> None:

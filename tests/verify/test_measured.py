@@ -97,6 +97,8 @@ def test_the_change_since_the_last_evidence_of_the_same_target(tmp_path: Path) -
         "all-reduce: 470 -> 440 GB/s, -6.4 % since 2026-01-02T00:00:00Z",
         "kernel: pass -> fail since 2026-01-02T00:00:00Z",
     ]
+    earlier = last_evidence(measured(outcome(), day=2), store)
+    assert earlier and earlier.document["date"].startswith("2026-01-01")
     assert change_lines(measured(outcome(size=8), day=5), before) == []  # not the same measurement
 
 
