@@ -25,8 +25,8 @@ def answer(monkeypatch: pytest.MonkeyPatch, document: Any) -> Any:
     monkeypatch.setattr(gpu_tiers, "job_form", lambda _: "docker")
     monkeypatch.setattr(gpu_tiers, "trial_of", lambda *_: None)
     monkeypatch.setattr(gpu_tiers, "run_trial", lambda *_: Ended({0: document}, ""))
-    stand_in: Any = SimpleNamespace(reporter=SilentReporter())
-    return run_node(job(), None, TierRequest(GPU), stand_in)  # type: ignore[arg-type]
+    dummy: Any = SimpleNamespace(reporter=SilentReporter())
+    return run_node(job(), None, TierRequest(GPU), dummy)  # type: ignore[arg-type]
 
 
 def document(**changes: str) -> dict[str, Any]:
