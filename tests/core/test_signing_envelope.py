@@ -109,6 +109,7 @@ ENVELOPE = {"payload": "e30=", "payloadType": PAYLOAD, "signatures": [{"sig": "A
         {"mediaType": BUNDLE, "dsseEnvelope": {**ENVELOPE, "payload": "???"}},
         {"mediaType": BUNDLE, "dsseEnvelope": {**ENVELOPE, "payload": 1}},
         {"mediaType": BUNDLE, "dsseEnvelope": {**ENVELOPE, "payloadType": 1}},
+        {"mediaType": BUNDLE, "dsseEnvelope": {**ENVELOPE, "payloadType": "\ud800"}},
     ],
 )
 def test_a_malformed_bundle_is_refused(value: Any) -> None:

@@ -60,7 +60,7 @@ def parse_envelope(value: Any) -> Envelope:
     signatures, kind = value.get("signatures"), value.get("payloadType")
     if not isinstance(signatures, list) or len(signatures) != 1 or not isinstance(signatures[0], dict):
         raise ValueError("an envelope without exactly one signature")
-    if not isinstance(kind, str):
+    if not isinstance(kind, str) or not kind.isascii():  # as every media type (RFC 6838)
         raise ValueError("an envelope without a type")
     hint = signatures[0].get("keyid")
     return Envelope(
