@@ -33,6 +33,7 @@ def key_new(
       envbuild publish h100-ucc --sign team.key
       # site.yaml of those who pull:  signatures: {require: true, keys: [team.pub]}
     """
+    from envbuild.core.shell import shell_word
     from envbuild.core.signing.key_file import write_key_pair
     from envbuild.core.signing.passphrase import new_passphrase
     from envbuild.core.signing.public_keys import read_public_key
@@ -42,6 +43,6 @@ def key_new(
     show(
         data,
         as_json,
-        f"{file}: keep it secret\n  public:   {public}\n  use:      envbuild publish NAME --sign {file}\n"
+        f"{file}: keep it secret\n  public:   {public}\n  use:      envbuild publish NAME --sign {shell_word(file)}\n"
         f"  require:  in site.yaml:  signatures: {{require: true, keys: [{public}]}}",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import sys
@@ -142,6 +143,30 @@ def test_the_cost_of_a_key_is_bounded(tmp_path: Path, params: dict[str, object])
 def test_a_key_of_cosign_1_has_another_name_and_the_same_box() -> None:
     text = lock_key(b"content", "right").replace(b"SIGSTORE", b"COSIGN")
     assert unlock_key(parse_box(text), "right") == b"content"
+
+
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_a_name_of_no_file_is_refused(name: str) -> None:
+    with pytest.raises(SignatureError, match="not the name of a key"):
+        write_key_pair(Path(name), "right")
+
+
+def test_the_name_of_the_public_half_is_refused_with_a_hint_for_the_same_folder(tmp_path: Path) -> None:
+    with pytest.raises(SignatureError, match="is the name of the public half") as caught:
+        write_key_pair(tmp_path / "a b.pub", "right")
+    assert caught.value.hint == f"envbuild key new '{tmp_path}/a b.key'" and not list(tmp_path.iterdir())
+
+
+def test_a_passphrase_has_the_bytes_of_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environb, b"COSIGN_PASSWORD", b"\xffright")
+    path = tmp_path / "a.key"
+    write_key_pair(path, passphrase.new_passphrase(path, empty=False))
+    assert read_signer(path, lambda: passphrase.ask_passphrase(path)).hint
+    box = parse_box(path.read_bytes())
+    key = hashlib.scrypt(
+        b"\xffright", salt=base64.b64decode(box["kdf"]["salt"]), n=1 << 16, r=8, p=1, dklen=32, maxmem=1 << 27
+    )
+    assert unseal(base64.b64decode(box["ciphertext"]), key, base64.b64decode(box["cipher"]["nonce"]))
 
 
 def test_a_key_is_never_replaced(pair: tuple[Path, Path]) -> None:

@@ -57,9 +57,12 @@ def write_key_pair(path: Path, passphrase: str) -> Path:
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+    if not path.name:
+        raise SignatureError(f"{path} is a folder, not the name of a key", hint="envbuild key new FILE.key")
     key, public = generate_private_key(SECP256R1()), path.with_suffix(".pub")
     if public == path:
-        raise SignatureError(f"{path} is the name of the public half", hint=f"envbuild key new {path.stem}.key")
+        hint = f"envbuild key new {shell_word(path.with_suffix('.key'))}"
+        raise SignatureError(f"{path} is the name of the public half", hint=hint)
     content = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     files = {
         path: (lock_key(content, passphrase), 0o600),
@@ -160,10 +163,11 @@ def unlock_key(box: dict[str, Any], passphrase: str) -> bytes:
 
 
 def stretch(passphrase: str, salt: bytes, params: dict[str, int]) -> bytes:
-    """Return the key of a box for a passphrase. Raises ValueError for parameters that scrypt does not take."""
+    """Return the key of a box for a passphrase, whose bytes are those of the variable or the terminal, as for cosign.
+    Raises ValueError for parameters that scrypt does not take."""
     count, blocks, parallel = (int(params[name]) for name in ("N", "r", "p"))
     limit = MOST_MEMORY + (1 << 20)
-    return hashlib.scrypt(passphrase.encode(), salt=salt, n=count, r=blocks, p=parallel, dklen=32, maxmem=limit)
+    return hashlib.scrypt(os.fsencode(passphrase), salt=salt, n=count, r=blocks, p=parallel, dklen=32, maxmem=limit)
 
 
 def encode(content: bytes) -> str:
