@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envbuild.core import console
 from envbuild.core.console import Reporter
-from envbuild.core.regular_file import MAX_TEXT, read_bounded
+from envbuild.core.regular_file import MAX_TEXT, mode_at, read_bounded
 from envbuild.core.store.store import Store
 from envbuild.core.store.use import in_use
 from envbuild.net import site as sites
@@ -50,16 +50,19 @@ def load_site(project: Path | None = None) -> Site:
 
 def with_user_policy(site: Site) -> Site:
     """Return the site of a project with the policy of signatures of the user's own site file, if that has one: a
-    project cannot loosen it. Raises SpecError as `load_site`."""
+    project cannot loosen it. Raises SpecError as `load_site`, and if that file cannot be read."""
     file = sites.user_file()
+    if file is None:
+        return site
     try:
-        if file is None or b"signatures" not in read_bounded(file, MAX_TEXT):
+        if b"signatures" not in read_bounded(file, MAX_TEXT):
             return site
     except OSError:
-        return site
+        if not mode_at(file):
+            return site
     from envbuild.net.site_file import read_site
 
-    check_file(file)
+    check_file(file)  # one that cannot be read may have a policy: it is an error below
     own = read_site(file).signatures
     return replace(site, signatures=own) if own else site
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -235,6 +236,27 @@ def test_a_project_cannot_loosen_the_policy_of_the_user(tmp_path: Path, monkeypa
     (own / "site.yaml").write_text("schema: 1\n")
     policy = load_site(project).signatures
     assert policy and not policy.require
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "huge"])
+def test_a_site_file_of_the_user_that_cannot_be_read_is_not_a_missing_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    own, project = tmp_path / "config/envbuild/site.yaml", tmp_path / "project"
+    own.parent.mkdir(parents=True)
+    project.mkdir()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (project / "site.yaml").write_text("schema: 1\nsignatures: {require: false}\n")
+    assert load_site(project).signatures
+    if kind == "folder":
+        own.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(own)
+    else:
+        own.write_text("schema: 1\nsignatures: {keys: [team.pub]}\n" + "#" * (1 << 21))
+    with pytest.raises(SpecError) as caught:
+        load_site(project)
+    assert str(own) in str(caught.value)
 
 
 def test_a_cache_has_keys_of_its_own_or_those_of_the_site(tmp_path: Path) -> None:
