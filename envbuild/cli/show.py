@@ -31,8 +31,8 @@ def show_command(
     For any squashfs file: its origin, how it starts and what it contains. It is read in place: nothing is mounted or
     run.
 
-    For a published image (docker://REGISTRY/REPOSITORY:TAG, oci:DIR:TAG): its layers, its squashfs file, what this
-    store lacks of it, and its spec; with --json also its lock. No layer is fetched.
+    For a published image (docker://REGISTRY/REPOSITORY:TAG, oci:DIR:TAG): its layers, its signatures, its squashfs
+    file, what this store lacks of it, and its spec; with --json also its lock. No layer is fetched.
     """
     from envbuild.cli.show_image import show_image
     from envbuild.oci.sources.kinds import is_published

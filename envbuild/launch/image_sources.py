@@ -62,7 +62,7 @@ def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage
     if not name.startswith((REGISTRY, "oci:")):
         hint = f"envbuild export {shell_word(name)} --to squashfs -o image.sqsh; then envbuild launch image.sqsh"
         raise SpecError(f"{name[:200]} is not an image that nodes can pull", hint)
-    found = read_published(name, workspace, to_start=True)
+    found = read_published(name, workspace, to_use=True)
     title = name.removeprefix(REGISTRY).partition("@")[0].rpartition("/")[2].partition(":")[0]
     lacks = (f"{name[:200]} is not an image that nodes can pull", "publish it to a registry, or name a squashfs file")
     reference = name if name.startswith(REGISTRY) else ""

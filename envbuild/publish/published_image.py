@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.errors import InputError, LockError, SpecError
+from envbuild.core.console import SilentReporter
+from envbuild.core.errors import InputError, LockError
 from envbuild.core.plain_yaml import MAX_BYTES
 from envbuild.export.enroot import start_script
 from envbuild.lock.lockfile import parse_lock
@@ -21,8 +22,8 @@ from envbuild.oci.sources.platform import Platform
 from envbuild.publish.artifact_types import CONFIG, LOCK, RESOLUTION, SPEC
 from envbuild.publish.find_squashfs import PublishedSquashfs, find_squashfs
 from envbuild.publish.remote_blob import read_blob
-from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote
-from envbuild.publish.signature_check import check_policy
+from envbuild.publish.remote_image import ImageDocument, RemoteImage, report_reading, require_remote
+from envbuild.publish.signature_check import SignatureReport, check_policy
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.metadata import ImageMetadata, parse_object, parse_start_script
 
@@ -72,34 +73,33 @@ class PublishedImage:
         )
 
 
-def read_published(text: str, workspace: Workspace, platform: str = "", *, to_start: bool = False) -> PublishedImage:
+def read_published(text: str, workspace: Workspace, platform: str = "", *, to_use: bool = False) -> PublishedImage:
     """Return the documents of an image of a registry or a layout; `platform`: of an index (empty: this machine's);
-    `to_start`: something of it will be started, so that the policy of signatures holds.
+    `to_use`: something of it will be started, so that the policy of signatures holds.
 
     Raises SpecError, InputError, VerifyError, ConflictError, SignatureError.
     """
-    image, wanted = open_remote(text, workspace.site), Platform.of(platform)
-    if image is None:
-        raise SpecError(f"{text[:200]!r} is not an image of a registry or a layout", hint="docker://NAME:TAG, oci:DIR")
-    found = image.find(wanted)
-    signed = check_policy(image, found, workspace) if to_start else None
-    squashfs = find_squashfs(image, found, bound=bool(signed and signed.keys))
-    if squashfs and squashfs.artifact == found.digest and squashfs.image:
-        found = image.read(squashfs.image)
-    if squashfs and not squashfs.image:
-        config, layers = read_own_configuration(image, squashfs, wanted)
-    else:
-        config, layers = read_layers(image, found, wanted)
-    return PublishedImage(
-        image.name,
-        found.digest,
-        config,
-        layers,
-        squashfs,
-        read_text(image, squashfs, SPEC),
-        read_text(image, squashfs, LOCK),
-        parse_object(read_text(image, squashfs, RESOLUTION)),
-    )
+    image, wanted = require_remote(text, workspace.site), Platform.of(platform)
+    with report_reading(image, workspace.reporter if to_use else SilentReporter()):
+        found = image.find(wanted)
+        signed = check_policy(image, found, workspace) if to_use else SignatureReport()
+        squashfs = find_squashfs(image, found, bound=bool(signed.keys))
+        if squashfs and squashfs.artifact == found.digest and squashfs.image:
+            found = image.read(squashfs.image)
+        if squashfs and not squashfs.image:
+            config, layers = read_own_configuration(image, squashfs, wanted)
+        else:
+            config, layers = read_layers(image, found, wanted)
+        return PublishedImage(
+            image.name,
+            found.digest,
+            config,
+            layers,
+            squashfs,
+            read_text(image, squashfs, SPEC),
+            read_text(image, squashfs, LOCK),
+            parse_object(read_text(image, squashfs, RESOLUTION)),
+        )
 
 
 def read_layers(

@@ -21,7 +21,7 @@ from envbuild.net.registry.upload import FIRST_PAUSE, TRIES
 from envbuild.oci.sources.platform import Platform
 from envbuild.publish.find_squashfs import find_squashfs
 from envbuild.publish.pull_packs import Pull
-from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote
+from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote, report_reading
 from envbuild.publish.signature_check import SignatureReport, check_policy, refuse_unsigned
 from envbuild.spec.workspace import Workspace
 
@@ -44,13 +44,10 @@ def pull_image(text: str, output: Output | None, workspace: Workspace, platform:
     found, document, signed = None, None, SignatureReport()
     if image:
         transfer = Transfer(image.transport, workspace.store, pause=FIRST_PAUSE, attempts=TRIES)
-        workspace.reporter.start("published", f"reading what was published as {image.name}")
-        try:
+        with report_reading(image, workspace.reporter):
             document = image.find(Platform.of(platform))
             signed = check_policy(image, document, workspace)
             found = find_squashfs(image, document, bound=bool(signed.keys))
-        finally:
-            workspace.reporter.finish("published")
     if image and document and signed.keys and not found:
         return convert_signed(image, document, signed, output, workspace, platform)
     if image is None or found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
@@ -9,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.console import Reporter
 from envbuild.core.distributions import PATHS
-from envbuild.core.errors import EnvbuildError, InputError
+from envbuild.core.errors import EnvbuildError, InputError, SpecError
 from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.miss import Miss
 from envbuild.net.registry import client
@@ -27,6 +29,8 @@ from envbuild.oci.sources.oci_layout import INDEX, LayoutFolder, blob_path, find
 from envbuild.oci.sources.open import parse_source, split_path
 from envbuild.oci.sources.platform import Platform, pick_manifest
 from envbuild.oci.sources.registry import parse_source_reference, printable_reference
+
+TASK = "published"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +207,24 @@ def open_remote(text: str, site: Site) -> RemoteImage | None:
         [reference.repository.rpartition("/")[2], "" if reference.digest else reference.tag]
     )
     return RegistryImage(Repository(reference, site, transport), f"docker://{name}", name, stem)
+
+
+def require_remote(text: str, site: Site) -> RemoteImage:
+    """Return the image of `open_remote`. Raises SpecError for a source of another kind, InputError."""
+    image = open_remote(text, site)
+    if image is None:
+        raise SpecError(f"{text[:200]!r} is not an image of a registry or a layout", hint="docker://NAME:TAG, oci:DIR")
+    return image
+
+
+@contextlib.contextmanager
+def report_reading(image: RemoteImage, reporter: Reporter) -> Iterator[None]:
+    """Report, until the context ends, that the small documents of an image are read: a place may be slow."""
+    reporter.start(TASK, f"reading what was published as {image.name}")
+    try:
+        yield
+    finally:
+        reporter.finish(TASK)
 
 
 def is_source(text: str) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from envbuild.core.result import Result
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted, printable
-from envbuild.publish.attached_documents import PublishedDocuments, read_documents
+from envbuild.oci.sources.platform import Platform
+from envbuild.publish.attached_documents import read_documents
 from envbuild.publish.find_squashfs import PublishedSquashfs
 from envbuild.publish.published_image import read_published
 from envbuild.publish.pull_packs import has_pack
-from envbuild.publish.remote_image import open_remote
+from envbuild.publish.remote_image import report_reading, require_remote
+from envbuild.publish.signature_check import list_signatures
 from envbuild.spec.workspace import Workspace
 
 LINES = 100  # of a spec that are printed
@@ -19,9 +22,11 @@ LINES = 100  # of a spec that are printed
 
 def show_remote(text: str, workspace: Workspace, platform: str = "") -> Result:
     """Return what a registry or a layout has of an image. Raises SpecError, InputError, VerifyError, ConflictError."""
-    found = read_published(text, workspace, platform)
-    image = open_remote(text, workspace.site)
-    documents = read_documents(image, found.digest) if image else PublishedDocuments()
+    image = require_remote(text, workspace.site)
+    with report_reading(image, workspace.reporter):
+        found = read_published(text, workspace, platform)
+        documents = read_documents(image, found.digest)
+        signed = list_signatures(image, image.find(Platform.of(platform)), workspace)
     config = found.config.config
     data: dict[str, Any] = {
         "reference": found.reference,
@@ -40,6 +45,8 @@ def show_remote(text: str, workspace: Workspace, platform: str = "") -> Result:
         "resolution": dict(found.resolution),
         "provenance": documents.provenance,
         "sbom": documents.sbom,
+        "signed_by": signed.keys,
+        "other_signatures": [*signed.refused, *signed.foreign],
     }
     return Result(data, format_remote(data))
 
@@ -70,6 +77,7 @@ def format_remote(data: dict[str, Any]) -> str:
         f"  platform: {printable(data['platform'])}",
         f"  layers:   {counted(len(data['layers']), 'layer')}, {size}",
     ]
+    lines.append(f"  signed:   {describe_signatures(data['signed_by'], data['other_signatures'])}")
     lines += describe_documents(data["provenance"], data["sbom"])
     found = data["squashfs"]
     if found is None:
@@ -83,6 +91,16 @@ def format_remote(data: dict[str, Any]) -> str:
     if data["spec"]:
         lines += ["", *(f"  {printable(line)}" for line in data["spec"].split("\n", LINES)[:LINES])]
     return "\n".join(lines)
+
+
+def describe_signatures(keys: Sequence[str], others: Sequence[str]) -> str:
+    """Return which keys of the site signed an image, and why its other signatures do not count."""
+    if not (keys or others):
+        return "no"
+    known = f"by {', '.join(keys)}" if keys else "by no key of this site"
+    reasons = "; ".join(dict.fromkeys(others))
+    more = f"; {counted(len(others), 'other signature' if keys else 'signature')}: {reasons}" if others else ""
+    return f"{known}{more}"
 
 
 def describe_documents(provenance: Any, sbom: Any) -> list[str]:

@@ -79,6 +79,17 @@ def check_policy(
     return report
 
 
+def list_signatures(image: RemoteImage, found: ImageDocument, workspace: Workspace) -> SignatureReport:
+    """Return the signatures of an image that is only shown: none is required, and a key of the site that cannot be used
+    is reported. Raises InputError if the place does not answer."""
+    policy, keys = workspace.site.signatures, tuple[TrustedKey, ...]()
+    try:
+        keys = policy.trusted() if policy and policy.keys else ()
+    except SignatureError as error:
+        workspace.reporter.warn(f"the signatures of {image.name} are not compared: {error}")
+    return read_signatures(image, found, keys, ATTESTATIONS)
+
+
 def refuse_unsigned(source: str, site: Site) -> None:
     """Raise SignatureError for an image of a kind that has no signatures (an archive, a Docker Engine), if the site
     requires them."""

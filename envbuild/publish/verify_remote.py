@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.errors import SpecError, VerifyError
+from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
 from envbuild.oci.sources.platform import Platform
 from envbuild.publish.attached_documents import read_documents
 from envbuild.publish.pull import pull_image
-from envbuild.publish.remote_image import open_remote
+from envbuild.publish.remote_image import report_reading, require_remote
 from envbuild.publish.show_remote import describe_documents, value_at
 from envbuild.publish.signature_check import check_policy, signed_provenance
 from envbuild.spec.workspace import Workspace
@@ -25,13 +25,12 @@ def verify_remote(text: str, workspace: Workspace, platform: str = "") -> Result
 
     Raises SignatureError, VerifyError, SpecError, InputError, ConflictError, PublishError.
     """
-    image = open_remote(text, workspace.site)
-    if image is None:
-        raise SpecError(f"{text[:200]!r} is not an image of a registry or a layout", hint="docker://NAME:TAG, oci:DIR")
-    found = image.find(Platform.of(platform))
-    report = check_policy(image, found, workspace, attestations=True)
+    image = require_remote(text, workspace.site)
+    with report_reading(image, workspace.reporter):
+        found = image.find(Platform.of(platform))
+        report = check_policy(image, found, workspace, attestations=True)
+        documents = read_documents(image, found.digest)
     signed = signed_provenance(report)
-    documents = read_documents(image, found.digest)
     provenance = signed or documents.provenance
     pulled = pull_image(image.source, None, workspace, platform)
     if found.digest not in (pulled.data.get("digest"), pulled.data.get("squashfs"), *origin_of(pulled)):

@@ -65,7 +65,7 @@ def published_claim(name: str, workspace: Workspace, platform: str) -> Claim:
     """Return the statements of an image of a registry or a layout, of which no layer is fetched.
 
     Its lock names programs that a rebuild runs, so it must be signed where the site requires that."""
-    found = read_published(name, workspace, platform, to_start=True)
+    found = read_published(name, workspace, platform, to_use=True)
     if not (found.spec and found.lock and found.squashfs):
         raise LockError(NO_LOCK.format(found.reference), hint=f"envbuild show {shell_word(name)}")
 
