@@ -136,6 +136,12 @@ def changed_signature(cache: Path, name: str, edit: Callable[[dict[str, Any]], o
     path.write_text(json.dumps(manifest))
 
 
+def removed_signature(cache: Path, name: str) -> None:
+    manifest = json.loads((cache / "units" / KEYS[name]).read_bytes())
+    (layer,) = (layer for layer in manifest["layers"] if layer["mediaType"] == SIGNATURE)
+    (cache / "blobs/sha256" / layer["digest"][7:]).unlink()
+
+
 def other_payload(value: dict[str, Any]) -> None:
     payload = base64.b64decode(value["payload"]).replace(b"unit:v1", b"unit:v2")
     value["payload"] = base64.b64encode(payload).decode()
@@ -146,6 +152,7 @@ def other_payload(value: dict[str, Any]) -> None:
     [
         (lambda cache: swapped(cache, "base", "venv"), "its signature belongs to another unit"),
         (lambda cache: changed_document(cache, "base"), "its signature belongs to another unit"),
+        (lambda cache: removed_signature(cache, "base"), "its signature is missing"),
         (lambda cache: changed_signature(cache, "base", other_payload), "no key of the site made its signature"),
         (lambda cache: changed_signature(cache, "base", lambda value: value.clear()), "its signature is malformed"),
         (

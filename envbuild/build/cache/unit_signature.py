@@ -13,6 +13,7 @@ from envbuild.core.signing.envelope import parse_envelope, sign_payload
 from envbuild.core.signing.key_file import Signer
 from envbuild.core.signing.public_keys import TrustedKey
 from envbuild.core.signing.statement import PAYLOAD, Subject, encode_statement, parse_statement
+from envbuild.net.failures import NotFoundError
 from envbuild.oci.manifest import BlobDescriptor
 
 PREDICATE = "urn:envbuild:unit:v1"
@@ -44,6 +45,8 @@ def find_signer(cache: OpenCache, digest: str, signatures: list[BlobDescriptor])
             key, reason = judge(cache.read(blob.digest, blob.size), digest, keys)
         except ValueError as error:
             key, reason = None, f"its signature is malformed: {error}"
+        except NotFoundError:
+            key, reason = None, "its signature is missing"
         if key:
             return cache.setting.signed_name(cache.files[key.hint])
         reasons.append(reason)
