@@ -19,6 +19,7 @@ from envbuild.build.steps import Step
 from envbuild.core.errors import PublishError
 from envbuild.core.store.store import Store
 from envbuild.oci.config import ImageConfig
+from tests.support.local_registry import folder, symlink, tar
 
 pytestmark = pytest.mark.unit
 
@@ -139,9 +140,9 @@ def test_links_in_the_place_of_an_unfinished_context_are_not_written_through(
             unfinished.rename(tmp_path / f"moved-{unfinished.name}")
             trap = unfinished / "debian" if unfinished.parent == shared else unfinished
             trap.mkdir(parents=True)
-            for folder in (unfinished, trap):
+            for place in (unfinished, trap):
                 for name in ("apt.conf", "sources.list", "Containerfile", "texts"):
-                    (folder / name).symlink_to(own)
+                    (place / name).symlink_to(own)
         return prepare(*arguments)
 
     monkeypatch.setattr(prepare_inputs, "prepare_inputs", swap_first)
@@ -196,3 +197,15 @@ def test_a_link_and_pipes_in_the_place_of_a_context_are_refused(store: Store, tm
     with pytest.raises(PublishError, match="something else"):
         write_context(one, store, own)
     assert (own / "key").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files get the owners of the layers, which needs root")
+def test_a_base_may_have_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    layer = tmp_path / "layer.tar"
+    layer.write_bytes(tar(symlink("tmp", "/nonexistent"), folder("run")))
+    write_seed(debs=[], layers=[("layer", str(layer))], work=str(tmp_path), epoch=0)
+    with tarfile.open(tmp_path / "seed.tar") as seed:
+        kinds = {member.name: member.type for member in seed}
+    assert kinds["tmp"] == tarfile.SYMTYPE and {kinds[name] for name in ("proc", "sys", "dev", "run")} == {
+        tarfile.DIRTYPE
+    }

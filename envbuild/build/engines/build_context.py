@@ -199,7 +199,7 @@ def write_seed(*, debs: list[tuple[str, str]], layers: list[tuple[str, str]], wo
     deb.unpack_packages((names / name for name, _ in debs), tree)
     apply_layers([Path(path) for _, path in layers], tree)
     for name, mode in SYSTEM.items():
-        if not (tree / name).exists():
+        if not os.path.lexists(tree / name):  # a base may have a link there, also one that leads nowhere
             (tree / name).mkdir()
             (tree / name).chmod(mode)
     with (Path(work) / "seed.tar").open("wb") as file:
