@@ -76,8 +76,16 @@ def test_files_are_read_where_no_store_can_be_written(pair):
         assert (done.returncode, done.stderr) == (code, ""), done.stderr
 
 
-@pytest.mark.parametrize("name", ["docker://app:1", "oci:layout", "docker-archive:a.tar", "docker-daemon:app:1"])
-def test_images_of_other_places_are_exported_first(name):
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("docker://app:1", "pull docker://app:1 -o image.sqsh"),
+        ("oci:layout", "pull oci:layout -o image.sqsh"),
+        ("docker-archive:a.tar", "export docker-archive:a.tar --to squashfs -o image.sqsh"),
+        ("docker-daemon:app:1", "export docker-daemon:app:1 --to squashfs -o image.sqsh"),
+    ],
+)
+def test_images_of_other_places_become_a_file_first(name, command):
     with pytest.raises(SpecError, match="not a squashfs file yet") as caught:
         find_squashfs_file(name)
-    assert f"envbuild export {name} --to squashfs" in caught.value.hint
+    assert caught.value.hint == f"envbuild {command}; then name image.sqsh"

@@ -16,9 +16,11 @@ def find_squashfs_file(name: str) -> Path | None:
     Raises SpecError for a path where no squashfs file is, and for an image of a registry or an archive.
     """
     if ":" in name and is_elsewhere(name):
+        word = shell_word(name[:200])
+        published = name.startswith(("docker://", "oci:"))  # perhaps: pull takes its file, else converts the layers
+        command = f"pull {word}" if published else f"export {word} --to squashfs"
         raise SpecError(
-            f"{name[:200]} is not a squashfs file yet",
-            hint=f"envbuild export {shell_word(name[:200])} --to squashfs -o image.sqsh; then name image.sqsh",
+            f"{name[:200]} is not a squashfs file yet", hint=f"envbuild {command} -o image.sqsh; then name image.sqsh"
         )
     if not name.endswith(".sqsh") and ("/" not in name or name.endswith((".yaml", ".yml"))):
         return None
