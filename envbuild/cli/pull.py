@@ -45,4 +45,5 @@ def pull_command(
         result = pull_image(reference, place, workspace, platform)
         path, again = Path(result.data["path"]), f"envbuild pull {shell_word(reference)}"
         start = start_lines(path, workspace.site, again, chosen=place is not None, width=7)
-    show(result.data, as_json, f"{result.text}\n{start}")
+    here = "" if platform else f"\n  here:   envbuild run {shell_word(path)} -- bash"
+    show(result.data, as_json, f"{result.text}\n{start}{here}")

@@ -20,7 +20,7 @@ from envbuild.publish.pull import pull_image
 from envbuild.publish.remote_image import RemoteImage
 from envbuild.publish.show_remote import show_remote
 from tests.support.as_user import open_folder, run_as
-from tests.support.command import ROOT
+from tests.support.command import ROOT, envbuild
 from tests.support.cutting_proxy import cutting
 from tests.support.foreign_images import layers, noise, workspace
 from tests.support.local_registry import Server, file, skopeo, tar
@@ -175,6 +175,19 @@ def test_a_user_without_subordinate_ids_pulls(tmp_path: Path, registry: Server) 
         place.chmod(0o777)
         made = run_as(4321, 4321, (), lambda: pull(f"{registry.host}/app:1", place / "store"))
         assert (made["sha256"], digest(made["path"])) == (sha256, sha256)
+
+
+def test_the_command_that_starts_the_file_here_is_printed(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    name, out = f"{registry.host}/app:1", tmp_path / "my images" / "app.sqsh"
+    publish(parts, artifacts, name)
+    out.parent.mkdir()
+    for words, path in (([], "/artifacts/app-1-"), (["-o", str(out)], f" '{out}' ")):
+        made = envbuild("pull", name, *words, ENVBUILD_STORE=str(tmp_path / "b"))
+        last = made.stdout.splitlines()[-1]
+        assert last.startswith("  here:   envbuild run ") and last.endswith(" -- bash") and path in last, made.stderr
+    other = envbuild("pull", name, "--platform", "linux/amd64", ENVBUILD_STORE=str(tmp_path / "b"))
+    assert other.returncode == 0 and "envbuild run" not in other.stdout  # which may be a platform of other machines
 
 
 def test_a_folder_serves_images_and_their_files(tmp_path: Path) -> None:
