@@ -1,8 +1,11 @@
-"""``envbuild verify``: the audit and the checks of a finished image, or a second build of it."""
+"""``envbuild verify``: the audit and the checks of a finished image.
+
+verify_jobs     --tier gpu, --tier fabric, --read, --pack: checks in jobs on nodes, and their evidence
+verify_rebuild  --rebuild: a second build of the image
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +13,7 @@ import typer
 
 from envbuild.cli.make import EngineName
 from envbuild.cli.options import Json, Platform, Timings, complete_image, complete_recipe, one_of, show, timing_reporter
-from envbuild.core.errors import Finding, SpecError, VerifyError
+from envbuild.core.errors import SpecError
 
 SLOWEST = 10  # checks that --timings lists
 
@@ -95,6 +98,8 @@ def verify_command(
     builder.
     """
     if read or set(tier or ()) & {"gpu", "fabric"}:
+        from envbuild.cli.verify_jobs import pack_checks, verify_measured
+
         others: dict[str, object] = {"--only": only, "--host": host, "--timings": timings, "--rebuild": rebuild}
         others["--sign"] = sign
         others |= {"--engine": engine, "--platform": platform}
@@ -116,6 +121,8 @@ def verify_command(
     if rebuild:
         if tier or only or host:
             raise SpecError("--rebuild runs no checks", hint="leave out --tier, --only and --host, or --rebuild")
+        from envbuild.cli.verify_rebuild import show_rebuild
+
         show_rebuild(name, engine, platform, sign, timings=timings, as_json=as_json)
         return
     if engine or platform or sign:
@@ -144,81 +151,3 @@ def verify_command(
     comparison = compare_with_host(name)
     show({**result.data, "host": comparison.data}, as_json, "\n".join([*lines, "", comparison.text]), times)
     raise typer.Exit(comparison.code)
-
-
-def verify_measured(
-    name: str,
-    tiers: tuple[str, ...],
-    nodes: int,
-    form: str,
-    read: str,
-    *,
-    dry_run: bool,
-    as_json: bool,
-    others: Mapping[str, object],
-) -> None:
-    """Answer for a tier that runs on nodes, or for a file that one wrote. `others`: options without a meaning here."""
-    from envbuild.cli.verify_tiers import read_tier, verify_tier
-    from envbuild.launch.gpu_tiers import TierRequest
-    from envbuild.spec.workspace import open_workspace
-
-    check_measured(name, tiers, read, bool(nodes or form or dry_run), others)
-    with open_workspace() as workspace:
-        if read:
-            answer = read_tier(name, read, workspace)
-        else:
-            answer = verify_tier(name, TierRequest(tiers[0], nodes or 1, form, dry_run), workspace)
-    show(answer.data, as_json, answer.text)
-    if answer.code:
-        raise typer.Exit(answer.code)
-
-
-def check_measured(name: str, tiers: tuple[str, ...], read: str, has_job: bool, others: Mapping[str, object]) -> None:
-    """Raise SpecError with every option that has no meaning here."""
-    findings = [
-        Finding(f"{option} has no meaning here", hint="leave it out") for option, value in others.items() if value
-    ]
-    if read and (tiers or has_job):
-        findings.append(Finding("--read starts no job", hint=f"envbuild verify --read {read}"))
-    elif not read and len(tiers) > 1:
-        hint = f"type --tier {next(tier for tier in tiers if tier in ('gpu', 'fabric'))} alone"
-        findings.append(
-            Finding(f"--tier {' --tier '.join(tiers)}: jobs on nodes run apart from other checks", hint=hint)
-        )
-    if not read and not name:
-        findings.append(Finding("verify needs the name of an image", hint=f"envbuild verify NAME --tier {tiers[0]}"))
-    if findings:
-        raise SpecError.of(findings)
-
-
-def pack_checks(name: str, tiers: tuple[str, ...], file: str, *, as_json: bool, others: Mapping[str, object]) -> None:
-    """Write the checks of one node as one file."""
-    from envbuild.cli.verify_tiers import pack_tier
-    from envbuild.spec.workspace import open_workspace
-
-    check_measured(name, tiers, "", False, others)
-    if tiers != ("gpu",):
-        raise SpecError("--pack writes the checks of one node", hint="type --tier gpu --pack FILE")
-    with open_workspace() as workspace:
-        answer = pack_tier(name, Path(file), workspace)
-    show(answer.data, as_json, answer.text)
-
-
-def show_rebuild(name: str, engine: str, platform: str, sign: Path | None, *, timings: bool, as_json: bool) -> None:
-    """Build an image again, print the comparison, and exit with code 7 if something differs. sign: the key that signs
-    the answer."""
-    from envbuild.core.signing.passphrase import open_signer
-    from envbuild.publish.rebuild.rebuild import rebuild_image
-    from envbuild.publish.rebuild.signed_answer import SignedAnswer
-    from envbuild.spec.workspace import open_workspace
-
-    times, signer = timing_reporter(timings), open_signer(sign)
-    with open_workspace(times) as workspace:
-        answer = SignedAnswer.open(name, signer, workspace) if signer else None
-        result = rebuild_image(name, workspace, engine, platform)
-        text = result.text
-        if answer:
-            text += f"\n  signed:   {answer.attach(result.data)}, attached to the image"
-    show(result.data, as_json, text, times)
-    if not result.data["equal"]:
-        raise typer.Exit(VerifyError.exit_code)

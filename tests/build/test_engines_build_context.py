@@ -200,7 +200,7 @@ def test_a_link_and_pipes_in_the_place_of_a_context_are_refused(store: Store, tm
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="files get the owners of the layers, which needs root")
-def test_a_base_may_have_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+def test_a_base_may_have_a_link_to_a_missing_folder(tmp_path: Path) -> None:
     layer = tmp_path / "layer.tar"
     layer.write_bytes(tar(symlink("tmp", "/nonexistent"), folder("run")))
     write_seed(debs=[], layers=[("layer", str(layer))], work=str(tmp_path), epoch=0)
