@@ -39,18 +39,17 @@ def verify_measured(
 
 def check_measured(name: str, tiers: tuple[str, ...], read: str, has_job: bool, others: Mapping[str, object]) -> None:
     """Raise SpecError with every option that has no meaning here."""
+    job = next((tier for tier in tiers if tier in ("gpu", "fabric")), "gpu")
     findings = [
         Finding(f"{option} has no meaning here", hint="leave it out") for option, value in others.items() if value
     ]
     if read and (tiers or has_job):
         findings.append(Finding("--read starts no job", hint=f"envbuild verify --read {read}"))
     elif not read and len(tiers) > 1:
-        hint = f"type --tier {next(tier for tier in tiers if tier in ('gpu', 'fabric'))} alone"
-        findings.append(
-            Finding(f"--tier {' --tier '.join(tiers)}: jobs on nodes run apart from other checks", hint=hint)
-        )
+        what = f"--tier {' --tier '.join(tiers)}: jobs on nodes run apart from other checks"
+        findings.append(Finding(what, hint=f"type --tier {job} alone"))
     if not read and not name:
-        findings.append(Finding("verify needs the name of an image", hint=f"envbuild verify NAME --tier {tiers[0]}"))
+        findings.append(Finding("verify needs the name of an image", hint=f"envbuild verify NAME --tier {job}"))
     if findings:
         raise SpecError.of(findings)
 

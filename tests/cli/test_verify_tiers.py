@@ -109,6 +109,8 @@ def test_evidence_is_refused_with_the_reason(change: str, tmp_path: Path) -> Non
         (IMAGE, "--tier", "gpu", "--dry-run", "--pack", "x"),
         (IMAGE, "--tier", "run", "-N", "2"),
         ("--read", "x", "--tier", "gpu"),
+        ("--read", "x", "--pack", "y"),
+        (IMAGE, "--read", "x", "--pack", "y", "--tier", "audit", "--tier", "run"),
         ("cpu-ucx", "--tier", "gpu", "--as", "docker"),
         (),
     ],
