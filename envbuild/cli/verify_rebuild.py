@@ -8,16 +8,15 @@ import typer
 
 from envbuild.cli.options import show, timing_reporter
 from envbuild.core.errors import VerifyError
+from envbuild.core.signing.passphrase import open_signer
 from envbuild.publish.rebuild.rebuild import rebuild_image
+from envbuild.publish.rebuild.signed_answer import SignedAnswer
 from envbuild.spec.workspace import open_workspace
 
 
 def show_rebuild(name: str, engine: str, platform: str, sign: Path | None, *, timings: bool, as_json: bool) -> None:
     """Build an image again, print the comparison, and exit with code 7 if something differs. sign: the key that signs
     the answer."""
-    from envbuild.core.signing.passphrase import open_signer
-    from envbuild.publish.rebuild.signed_answer import SignedAnswer
-
     times, signer = timing_reporter(timings), open_signer(sign)
     with open_workspace(times) as workspace:
         answer = SignedAnswer.open(name, signer, workspace) if signer else None
