@@ -47,6 +47,7 @@ def show_remote(text: str, workspace: Workspace, platform: str = "") -> Result:
         "sbom": documents.sbom,
         "signed_by": signed.keys,
         "other_signatures": [*signed.refused, *signed.foreign],
+        "rebuilds": [{"signed_by": key, "equal": equal} for key, equal in signed.rebuilds],
     }
     return Result(data, format_remote(data))
 
@@ -78,6 +79,9 @@ def format_remote(data: dict[str, Any]) -> str:
         f"  layers:   {counted(len(data['layers']), 'layer')}, {size}",
     ]
     lines.append(f"  signed:   {describe_signatures(data['signed_by'], data['other_signatures'])}")
+    for one in data["rebuilds"]:
+        state = "the same bytes" if one["equal"] else "OTHER bytes"
+        lines.append(f"  rebuilt:  {state}, as {printable(one['signed_by'])} signed")
     lines += describe_documents(data["provenance"], data["sbom"])
     found = data["squashfs"]
     if found is None:

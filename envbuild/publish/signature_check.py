@@ -36,13 +36,14 @@ OTHER_KEY = "no key of the site made it"
 class SignatureReport:
     """The signatures of an image: files of the `keys` that signed it, reasons of those that do not count (`refused`;
     those of keys that the site does not list: `foreign`), and `attested`: predicate type → predicate, of statements
-    that a listed key signed."""
+    that a listed key signed. `rebuilds`: as `read_rebuilds` returns them, where they are listed."""
 
     keys: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     attested: dict[str, Any] = field(default_factory=dict)
+    rebuilds: list[tuple[str, bool]] = field(default_factory=list)
 
     def add(self, key: TrustedKey) -> None:
         if key.hint not in self.hints:
@@ -82,12 +83,36 @@ def check_policy(
 def list_signatures(image: RemoteImage, found: ImageDocument, workspace: Workspace) -> SignatureReport:
     """Return the signatures of an image that is only shown: none is required, and a key of the site that cannot be used
     is reported. Raises InputError if the place does not answer."""
-    policy, keys = workspace.site.signatures, tuple[TrustedKey, ...]()
+    keys = listed_keys(image, workspace)
+    report = read_signatures(image, found, keys, ATTESTATIONS)
+    report.rebuilds += read_rebuilds(image, found.digest, keys)
+    return report
+
+
+def listed_keys(image: RemoteImage, workspace: Workspace) -> tuple[TrustedKey, ...]:
+    """Return the keys of the site; none, with a warning, if one of them cannot be used."""
+    policy = workspace.site.signatures
     try:
-        keys = policy.trusted() if policy and policy.keys else ()
+        return policy.trusted() if policy and policy.keys else ()
     except SignatureError as error:
         workspace.reporter.warn(f"the signatures of {image.name} are not compared: {error}")
-    return read_signatures(image, found, keys, ATTESTATIONS)
+        return ()
+
+
+def read_rebuilds(image: RemoteImage, digest: str, keys: Sequence[TrustedKey]) -> list[tuple[str, bool]]:
+    """Return (file of the key, whether all parts are equal) of each second build of the image `digest` (``sha256:…``)
+    whose answer a listed key signed (`envbuild.publish.rebuild`)."""
+    found = []
+    for content in read_artifacts(image, digest, BUNDLE, (SIGNED, *(kind for kind in ATTESTATIONS if kind != REBUILD))):
+        attested: dict[str, Any] = {}
+        try:
+            envelope = parse_bundle(content)
+        except ValueError:
+            continue
+        if (key := envelope.signed_by(keys)) and not judge_statement(envelope, digest, attested)[1]:
+            answer = attested.get(REBUILD)
+            found += [(key.name, answer.get("equal") is True)] if isinstance(answer, dict) else []
+    return found
 
 
 def refuse_unsigned(source: str, site: Site) -> None:

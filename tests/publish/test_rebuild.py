@@ -18,6 +18,7 @@ from envbuild.oci.sources.platform import Platform
 from envbuild.publish.attached_documents import read_artifacts
 from envbuild.publish.pull import pull_image
 from envbuild.publish.remote_image import open_remote
+from envbuild.publish.show_remote import show_remote
 from envbuild.publish.signature_check import REBUILD, read_signatures
 from tests.support import foreign_images
 from tests.support.bit_flips import flip_bit
@@ -159,7 +160,10 @@ def test_the_signed_answer_of_another_builder_is_attached_once(case: Case, place
     assert len(list(read_artifacts(there, found.digest, BUNDLE))) == 1
     with pytest.raises(SignatureError, match="it has no signature"):
         pull_image(name, None, requiring(tmp_path / "d", public))
-    assert cli.json("show", name) == before
+    assert cli.json("show", name) == before  # no key is listed there
+    shown = show_remote(name, at)
+    assert shown.data["rebuilds"] == [{"signed_by": str(public), "equal": True}] and shown.data["signed_by"] == []
+    assert f"  rebuilt:  the same bytes, as {public} signed" in shown.text
 
 
 def test_only_an_answer_about_a_published_image_is_attached(case: Case, tmp_path: Path) -> None:
