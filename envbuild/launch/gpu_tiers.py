@@ -13,7 +13,7 @@ from typing import Any
 from envbuild import __version__
 from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.gpu.fabric_checks import Step, fabric_steps, judge_step
-from envbuild.gpu.model import FABRIC, GPU, NOT_RUN, Job, Outcome
+from envbuild.gpu.model import FABRIC, FAIL, GPU, NOT_RUN, Job, Outcome
 from envbuild.gpu.node_checks import BEYOND_ONE_GPU, BEYOND_ONE_NODE, node_checks
 from envbuild.gpu.script import single_file
 from envbuild.gpu.sealed import RefusedError, evidence_document, is_place, read_document
@@ -183,19 +183,17 @@ def run_fabric(job: Job, prepared: Prepared, request: TierRequest, workspace: Wo
         workspace.reporter.note(TASK, step.name)
         trial = trial_of(step, prepared, request, workspace, reported)
         net = next((item.value for item in trial.plan.env if item.name == "NCCL_NET"), "")
-        ended = run_trial(trial, form, program)
+        ended = run_trial(trial, form, program, partial(workspace.reporter.note, TASK))
         if not ended.documents:
             outcomes.append(Outcome(step.name, FABRIC, NOT_RUN, ended.fault))
             continue
         try:
             outcome = judge_step(step, ended.documents, replace(job, net=net), trial.ranks, request.nodes)
-            found = rank_place(ended)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:  # a program of the image printed them
-            fault = f"the answer of a rank is refused: {type(error).__name__}: {str(error)[:100]}"
-            outcomes.append(Outcome(step.name, FABRIC, NOT_RUN, fault))
-            continue
+            place.update(rank_place(ended))
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # a program of the image printed it
+            fault = f"the report of a rank is not well-formed: {type(error).__name__}: {str(error)[:100]}"
+            outcome = Outcome(step.name, FABRIC, FAIL, fault)
         outcomes.append(outcome)
-        place.update(found)
     return measured(job, outcomes, place)
 
 

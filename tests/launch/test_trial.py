@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import SpecError
 from envbuild.gpu.fabric_checks import fabric_steps
+from envbuild.gpu.model import FAIL, Outcome
+from envbuild.gpu.parts import part_lines
 from envbuild.launch.clients import Clients
-from envbuild.launch.gpu_tiers import TierRequest, check_request, dry_run_text, make_job
+from envbuild.launch.gpu_tiers import TierRequest, check_request, dry_run_text, make_job, run_tier
 from envbuild.launch.launch import Prepared, load_form
 from envbuild.launch.trial import choose_form, node_trial, python_of, run_trial, step_trial
 from envbuild.spec.launch_profile import Nics
 from envbuild.verify.gpu_image import GpuImage
-from tests.support.gpu_bench import job
+from tests.support.gpu_bench import IB_LOG, job, rank_document
 from tests.support.launching import check_script, shipped_target, shipped_workspace, site, torch_image
 
 pytestmark = pytest.mark.unit
@@ -124,6 +127,52 @@ def test_a_job_that_does_not_start_reports_its_last_line() -> None:
 def test_a_job_that_hangs_is_ended() -> None:
     trial = replace(node_trial(prepared(), site(), root=False), text="sleep 1000", limit=1.0)
     assert "did not end within 1 s" in run_trial(trial, "sh", "").fault
+
+
+def all_reduce_of(folder: Path, monkeypatch: pytest.MonkeyPatch, reports: Sequence[Any]) -> tuple[Outcome, list[str]]:
+    """Return the all-reduce over two nodes whose ranks print these reports, and the lines that the user sees."""
+    lines = [line for rank, report in enumerate(reports) for line in part_lines(rank, report)]
+    (folder / "lines").write_text("\n".join(lines))
+    (folder / "srun").write_text(f"#!/bin/sh\necho 'srun: job 7 queued' >&2\nsleep 0.5\ncat {folder}/lines\n")
+    (folder / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    times = NotedLines()
+    workspace = shipped_workspace("", folder).with_reporter(times)
+    own = job(gpus=8, layers=("nccl-tests", "openmpi"), versions={})
+    found = run_tier(own, prepared(), TierRequest("fabric", 2), workspace)
+    return found.outcomes[0], times.notes
+
+
+class NotedLines(SilentReporter):
+    """A reporter that collects what is noted of a task."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+    def note(self, task: str, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_the_network_that_the_launch_forces_is_that_of_the_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = [asdict(replace(IB_LOG, networks=("Socket",)))]
+    reports = [rank_document(rank, node=rank // 8, logs=logs) for rank in range(16)]
+    outcome, notes = all_reduce_of(tmp_path, monkeypatch, reports)
+    assert outcome.status == FAIL and "NCCL used network Socket, and IB was forced" in outcome.detail
+    assert notes[:2] == ["NCCL: all-reduce over all nodes", "srun: job 7 queued"]
+
+
+@pytest.mark.parametrize(
+    "report", [["x"], 7, {}, {"logs": [], "lanes": [], "seconds": "x"}, rank_document(0, devices={"gpus": [{}]})]
+)
+def test_a_report_of_a_rank_that_is_not_one_is_a_failure(
+    report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs of a hostile image may print one."""
+    outcome, _ = all_reduce_of(tmp_path, monkeypatch, [report] * 16)
+    assert outcome.status == FAIL and "the report of a rank is not well-formed" in outcome.detail
 
 
 CHANGES: dict[str, Any] = {

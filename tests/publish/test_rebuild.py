@@ -161,9 +161,9 @@ def test_the_signed_answer_of_another_builder_is_attached_once(case: Case, place
     with pytest.raises(SignatureError, match="it has no signature"):
         pull_image(name, None, requiring(tmp_path / "d", public))
     assert cli.json("show", name) == before  # no key is listed there
-    shown = show_remote(name, at)
-    assert shown.data["rebuilds"] == [{"signed_by": str(public), "equal": True}] and shown.data["signed_by"] == []
-    assert f"  rebuilt:  the same bytes, as {public} signed" in shown.text
+    printed = show_remote(name, at)
+    assert printed.data["rebuilds"] == [{"signed_by": str(public), "equal": True}] and printed.data["signed_by"] == []
+    assert f"  rebuilt:  the same bytes, as {public} signed" in printed.text
 
 
 def test_only_an_answer_about_a_published_image_is_attached(case: Case, tmp_path: Path) -> None:
