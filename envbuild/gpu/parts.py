@@ -46,6 +46,6 @@ def read_parts(text: str) -> tuple[dict[int, Any], str]:
         if hashlib.sha256(data.encode()).hexdigest()[:16] == name:
             try:
                 documents[rank] = json.loads(zlib.decompressobj().decompress(base64.b64decode(data), LARGEST))
-            except (ValueError, zlib.error):
+            except (ValueError, RecursionError, zlib.error):
                 continue
     return documents, LINE.sub("", text)

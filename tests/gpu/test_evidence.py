@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import random
+import zlib
 from typing import Any
 
 import pytest
@@ -162,6 +165,13 @@ def test_a_document_of_which_any_line_is_missing_or_changed_did_not_arrive() -> 
     for number, line in enumerate(lines):
         for changed in ([], [line[:-1]], [line[:-3] + ("AA." if not line.endswith("AA.") else "BB.")]):
             assert read_parts("\n".join([*lines[:number], *changed, *lines[number + 1 :]]))[0] == {}
+
+
+@pytest.mark.parametrize(("content", "count"), [(b"[" * 3000, 1), (b"[]", 99_999_999_999), (b"[" * (17 << 20), 1)])
+def test_parts_of_a_hostile_image_are_no_document(content: bytes, count: int) -> None:
+    data = base64.b64encode(zlib.compress(content)).decode()
+    name = hashlib.sha256(data.encode()).hexdigest()[:16]
+    assert read_parts(f"envbuild-part 0 1/{count} {name} {data}.") == ({}, "")
 
 
 def test_a_newline_may_arrive_after_the_line_of_another_rank() -> None:
