@@ -1,4 +1,4 @@
-"""JSON of strangers: every fault in it is one kind of error."""
+"""JSON: of strangers, where every fault is one kind of error, and in the one form that has a digest."""
 
 from __future__ import annotations
 
@@ -32,6 +32,11 @@ def check_count(content: bytes | str) -> None:
     # Signs in texts are counted, too: no real document comes near the limits.
     if text.count(b"{") + text.count(b"[") > MAX_CONTAINERS or text.count(b",") > MAX_VALUES:
         raise ValueError("it has too many values")
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return JSON with sorted keys and no spaces: one value, one digest."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def check_writable(value: Any) -> None:

@@ -5,13 +5,12 @@ The same document serves Docker, whose image format it descends from; the id of 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
+from envbuild.core.json_text import canonical_json
 from envbuild.core.store.store import LayerRecord
 
 
@@ -59,11 +58,6 @@ def config_json(layers: Sequence[LayerRecord], config: ImageConfig, epoch: int) 
             "rootfs": {"diff_ids": [layer.diff_id for layer in layers], "type": "layers"},
         }
     )
-
-
-def canonical_json(value: Any) -> bytes:
-    """Return JSON with sorted keys and no spaces: one value, one digest."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def parse_rfc3339(created: str) -> int:

@@ -18,8 +18,9 @@ from typing import IO, TYPE_CHECKING
 
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
+from envbuild.core.json_text import canonical_json
 from envbuild.core.store.store import LayerRecord, Store
-from envbuild.oci.config import ImageConfig, canonical_json, config_json
+from envbuild.oci.config import ImageConfig, config_json
 from envbuild.oci.layers.layer import write_layer_tar
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import PublishError, SpecError
-from envbuild.core.json_text import json_value
+from envbuild.core.json_text import canonical_json, json_value
 from envbuild.core.regular_file import read_bounded
 from envbuild.core.shell import shell_word
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.core.text import human_list, printable
 from envbuild.net.registry.media_types import DOCKER, OCI, REF_NAME, MediaTypes
-from envbuild.oci.config import ImageConfig, canonical_json, config_json
+from envbuild.oci.config import ImageConfig, config_json
 from envbuild.oci.document import MAX_DOCUMENT
 from envbuild.oci.layers.compressed import read_compressed, record_compressed
 from envbuild.oci.layers.layer import write_layer_tar

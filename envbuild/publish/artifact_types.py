@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from envbuild.core.signing.statement import PAYLOAD
 from envbuild.net.registry.media_types import OCI, SQUASHFS_FAMILY
 
 SQUASHFS = (
@@ -16,7 +17,7 @@ TABLES = "application/vnd.envbuild.squashfs.tables.v1"
 WHOLE = "application/vnd.envbuild.squashfs.file.v1"  # an artifact, and its only layer: the squashfs file
 SPEC = "application/vnd.envbuild.spec.v1+yaml"
 LOCK = "application/vnd.envbuild.lock.v1+yaml"
-STATEMENT = "application/vnd.in-toto+json"  # an artifact: the provenance of an image
+STATEMENT = PAYLOAD  # an artifact: the provenance of an image
 SBOM = "application/vnd.cyclonedx+json"  # an artifact
 RESOLUTION = "application/vnd.envbuild.resolution.v1+json"
 CONFIG = OCI.config  # of an image that is published without its layers

@@ -20,13 +20,13 @@ from typing import Any
 
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import PublishError
+from envbuild.core.json_text import canonical_json
 from envbuild.core.regular_file import TooLargeError, read_bounded
 from envbuild.core.shell import shell_word
 from envbuild.core.store.lock_holder import wait_for_lock
 from envbuild.core.store.store import write_atomic
 from envbuild.net.registry.media_types import REF_NAME
 from envbuild.net.registry.push import FilePart
-from envbuild.oci.config import canonical_json
 from envbuild.publish.image_parts import BlobContent, ImageParts
 from envbuild.publish.layout_artifacts import list_artifacts, without_artifacts
 from envbuild.publish.layout_index import add_to_tag, describe_index, names, new_index, read_index, ref_name

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from envbuild.core.json_text import canonical_json
 from envbuild.net.registry.media_types import OCI
 from envbuild.oci import manifest as m
-from envbuild.oci.config import canonical_json
 from envbuild.oci.manifest import BlobDescriptor
 from envbuild.publish.pack_blobs import FileSlice
 from envbuild.publish.squashfs_artifact import Artifact

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import PublishError
-from envbuild.core.json_text import check_writable
+from envbuild.core.json_text import canonical_json, check_writable
 from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
 from envbuild.net.registry.media_types import INDEX, REF_NAME
-from envbuild.oci.config import canonical_json
 from envbuild.oci.document import MAX_DOCUMENT, Part, parse_json
 from envbuild.oci.manifest import DIGEST
 from envbuild.publish.image_parts import ImageParts

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from envbuild.core.errors import PublishError
-from envbuild.core.json_text import check_writable
+from envbuild.core.json_text import canonical_json, check_writable
 from envbuild.net.failures import NotFoundError
 from envbuild.net.registry.client import ACCEPT
 from envbuild.net.registry.media_types import INDEX
 from envbuild.net.registry.push import Push
 from envbuild.net.registry.upload import persist
 from envbuild.oci import manifest as m
-from envbuild.oci.config import canonical_json
 from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part, parse_json
 from envbuild.publish.image_parts import ImageParts
 

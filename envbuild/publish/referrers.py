@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from envbuild.core.errors import PublishError
-from envbuild.core.json_text import check_writable, json_value
+from envbuild.core.json_text import canonical_json, check_writable, json_value
 from envbuild.net.registry.media_types import INDEX
 from envbuild.net.registry.push import Push
 from envbuild.net.registry.referrers import fallback_tag
 from envbuild.net.registry.upload import RegistryRefusal
-from envbuild.oci.config import canonical_json
 from envbuild.publish.platform_index import read_tag
 
 TRIES = 5

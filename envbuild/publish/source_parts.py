@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.json_text import canonical_json
 from envbuild.net.registry.media_types import OCI
 from envbuild.oci import manifest as m
-from envbuild.oci.config import canonical_json
 from envbuild.oci.document import Part
 from envbuild.oci.manifest import BlobDescriptor
 from envbuild.oci.sources.base import SourceImage

@@ -16,11 +16,11 @@ from envbuild.build.cache.unit_document import PACK
 from envbuild.core.byte_progress import count_bytes
 from envbuild.core.console import Reporter
 from envbuild.core.errors import PublishError, VerifyError
+from envbuild.core.json_text import canonical_json
 from envbuild.core.regular_file import open_regular, pin_regular
 from envbuild.export.options import ExportOptions
 from envbuild.export.project_image import image_evidence, pack_layers
 from envbuild.net.registry.media_types import OCI
-from envbuild.oci.config import canonical_json
 from envbuild.oci.document import MAX_DOCUMENT
 from envbuild.publish import artifact_types as types
 from envbuild.publish.pack_blobs import FileSlice, make_pack_blobs

@@ -13,8 +13,8 @@ from typing import Any
 
 from envbuild import __version__
 from envbuild.core.errors import InputError
+from envbuild.core.json_text import canonical_json
 from envbuild.core.text import printable
-from envbuild.oci.config import canonical_json
 from envbuild.oci.document import InvalidDocumentError, Part, parse_json
 from envbuild.oci.manifest import DIGEST, MAX_SIZE
 from envbuild.squashfs.write.assembly import Extent, check_extents

@@ -15,9 +15,9 @@ from pathlib import Path
 from envbuild.build.cache.cache_folder import UNITS
 from envbuild.build.cache.open_cache import check_folder
 from envbuild.build.cache.unit_document import UNIT, StoredBlob, UnitDocument
+from envbuild.core.json_text import canonical_json
 from envbuild.core.store.store import write_atomic
 from envbuild.net.registry.media_types import INDEX, OCI, REF_NAME
-from envbuild.oci.config import canonical_json
 from envbuild.publish.folder import copy_blob, open_layout, open_subfolder, remove_unfinished, write_blob
 from envbuild.publish.layout_index import read_index, ref_name
 from envbuild.publish.pack_blobs import FileSlice

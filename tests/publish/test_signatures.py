@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from envbuild.core.errors import SignatureError, VerifyError
+from envbuild.core.json_text import canonical_json
 from envbuild.core.signing.envelope import BUNDLE, encode_bundle
 from envbuild.core.signing.key_file import Signer
 from envbuild.core.signing.statement import Subject, encode_statement
@@ -22,7 +23,6 @@ from envbuild.launch.image_sources import find_image
 from envbuild.net.registry.media_types import INDEX
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
-from envbuild.oci.config import canonical_json
 from envbuild.oci.sources.platform import Platform
 from envbuild.publish.attached_documents import PREDICATE_TYPE, read_artifacts, text_artifact
 from envbuild.publish.image_parts import ImageParts

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from envbuild.core.json_text import record_value
+from envbuild.core.json_text import canonical_json, record_value
 from envbuild.core.store.build_records import DIFF_ID, HEX, WHEEL_NAME
 from envbuild.core.store.tree_folder import TreeFolder, parse_tree_folder
 from envbuild.core.text import printable
 from envbuild.net.registry.media_types import OCI
-from envbuild.oci.config import canonical_json
 from envbuild.oci.document import InvalidDocumentError, Part, parse_json
 from envbuild.oci.manifest import MAX_SIZE, BlobDescriptor, parse_descriptor
 

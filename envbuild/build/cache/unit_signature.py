@@ -4,11 +4,10 @@ to a key of the site."""
 from __future__ import annotations
 
 import hashlib
-import json
 
 from envbuild.build.cache.open_cache import OpenCache
 from envbuild.build.cache.unit_document import RefusedUnitError, UnitDocument
-from envbuild.core.json_text import json_value
+from envbuild.core.json_text import canonical_json, json_value
 from envbuild.core.signing.envelope import parse_envelope, sign_payload
 from envbuild.core.signing.key_file import Signer
 from envbuild.core.signing.public_keys import TrustedKey
@@ -25,7 +24,7 @@ def sign_unit(document: UnitDocument, signer: Signer) -> bytes:
     """Return the envelope with the signed statement about the document of a unit."""
     subject = Subject(document.unit, hashlib.sha256(document.encode()).hexdigest())
     payload = encode_statement([subject], PREDICATE, {"key": document.key})
-    return json.dumps(sign_payload(payload, signer), sort_keys=True, separators=(",", ":")).encode()
+    return canonical_json(sign_payload(payload, signer))
 
 
 def find_signer(cache: OpenCache, digest: str, signatures: list[BlobDescriptor]) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from envbuild.core.json_text import json_value
+from envbuild.core.json_text import canonical_json, json_value
 from envbuild.core.signing.key_file import Signer
 from envbuild.core.signing.public_keys import TrustedKey
 from envbuild.core.signing.statement import PAYLOAD
@@ -75,7 +74,7 @@ def encode_bundle(payload: bytes, signer: Signer) -> bytes:
         "verificationMaterial": {"publicKey": {"hint": signer.hint}},
         "dsseEnvelope": sign_payload(payload, signer),
     }
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return canonical_json(value)
 
 
 def parse_bundle(content: bytes) -> Envelope:

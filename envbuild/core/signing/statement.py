@@ -5,13 +5,12 @@ The same values result in the same bytes, so that a statement that is made twice
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from envbuild.core.json_text import json_value
+from envbuild.core.json_text import canonical_json, json_value
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 EARLIER = "https://in-toto.io/Statement/v0.1"  # what cosign writes for attestations; it has the same fields
@@ -44,7 +43,7 @@ def encode_statement(subjects: Sequence[Subject], kind: str, predicate: Mapping[
         "predicateType": kind,
         "predicate": dict(predicate),
     }
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return canonical_json(value)
 
 
 def parse_statement(content: bytes) -> Statement:
