@@ -56,6 +56,8 @@ def send_units(
             keys = [record.key for record in records]
             known = dict(zip(keys, pool.map(partial(has_unit, cache), keys), strict=True))
         new = [record for record in records if not known[record.key] or record.key in cache.refused]
+        if cache.setting.sign:
+            new = leave_unsigned(new, cache, caches, reporter)
         if not new or cache.reason:
             continue
         signed = f", signed with {cache.setting.sign}" if cache.setting.sign else ""
@@ -79,6 +81,21 @@ def send_units(
         finally:
             reporter.finish(TASK)
     return sent
+
+
+def leave_unsigned(
+    records: Sequence[UnitRecord], cache: OpenCache, caches: Sequence[OpenCache], reporter: Reporter
+) -> list[UnitRecord]:
+    """Return the units that may be signed for a cache, and report the others: those that were built on units of a cache
+    without keys. Raises SignatureError for a key of the site that cannot be used."""
+    signed = {name for other in caches if other.setting.keys for name in other.setting.names}
+    allowed = [record for record in records if signed.issuperset(record.caches)]
+    if left := len(records) - len(allowed):
+        reporter.warn(
+            f"{counted(left, 'unit')} not signed for the cache {cache.name}, nor sent there: built on units of a cache "
+            "that needs no signature (envbuild make NAME --no-cache builds all here)"
+        )
+    return allowed
 
 
 def has_unit(cache: OpenCache, key: str) -> bool:

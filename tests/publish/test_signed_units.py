@@ -192,6 +192,21 @@ def test_units_of_a_key_are_not_used_after_the_site_has_removed_it(
     assert not usable(other[1]) and not usable()
 
 
+def test_what_was_built_on_unsigned_units_is_not_signed(
+    tmp_path: Path, place: UnitCache, team: tuple[Path, Path]
+) -> None:
+    store, records = built_store(tmp_path / "a")
+    base = [record for record in records if record.key == KEYS["base"]]
+    rest = [record for record in records if record.key != KEYS["base"]]
+    on_unsigned = [replace(record, caches=("r.example/unsigned",)) for record in rest]
+    lines = send(store, [*base, *on_unsigned], place, *team)
+    assert f"{len(rest)} units not signed for the cache {place.at}" in lines[0] and "1 unit, " in lines[-1]
+    assert list(fill(Store.open(tmp_path / "b"), place, team[1])[0]) == ["base"]
+    signed = replace(place, keys=(team[1],)).names
+    on_signed = [replace(record, caches=signed) for record in rest]
+    assert f"{len(rest)} units" in send(store, on_signed, place, *team)[-1]
+
+
 def test_a_key_that_cannot_be_used_stops_the_command(tmp_path: Path, place: UnitCache, team: tuple[Path, Path]) -> None:
     store, records = built_store(tmp_path / "a")
     send(store, records, place, *team)
