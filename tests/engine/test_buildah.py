@@ -18,35 +18,25 @@ from typing import Any
 import pytest
 
 from envbuild.build.engines.base import BuildOptions, BuildResult
-from envbuild.build.engines.build_context import write_context
 from envbuild.build.engines.buildah import command
 from envbuild.build.engines.buildah.engine import Buildah
-from envbuild.build.plan.units import Input, Plan, Product
+from envbuild.build.plan.units import Input, Plan
 from envbuild.core.console import SilentReporter
-from envbuild.core.errors import BuildError, PublishError
+from envbuild.core.errors import BuildError
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
-from envbuild.oci.config import ImageConfig
 from envbuild.oci.layers.layer import stored_members
 from envbuild.oci.tar import member as m
 from tests.support import tiny_root as kit
 from tests.support.box_plan import box_units
 from tests.support.programs import import_path
+from tests.support.wide_plan import wide
 
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.skipif(shutil.which("buildah") is None, reason="buildah is not installed"),
     pytest.mark.skipif(os.geteuid() != 0, reason="reading layers with their owners needs root"),
 ]
-
-
-@pytest.fixture
-def buildah_store(store: Store) -> Iterator[Store]:
-    """Yield a store in which both engines work."""
-    probe = Buildah().probe(store)
-    if not probe.ok:
-        pytest.skip(f"buildah does not work here: {probe.step}: {probe.reason}")
-    yield store
 
 
 def buildah(plan: Plan, store: Store, **options: Any) -> BuildResult:
@@ -74,72 +64,6 @@ def merged(store: Store, built: BuildResult) -> dict[bytes, tuple[Any, ...]]:
             tree.pop(path, None)
         tree |= new
     return tree
-
-
-def wide(store: Store) -> Plan:
-    """Return a plan with every kind of unit: prefixes, a folder in two parts, wheels of two units, texts, a script."""
-    texts = Input("texts", "text", texts=(("etc/made/by", "text\n"), ("opt/x", "x\n")))
-    archive = kit.tar_bytes([(kit.entry("top/src/main", mode=0o755), b"int\n")], "w:gz")
-    wheels = tuple(
-        kit.unit(
-            name,
-            f"echo {name} > /run/envbuild/out/{name}-1-py3-none-any.whl; mkdir -p /opt/scratch; touch /opt/scratch/x",
-            lowers=("base", "root", "one"),
-            product=Product.WHEEL,
-            in_image=False,
-        )
-        for name in ("apex", "flash")
-    )
-    return kit.plan(
-        store,
-        kit.unit("debs", "echo 1 > /var/packages; rm /etc/other; rm -r /data; mkdir /data; echo 2 > /data/three"),
-        kit.unit("root", "echo gcc > /usr/bin/gcc; chmod 755 /usr/bin/gcc", in_image=False),
-        kit.unit(
-            "one",
-            "test -x /usr/bin/gcc && mkdir -p /opt/one/bin && cp /run/envbuild/archive/src/main /opt/one/bin/",
-            "env > /opt/one/env",
-            "# the third\ncat > /opt/one/text <<'END'\nlines $HOME \"quoted\"\nEND\nln -s bin /opt/one/sbin; "
-            "cp -p /opt/one/bin/main /opt/one/bin/hard; ln /opt/one/bin/hard /opt/one/bin/hard2; touch /etc/not-kept",
-            lowers=("base", "root"),
-            inputs=(Input("archive", "tree", (kit.add(store, "src.tar.gz", archive),)),),
-            env={"QUOTED": 'a "b" $c \\d'},
-            keep=("/opt/one",),
-        ),
-        *wheels,
-        kit.unit("core", "mkdir /opt/venv; echo big > /opt/venv/torch; echo old > /opt/venv/old", keep=("/opt/venv",)),
-        kit.unit(
-            "venv",
-            "rm /opt/venv/old; cat /run/envbuild/kernels/*.whl > /opt/venv/kernels; chown 7:8 /opt/venv/kernels",
-            lowers=("base", "core"),
-            inputs=(Input("kernels", "files", units=("apex", "flash")),),
-            keep=("/opt/venv",),
-        ),
-        kit.unit(
-            "devel",
-            "mkdir -p /opt/tool/bin /opt/tool/include; echo same > /opt/tool/bin/same; echo h > /opt/tool/include/h",
-            keep=("/opt/tool",),
-            in_image=False,
-        ),
-        kit.unit(
-            "tool",
-            "cp -p /opt/tool/bin/same /tmp/same; cp -p /tmp/same /opt/tool/bin/same; ln -s same /opt/tool/bin/link",
-            lowers=("base", "devel"),
-            keep=("/opt/tool",),
-            build_only=("devel",),
-        ),
-        kit.unit(
-            "user",
-            "mkdir /opt/user; cat /opt/tool/include/h /opt/tool/bin/link > /opt/user/seen",
-            lowers=("base", "devel", "tool"),
-            keep=("/opt/user",),
-        ),
-        kit.unit(
-            "glue",
-            "cp -r /run/envbuild/texts/. / && cat /opt/one/text /opt/venv/kernels /var/packages > /etc/all",
-            lowers=("base", "debs", "one", "core", "venv", "tool", "user"),
-            inputs=(texts,),
-        ),
-    )
 
 
 @pytest.mark.parametrize(("name", "driver"), [("everything", ""), ("wide", ""), ("wide", "vfs")])
@@ -281,72 +205,6 @@ def test_a_step_cannot_leave_its_root_by_a_second_chroot(buildah_store: Store, t
     assert report[1:] == refused
     for capabilities in report[0].split():
         assert not int(capabilities, 16) & (1 << 18 | 1 << 27), "CAP_SYS_CHROOT or CAP_MKNOD"
-
-
-AWKWARD = {
-    "SPACES": "a  b ",
-    "QUOTES": "\"double\" 'single' `back`",
-    "DOLLAR": "$HOME ${X:-y} $",
-    "SLASH": "\\ \\\\n \\",
-}
-
-
-def test_the_printed_text_builds_as_printed(buildah_store: Store, tmp_path: Path) -> None:
-    """Also: every awkward value of ENV and LABEL arrives."""
-    plan = wide(buildah_store)
-    config = ImageConfig(env={"PATH": "/usr/bin", **AWKWARD}, cmd=("/bin/sh", "-c", 'echo "$X"'), labels=AWKWARD)
-    plan = Plan(plan.image, plan.units, config, plan.epoch)
-    context = tmp_path / "context"
-    path = write_context(plan, buildah_store, context)
-    storage = ["--root", str(tmp_path / "root"), "--runroot", str(tmp_path / "run")]
-    build = ["buildah", *storage, "build", "--isolation", "chroot", "-t", "printed", "-f", str(path), str(context)]
-    done = subprocess.run(["unshare", "--net", "--mount", *build], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    inspect = ["buildah", *storage, "inspect", "--type", "image", "printed"]
-    found = json.loads(subprocess.run(inspect, capture_output=True, text=True, check=True).stdout)["OCIv1"]["config"]
-    assert dict(line.split("=", 1) for line in found["Env"]) == config.env
-    assert {name: value for name, value in found["Labels"].items() if name != "io.buildah.version"} == AWKWARD
-    assert found["Cmd"] == list(config.cmd)
-
-
-def test_the_context_does_not_depend_on_the_umask(buildah_store: Store) -> None:
-    """Modes of its folders and texts get into layers."""
-    plan, found = wide(buildah_store), []
-    for umask in (0o022, 0o077):
-        folder = buildah_store.root / f"context-{umask:o}"
-        before = os.umask(umask)
-        try:
-            write_context(plan, buildah_store, folder)
-            assert os.umask(umask) == umask
-        finally:
-            os.umask(before)
-        modes = {str(path.relative_to(folder)): path.stat().st_mode for path in folder.rglob("*")}
-        found.append((modes, content(folder)))
-    assert found[0] == found[1]
-
-
-def test_the_context_is_linked_whole_and_replaced(buildah_store: Store, tmp_path: Path) -> None:
-    plan = wide(buildah_store)
-    folder = buildah_store.root / "context"
-    write_context(plan, buildah_store, folder)
-    first = content(folder)
-    (folder / "base" / "old").write_text("")
-    write_context(plan, buildah_store, folder)
-    assert content(folder) == first
-    assert {"base/seed.tar", "base/apt.conf", "base/debs/Packages", "one/step-3.sh", "glue/texts/etc/made/by"} <= set(
-        first
-    )
-    assert (folder / "base/debs" / kit.DEB).stat().st_nlink > 1
-    foreign = tmp_path / "foreign"
-    foreign.mkdir()
-    (foreign / "Containerfile").write_text("FROM debian\n")
-    with pytest.raises(PublishError, match="something else"):
-        write_context(plan, buildah_store, foreign)
-    assert (foreign / "Containerfile").read_text() == "FROM debian\n"
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_probe_names_the_missing_program(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

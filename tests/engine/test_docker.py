@@ -29,12 +29,12 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import BuildError, EngineError
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
-from tests.engine.test_buildah import wide
 from tests.support import tiny_root as kit
 from tests.support.as_user import open_folder, run_as
 from tests.support.dockerd import dockerd as dockerd
 from tests.support.programs import import_path
 from tests.support.small_plan import small_plan
+from tests.support.wide_plan import wide
 
 pytestmark = pytest.mark.engine
 

@@ -1,0 +1,73 @@
+"""A plan with every kind of unit."""
+
+from __future__ import annotations
+
+from envbuild.build.plan.units import Input, Plan, Product
+from envbuild.core.store.store import Store
+from tests.support import tiny_root as kit
+
+
+def wide(store: Store) -> Plan:
+    """Return a plan with every kind of unit: prefixes, a folder in two parts, wheels of two units, texts, a script."""
+    texts = Input("texts", "text", texts=(("etc/made/by", "text\n"), ("opt/x", "x\n")))
+    archive = kit.tar_bytes([(kit.entry("top/src/main", mode=0o755), b"int\n")], "w:gz")
+    wheels = tuple(
+        kit.unit(
+            name,
+            f"echo {name} > /run/envbuild/out/{name}-1-py3-none-any.whl; mkdir -p /opt/scratch; touch /opt/scratch/x",
+            lowers=("base", "root", "one"),
+            product=Product.WHEEL,
+            in_image=False,
+        )
+        for name in ("apex", "flash")
+    )
+    return kit.plan(
+        store,
+        kit.unit("debs", "echo 1 > /var/packages; rm /etc/other; rm -r /data; mkdir /data; echo 2 > /data/three"),
+        kit.unit("root", "echo gcc > /usr/bin/gcc; chmod 755 /usr/bin/gcc", in_image=False),
+        kit.unit(
+            "one",
+            "test -x /usr/bin/gcc && mkdir -p /opt/one/bin && cp /run/envbuild/archive/src/main /opt/one/bin/",
+            "env > /opt/one/env",
+            "# the third\ncat > /opt/one/text <<'END'\nlines $HOME \"quoted\"\nEND\nln -s bin /opt/one/sbin; "
+            "cp -p /opt/one/bin/main /opt/one/bin/hard; ln /opt/one/bin/hard /opt/one/bin/hard2; touch /etc/not-kept",
+            lowers=("base", "root"),
+            inputs=(Input("archive", "tree", (kit.add(store, "src.tar.gz", archive),)),),
+            env={"QUOTED": 'a "b" $c \\d'},
+            keep=("/opt/one",),
+        ),
+        *wheels,
+        kit.unit("core", "mkdir /opt/venv; echo big > /opt/venv/torch; echo old > /opt/venv/old", keep=("/opt/venv",)),
+        kit.unit(
+            "venv",
+            "rm /opt/venv/old; cat /run/envbuild/kernels/*.whl > /opt/venv/kernels; chown 7:8 /opt/venv/kernels",
+            lowers=("base", "core"),
+            inputs=(Input("kernels", "files", units=("apex", "flash")),),
+            keep=("/opt/venv",),
+        ),
+        kit.unit(
+            "devel",
+            "mkdir -p /opt/tool/bin /opt/tool/include; echo same > /opt/tool/bin/same; echo h > /opt/tool/include/h",
+            keep=("/opt/tool",),
+            in_image=False,
+        ),
+        kit.unit(
+            "tool",
+            "cp -p /opt/tool/bin/same /tmp/same; cp -p /tmp/same /opt/tool/bin/same; ln -s same /opt/tool/bin/link",
+            lowers=("base", "devel"),
+            keep=("/opt/tool",),
+            build_only=("devel",),
+        ),
+        kit.unit(
+            "user",
+            "mkdir /opt/user; cat /opt/tool/include/h /opt/tool/bin/link > /opt/user/seen",
+            lowers=("base", "devel", "tool"),
+            keep=("/opt/user",),
+        ),
+        kit.unit(
+            "glue",
+            "cp -r /run/envbuild/texts/. / && cat /opt/one/text /opt/venv/kernels /var/packages > /etc/all",
+            lowers=("base", "debs", "one", "core", "venv", "tool", "user"),
+            inputs=(texts,),
+        ),
+    )
