@@ -43,6 +43,12 @@ def work_at(
     )
 
 
+def work(tmp_path: Path, *places: str, previous: dict[str, dict[str, str]] | None = None) -> PythonResolution:
+    """Return the work for Python 3.13 of a site whose Python files come from `places`."""
+    site = Site(tmp_path / "store", mirrors={"python:": places}, use_host=False)
+    return work_at(site, tmp_path, "3.13", (2, 41), previous=previous)
+
+
 def versions(lock: PythonLock, unit: str) -> list[str]:
     """Name and version of each file that a unit gets."""
     return [f"{lock.files[file].name} {lock.files[file].version}" for file in lock.units[unit].python]
