@@ -16,13 +16,13 @@ from pathlib import Path
 
 from envbuild.build.engines import resources
 from envbuild.build.engines.base import BuildOptions, Probe
+from envbuild.build.engines.build_program import jobs_argument, run_build
 from envbuild.build.engines.buildah import error_report
 from envbuild.build.plan.units import Plan
-from envbuild.core import signals
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
 from envbuild.core.install_hint import install_hint
-from envbuild.core.programs import PIPE, STDOUT, CompletedProcess, run_program, start_program
+from envbuild.core.programs import CompletedProcess, run_program
 from envbuild.core.store.store import Store
 from envbuild.core.userns import id_maps
 from envbuild.core.userns.diagnose import fix_for
@@ -108,24 +108,14 @@ class Runner:
     def build(self, plan: Plan, context: Path, log: Path, reporter: Reporter, options: BuildOptions) -> str:
         """Build a context; returns the image's id. Output goes to `log`. Raises BuildError."""
         cores = options.jobs or resources.cores()
-        jobs = resources.compile_jobs(cores, 0.9 * resources.memory(), max(unit.memory_gb for unit in plan.units))
         iid = self.work / "iid"
         arguments = ["build", "--isolation", "chroot", "--layers", "--http-proxy=false", "--no-hosts"]
         arguments += [word for name in DROPPED for word in ("--cap-drop", name)]
         arguments += ["--signature-policy", str(self.work / "policy.json"), "--iidfile", str(iid)]
-        arguments += ["--jobs", str(options.workers or min(cores, 4)), "--build-arg", f"ENVBUILD_JOBS={jobs}"]
+        arguments += ["--jobs", str(options.workers or min(cores, 4)), *jobs_argument(plan, options)]
         arguments += ["--no-cache"] if options.rebuild else []
         arguments += ["-f", str(context / "Containerfile"), str(context)]
-        with log.open("wb", buffering=0) as file:
-            process = start_program(
-                self.command(*arguments), env=self.environment(), stdout=PIPE, stderr=STDOUT, umask=0o022
-            )
-            with process, signals.at_stop(process.kill):
-                assert process.stdout is not None
-                for line in process.stdout:
-                    file.write(line)
-                    reporter.note("buildah", line.decode(errors="replace").strip())
-                code = process.wait()
+        code = run_build(self.command(*arguments), self.environment(), log, "buildah", reporter)
         if code:
             raise error_report.build_error(plan, code, log, self.store)
         return iid.read_text().strip()

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.build.engines import resources
 from envbuild.build.engines.base import BuildOptions
+from envbuild.build.engines.build_program import jobs_argument, run_build
 from envbuild.build.engines.docker import error_report
 from envbuild.build.engines.docker.daemon import PREFIX, Daemon
 from envbuild.build.plan.units import Plan
-from envbuild.core import signals
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
-from envbuild.core.programs import PIPE, STDOUT, run_program, start_program
+from envbuild.core.programs import run_program
 from envbuild.core.store.store import Store
 from envbuild.oci.docker_engine import START, connect_engine
 
@@ -52,21 +51,12 @@ class Builder:
 
     def build(self, plan: Plan, context: Path, target: str, reporter: Reporter, options: BuildOptions) -> str:
         """Build a stage and all that it needs; return the id of its image. Raises BuildError, EngineError."""
-        cores = options.jobs or resources.cores()
-        jobs = resources.compile_jobs(cores, 0.9 * resources.memory(), max(unit.memory_gb for unit in plan.units))
         iid = self.work / "iid"
         arguments = [*self.daemon.program.build(), "--network", "none", "--progress", "plain", "--iidfile", str(iid)]
-        arguments += ["--build-arg", f"ENVBUILD_JOBS={jobs}", "--build-arg", HOST_NAME, "--target", target]
+        arguments += [*jobs_argument(plan, options), "--build-arg", HOST_NAME, "--target", target]
         arguments += ["--no-cache"] if options.rebuild else []
         arguments += ["-f", str(context / CONTAINERFILE), str(context)]
-        with self.log.open("ab", buffering=0) as file:
-            process = start_program(arguments, env=self.environment(), stdout=PIPE, stderr=STDOUT, umask=0o022)
-            with process, signals.at_stop(process.kill):
-                assert process.stdout is not None
-                for line in process.stdout:
-                    file.write(line)
-                    reporter.note("docker", line.decode(errors="replace").strip())
-                code = process.wait()
+        code = run_build(arguments, self.environment(), self.log, "docker", reporter)
         if code:
             raise error_report.build_error(plan, code, self.log, self.store)
         return iid.read_text().strip()
