@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -124,7 +125,9 @@ def test_a_rebuild_leaves_the_store_as_it_is(case: Case) -> None:
         return {str(path) for name in names for path in (case.cli.store / name).iterdir()}
 
     before = entries()
-    assert "layers:   4 of 4 equal" in case.cli.run("verify", "app", "--rebuild").stdout
+    done = case.cli.run("verify", "app", "--rebuild")
+    assert "layers:   4 of 4 equal" in done.stdout
+    assert re.search(r"sha256 of \d+ inputs", done.stderr), done.stderr
     assert entries() == before
 
 

@@ -57,7 +57,7 @@ def rebuild_image(name: str, workspace: Workspace, engine: str = "", platform: s
         )
         ready = prepare(spec, at, options)
         obtain_inputs(ready, workspace)
-        link_inputs(ready.plan, ready.lock, workspace.store, store)
+        link_inputs(ready.plan, ready.lock, workspace.store, store, workspace.reporter)
         built, made = build_and_write(ready.engine, ready.plan, ready.lock, at, ready.build, ready.inputs.obtain)
         parts = compare_parts(claim, ready, built, made, at)
         first = find_first(claim, parts, made.path, workspace, at, work)

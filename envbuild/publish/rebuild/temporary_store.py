@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from envbuild.build.plan.units import Plan
+from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store
+from envbuild.core.text import counted
 from envbuild.core.userns.removal import remove_tree
 from envbuild.lock.inputs import list_inputs
 from envbuild.lock.model import Lock
@@ -26,16 +28,20 @@ def open_temporary_store(store: Store) -> Iterator[Store]:
             remove_tree(work / "store")  # layers may belong to subordinate ids
 
 
-def link_inputs(plan: Plan, lock: Lock, source: Store, target: Store) -> None:
-    """Put the inputs of a build that `source` has into `target`. Raises InputError for a corrupt one, which is moved
-    aside."""
+def link_inputs(plan: Plan, lock: Lock, source: Store, target: Store, reporter: Reporter) -> None:
+    """Put the inputs of a build that `source` has into `target`. All are read, as a task of the reporter. Raises
+    InputError for a corrupt one, which is moved aside."""
     wanted = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}
     wanted |= {entry.sha256 for entry in list_inputs(lock)}
-    for sha256 in sorted(wanted):
-        if not source.has_blob(sha256):
-            continue
-        source.check_blob(sha256)
-        try:
-            os.link(source.blob(sha256), target.blob(sha256), follow_symlinks=False)
-        except OSError:  # of another member of a group, or on another disk
-            target.copy_blob(source.blob(sha256))
+    have = [sha256 for sha256 in sorted(wanted) if source.has_blob(sha256)]
+    reporter.start("inputs", f"sha256 of {counted(len(have), 'input')}")
+    try:
+        for number, sha256 in enumerate(have, 1):
+            source.check_blob(sha256)
+            try:
+                os.link(source.blob(sha256), target.blob(sha256), follow_symlinks=False)
+            except OSError:  # of another member of a group, or on another disk
+                target.copy_blob(source.blob(sha256))
+            reporter.note("inputs", f"{number} of {len(have)}")
+    finally:
+        reporter.finish("inputs")
