@@ -218,6 +218,7 @@ def test_a_file_that_only_one_build_has_is_named(case: Case, tmp_path: Path) -> 
     done = cli.run("verify", case.registry, "--rebuild", check=False)
     assert done.returncode == 7
     assert "DIFFERENT: layer of mine: opt/mine/more is only in the rebuild" in done.stdout
+    assert "looking for the first file that differs: mine" in done.stderr
 
 
 def test_units_of_the_store_and_of_caches_are_not_used(case: Case, tmp_path: Path) -> None:

@@ -79,6 +79,25 @@ def find_first(
     different = next((part for part in parts if not part.equal), None)
     if different is None:
         return None
+    workspace.reporter.start(
+        "difference", f"looking for the first file that differs: {different.unit or different.kind}"
+    )
+    try:
+        return find_file(claim, parts, different, rebuilt, workspace, temporary, work)
+    finally:
+        workspace.reporter.finish("difference")
+
+
+def find_file(
+    claim: Claim,
+    parts: Sequence[Part],
+    different: Part,
+    rebuilt: Path,
+    workspace: Workspace,
+    temporary: Workspace,
+    work: Path,
+) -> Difference:
+    """Return the first file that differs in a part; see `find_first`."""
     if different.kind == "layer" and different.claimed and different.rebuilt:
         claimed = claimed_entries(claim, parts.index(different), different.claimed, workspace)
         if claimed is not None:
