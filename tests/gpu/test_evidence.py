@@ -167,7 +167,7 @@ def test_a_document_of_which_any_line_is_missing_or_changed_did_not_arrive() -> 
             assert read_parts("\n".join([*lines[:number], *changed, *lines[number + 1 :]]))[0] == {}
 
 
-@pytest.mark.parametrize(("content", "count"), [(b"[" * 3000, 1), (b"[]", 99_999_999_999), (b"[" * (17 << 20), 1)])
+@pytest.mark.parametrize(("content", "count"), [(b"[" * 3000, 1), (b"[]", 9_999_999), (b"[" * (17 << 20), 1)])
 def test_parts_of_a_hostile_image_are_no_document(content: bytes, count: int) -> None:
     data = base64.b64encode(zlib.compress(content)).decode()
     name = hashlib.sha256(data.encode()).hexdigest()[:16]
