@@ -61,11 +61,13 @@ def _answer(matrix: FactTable, asks: Sequence[Ask], waivers: Sequence[Waiver], s
 def plan_filter(case: Query) -> PlanFilter:
     """Return whether a plan may be proposed, as a function of the plan. It adds no component of its own; facts cover
     all of it, or of an older choice of what the request leaves open; and if its base is another one, images can be
-    built on that."""
+    built on that, as far as facts know."""
     matrix = case.matrix
     asked = {request.component for request in case.wanted}
     whole = {request.component: request.mask for request in case.wanted if request.id}
     hopeless = unrelatable_pairs(matrix, map(matrix.number.__getitem__, asked), case.waived)
+    bases = matrix.values_of(matrix.number["base"], whole["base"]) if "base" in whole else []
+    repositories = {repository for base in bases if (repository := base.rpartition(":")[0])}
     left = OLDER
 
     @cache
@@ -90,7 +92,7 @@ def plan_filter(case: Query) -> PlanFilter:
         if unrequested_components(matrix, assignment, asked, case.waived):
             return False
         another = "base" in whole and not assignment[matrix.number["base"]] & whole["base"]
-        if another and not is_buildable_base(matrix.named(assignment)):
+        if another and not is_possible_base(matrix.named(assignment), repositories):
             return False
         if not find_unknowns(matrix, assignment, case.asks, case.waived):
             return True
@@ -102,6 +104,12 @@ def plan_filter(case: Query) -> PlanFilter:
         return known(tuple(sorted(pinned.items())))
 
     return good
+
+
+def is_possible_base(chosen: Mapping[str, str], repositories: Collection[str]) -> bool:
+    """Return whether the base of a plan may be proposed: images can be built on it, or it is of one of `repositories`
+    and no fact names its distribution."""
+    return is_buildable_base(chosen) or ("os" not in chosen and chosen["base"].rpartition(":")[0] in repositories)
 
 
 def is_buildable_base(chosen: Mapping[str, str]) -> bool:

@@ -159,15 +159,18 @@ class Trial:
         return mixed
 
     def _other_names(self, at: int, asked: int) -> list[int]:
-        """Return all names but those requested; of the same repository as an image first, the nearest tag before."""
+        """Return all names but those requested; of the same repository as an image first, tags of the same variant
+        (``devel-ubuntu22.04``) before, and of these the nearest."""
         values = self._matrix.values[at]
         there = [place for place in range(len(values)) if 2 << place & asked]
         start = there[0] if there else 0
-        repository = values[start].rpartition(":")[0]
+        repository, _, tag = values[start].rpartition(":")
+        variant = tag.partition("-")[2]
 
-        def distance(place: int) -> tuple[bool, int]:
-            same = bool(repository) and values[place].rpartition(":")[0] == repository
-            return not same, abs(place - start) if same else place
+        def distance(place: int) -> tuple[bool, bool, int]:
+            other, _, tag = values[place].rpartition(":")
+            same = bool(repository) and other == repository
+            return not same, same and tag.partition("-")[2] != variant, abs(place - start) if same else place
 
         return [2 << place for place in sorted(range(len(values)), key=distance) if place not in there]
 
