@@ -43,7 +43,7 @@ def test_the_nearest_version_and_how_far_it_reaches(small: FactTable) -> None:
     assert proposed_fixes(small, "torch=2.3.0", "gpu=V100", "python=3.8") == [
         (3, ["torch<=2.0.1"], ()),
     ]
-    assert proposed_fixes(small, "torch=2.3.0", "cuda=11.8") == [(3, ["cuda=12.1"], ()), (3, ["torch<=2.1"], ())]
+    assert proposed_fixes(small, "torch=2.3.0", "cuda=11.8") == [(3, ["cuda=12.1"], ()), (3, ["torch<=2.1.0"], ())]
     assert proposed_fixes(small, "driver=470.10", "cuda=12.1") == [(3, ["cuda=11.7"], ()), (6, ["driver>=525.10"], ())]
     assert proposed_fixes(small, "driver=470.10", "cuda=12.1", "torch>=2.2") == [(6, ["driver>=525.10"], ())]
 
@@ -96,4 +96,4 @@ def test_a_conflict_beside_requests_that_contradict_each_other(small: FactTable)
 
 
 def test_a_labelled_version_is_a_start_of_the_search(small: FactTable) -> None:
-    assert proposed_fixes(small, "torch=2.2.0+cu118", "cuda=11.8", "gpu=V100")[-1] == (3, ["torch<=2.1"], ())
+    assert proposed_fixes(small, "torch=2.2.0+cu118", "cuda=11.8", "gpu=V100")[-1] == (3, ["torch<=2.1.0"], ())

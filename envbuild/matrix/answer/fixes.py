@@ -39,7 +39,7 @@ class Change:
         """Return the change as users write it: ``torch>=2.1``, ``gpu=A100``; ``leave apex out``."""
         if self.value is None:
             return f"leave {self.component} out"
-        return f"{self.component}{self.reach or '='}{_short(self.value) if self.reach else self.value}"
+        return f"{self.component}{self.reach or '='}{_short(self.value) if self.reach == '>=' else self.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def _change_two(task: Task, cheap: str, dear: str) -> list[Fix]:
 
 
 def _short(value: str) -> str:
-    """Return ``2.1`` for ``2.1.0``: as a bound it is the same."""
+    """Return ``2.1`` for ``2.1.0``: as a lower bound it is the same."""
     while value.endswith(".0") and value.count(".") > 1:
         value = value.removesuffix(".0")
     return value
