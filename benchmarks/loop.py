@@ -24,7 +24,10 @@ from measure import Cost, machine, measure
 
 CACHES = Path("/proc/sys/vm/drop_caches")
 # Small, and each step takes its own: what one envbuild built, the other must not find.
-EDITS = {"lock": "einops", "live": "termcolor", "all": "tabulate"}, {"lock": "toolz", "live": "inflection", "all": "parso"}
+EDITS = (
+    {"lock": "einops", "live": "termcolor", "all": "tabulate"},
+    {"lock": "toolz", "live": "inflection", "all": "parso"},
+)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -107,16 +108,15 @@ def refresh(
     """Collect the derived facts again, from the package index as this machine is set up for it: metadata of wheels and,
     by byte ranges, architecture lists, ptxas targets, host compiler limits. Prints what changes, row by row.
 
-    Nothing is downloaded whole, and a refresh that loses rows is refused.
+    Nothing is downloaded whole, and a refresh that loses rows is refused. ptxas runs in a sandbox.
     """
     from dataclasses import asdict
 
-    from envbuild.core.console import default_reporter
+    from envbuild.build.engines.embedded.lone_program import run_alone
     from envbuild.matrix import FACTS
     from envbuild.matrix.collect.refresh import Manifest
     from envbuild.matrix.collect.refresh import refresh_facts as collect
-    from envbuild.spec.project import Project
-    from envbuild.spec.workspace import load_site
+    from envbuild.spec.workspace import open_workspace
 
     if manifest is not None and not manifest_from:
         raise SpecError(
@@ -127,15 +127,22 @@ def refresh(
         raise SpecError(
             f"{folder} cannot be written", hint="--to facts/derived of a project, whose facts override those"
         )
-    report = collect(
-        names or [],
-        load_site(Project.find().root),
-        default_reporter(),
-        folder,
-        write=not dry_run,
-        allow_fewer=allow_fewer,
-        manifest=Manifest(manifest, manifest_from) if manifest else None,
-    )
+    with open_workspace() as workspace:
+
+        def run(program: bytes, words: Sequence[str]) -> tuple[int, str]:
+            ran = run_alone(program, words, workspace.store)
+            return ran.code, ran.output.decode(errors="replace")
+
+        report = collect(
+            names or [],
+            workspace.site,
+            workspace.reporter,
+            folder,
+            run,
+            write=not dry_run,
+            allow_fewer=allow_fewer,
+            manifest=Manifest(manifest, manifest_from) if manifest else None,
+        )
     output(
         {**asdict(report), "files": [{**asdict(file), "path": str(file.path)} for file in report.files]},
         as_json,

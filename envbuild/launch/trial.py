@@ -115,7 +115,7 @@ def run_trial(trial: Trial, form: str, program: str, watch: Callable[[str], obje
         )
     except TimeoutExpired:
         return Ended({}, f"the job did not end within {trial.limit:.0f} s")
-    documents, others = read_parts(done.stdout)
+    documents, others = read_parts(done.stdout, trial.ranks)
     lines = [line for line in f"{others}\n{done.stderr}".splitlines() if line.strip()]
     why = next((line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)), lines[-1] if lines else "")
     last = printable(why)[:300] or "it printed nothing"

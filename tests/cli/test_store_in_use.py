@@ -35,6 +35,7 @@ WRITE = {
     "verify": [IMAGE],
     "run": [IMAGE, "--", "true"],
     "store check": [],
+    "matrix refresh": ["torch", "--dry-run"],
 }
 ALONE = {"store gc": ["--dry-run"], "store check": ["--repair"]}
 READ = {
@@ -56,7 +57,6 @@ NO_STORE = {
     "recipes",
     "matrix show",
     "matrix lint",
-    "matrix refresh",
 }
 
 

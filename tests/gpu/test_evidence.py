@@ -146,13 +146,16 @@ def test_a_job_passes_through_json() -> None:
     assert read_job({}) == Job()
 
 
+RANKS = 16  # of the job
+
+
 @given(st.lists(st.text(), max_size=5), st.randoms(use_true_random=False))
 def test_documents_of_ranks_arrive_in_any_order(texts: list[str], order: random.Random) -> None:
     values = {rank: {"text": text, "more": "x" * 3000} for rank, text in enumerate(texts)}
     lines = [line for rank, value in values.items() for line in part_lines(rank, value)]
     lines += ["0: another line", "NCCL INFO"]
     order.shuffle(lines)
-    found, others = read_parts("\n".join(lines))
+    found, others = read_parts("\n".join(lines), RANKS)
     assert found == values
     assert sorted(filter(None, others.splitlines())) == ["0: another line", "NCCL INFO"]
 
@@ -161,27 +164,52 @@ def test_a_document_of_which_any_line_is_missing_or_changed_did_not_arrive() -> 
     value = {"text": "".join(random.Random(1).choices("abcdefghij", k=9000))}
     lines = list(part_lines(3, value))
     assert len(lines) > 3 and max(map(len, lines)) < LENGTH + 60
-    assert read_parts("\n".join(lines))[0] == {3: value}
+    assert read_parts("\n".join(lines), RANKS)[0] == {3: value}
     for number, line in enumerate(lines):
         for changed in ([], [line[:-1]], [line[:-3] + ("AA." if not line.endswith("AA.") else "BB.")]):
-            assert read_parts("\n".join([*lines[:number], *changed, *lines[number + 1 :]]))[0] == {}
+            assert read_parts("\n".join([*lines[:number], *changed, *lines[number + 1 :]]), RANKS)[0] == {}
 
 
-@pytest.mark.parametrize(("content", "count"), [(b"[" * 3000, 1), (b"[]", 9_999_999), (b"[" * (17 << 20), 1)])
+@pytest.mark.parametrize(
+    ("content", "count"), [(b"[" * 3000, 1), (b"[]", 9_999_999), (b"[" * (17 << 20), 1), (b'"' + b'\\"' * 2_000_000, 1)]
+)
 def test_parts_of_a_hostile_image_are_no_document(content: bytes, count: int) -> None:
     data = base64.b64encode(zlib.compress(content)).decode()
     name = hashlib.sha256(data.encode()).hexdigest()[:16]
-    assert read_parts(f"envbuild-part 0 1/{count} {name} {data}.") == ({}, "")
+    assert read_parts(f"envbuild-part 0 1/{count} {name} {data}.", RANKS) == ({}, "")
+
+
+def hostile_part(rank: int, content: bytes) -> str:
+    data = base64.b64encode(zlib.compress(content)).decode()
+    return f"envbuild-part {rank} 1/1 {hashlib.sha256(data.encode()).hexdigest()[:16]} {data}."
+
+
+def test_ranks_that_the_job_does_not_have_are_not_read() -> None:
+    lines = [hostile_part(rank, b'["x"]') for rank in (0, 1, RANKS, 9_999_999)]
+    assert read_parts("\n".join(lines), RANKS)[0] == {0: ["x"], 1: ["x"]}
+    assert read_parts("\n".join(lines), 1)[0] == {0: ["x"]}
+
+
+def test_a_document_of_many_values_is_none() -> None:
+    """4 MiB of empty lists take 100 MB once they are read."""
+    assert read_parts(hostile_part(0, b"[" + b",".join([b"[]"] * 15_000) + b"]"), RANKS)[0] == {}
+    assert read_parts(hostile_part(0, json.dumps(["[],{" * 50_000, '"\\"']).encode()), RANKS)[0] != {}
+
+
+def test_all_documents_have_one_limit() -> None:
+    text = "\n".join(hostile_part(rank, json.dumps("x" * 3_000_000).encode()) for rank in range(2))
+    assert list(read_parts(text, 2)[0]) == [0]
+    assert list(read_parts(text, 4)[0]) == [0, 1]
 
 
 def test_a_newline_may_arrive_after_the_line_of_another_rank() -> None:
     values = {rank: {"text": "x" * 3000, "rank": rank} for rank in range(3)}
     text = "".join("\n".join(part_lines(rank, value)) for rank, value in values.items())
-    assert read_parts(f"{text}\n\n\n") == (values, "\n" * text.count("\n") + "\n\n\n")
+    assert read_parts(f"{text}\n\n\n", RANKS) == (values, "\n" * text.count("\n") + "\n\n\n")
 
 
 def test_lines_may_have_labels() -> None:
-    assert read_parts("\n".join(f"12: {line}" for line in part_lines(1, ["x"])))[0] == {1: ["x"]}
+    assert read_parts("\n".join(f"12: {line}" for line in part_lines(1, ["x"])), RANKS)[0] == {1: ["x"]}
 
 
 def test_only_variables_of_the_list_are_written() -> None:
@@ -216,4 +244,4 @@ def test_words_of_commands_have_no_secrets(words: str) -> None:
 @pytest.mark.parametrize("head", ["0 1/99999999999999", "0 1/9999999", f"{'1' * 5000} 1/1", "0 1/0", "0 0/1"])
 def test_a_line_that_promises_more_than_arrives_is_no_document(head: str) -> None:
     """Each program of an image can print one: a count without a limit took all memory."""
-    assert read_parts(f"envbuild-part {head} 0123456789abcdef AAAA.\n")[0] == {}
+    assert read_parts(f"envbuild-part {head} 0123456789abcdef AAAA.\n", RANKS)[0] == {}

@@ -116,7 +116,7 @@ def test_a_program_with_mpi_starts_below_the_program_of_its_rank(tmp_path: Path)
     words = [sys.executable, "checks.py", "rank", "--", "./all"]
     start = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", *words]
     done = subprocess.run(start, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    found, _ = read_parts(done.stdout)
+    found, _ = read_parts(done.stdout, 3)
     assert {rank: item["text"] for rank, item in found.items()} == {
         rank: f"rank {rank} of 3, sum 3\n" for rank in range(3)
     }

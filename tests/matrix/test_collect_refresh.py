@@ -21,7 +21,7 @@ from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from tests.support.torch_wheels import AMD, ARM, SM_2_8, wheel
-from tests.support.wheel_server import index_site, make_wheel
+from tests.support.wheel_server import index_site, make_wheel, run_script
 
 pytestmark = pytest.mark.unit
 
@@ -44,7 +44,7 @@ def site_of(tmp_path: Path, name: str, *versions: str) -> Site:
 def run(
     site: Site, folder: Path, today: date = FIRST, names: Sequence[str] = ("torch",), **more: bool
 ) -> RefreshReport:
-    return refresh_facts(names, site, SilentReporter(), folder, today=today, **more)
+    return refresh_facts(names, site, SilentReporter(), folder, run_script, today=today, **more)
 
 
 def test_an_unchanged_index_leaves_the_file_byte_for_byte(tmp_path: Path) -> None:
@@ -180,6 +180,7 @@ def test_neuron_takes_a_manifest(tmp_path: Path) -> None:
             index_site(tmp_path, []),
             SilentReporter(),
             tmp_path,
+            run_script,
             manifest=Manifest(tmp_path / "x.json", "a@b"),
         )
 

@@ -19,7 +19,7 @@ from envbuild.net.failures import RefusedError
 from envbuild.net.host_config import PythonIndexes
 from envbuild.net.python_index import IndexFile, PackageIndex, is_file_of, parse_html, split_name
 from envbuild.net.site import Site
-from envbuild.net.transport import Transport
+from envbuild.net.transport import Page, Transport
 from tests.support.lock_server import sdist, serve, sha256, simple_index, wheel
 from tests.support.time_limit import ends_within
 
@@ -339,3 +339,19 @@ def test_pages_are_read_one_after_another(tmp_path: Path, monkeypatch: pytest.Mo
     with ThreadPoolExecutor(len(names)) as pool:
         assert [len(files) for files in pool.map(listing.files, names)] == [1] * len(names)
     assert most == [1] * len(names)
+
+
+class OnePage(Transport):
+    """Answers every request with one page over https."""
+
+    def read(self, url: str, accept: str = "", **_: object) -> Page:
+        return Page(url, f'<a href="http://files.example/demo-1.0-py3-none-any.whl#sha256={A}">x</a>'.encode())
+
+
+def test_files_that_are_read_in_parts_are_not_taken_over_http() -> None:
+    """Without a comparison of its digest, any machine on the way could change such a file."""
+    site = Site(Path("/none"), mirrors={"python:": ()}, use_host=False)
+    indexes = PythonIndexes(("https://index.example/simple",))
+    assert [file.sha256 for file in PackageIndex(OnePage(site.network()), indexes).files("demo")] == [A]
+    with pytest.raises(InputError, match="may name a file without https only with its sha256"):
+        PackageIndex(OnePage(site.network()), indexes, in_parts=True).files("demo")

@@ -4,8 +4,10 @@ a folder that is an index of them."""
 from __future__ import annotations
 
 import re
+import subprocess
+import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,7 +123,20 @@ def index_site(folder: Path, files: list[Path]) -> Site:
 
 def context(site: Site) -> Context:
     transport = Transport(site.network())
-    return Context(PackageIndex(transport, site.python()), Wheels(transport), SilentReporter())
+    return Context(PackageIndex(transport, site.python()), Wheels(transport), SilentReporter(), run_script)
+
+
+def run_script(program: bytes, words: Sequence[str]) -> tuple[int, str]:
+    """Run a program that a test wrote, as it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program"
+        path.write_bytes(program)
+        path.chmod(0o755)
+        try:
+            done = subprocess.run([path, *words], capture_output=True, text=True, check=False, env={})
+        except OSError as error:
+            return 126, str(error)
+    return done.returncode, done.stdout
 
 
 def empty_index() -> PackageIndex:

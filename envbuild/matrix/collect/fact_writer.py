@@ -30,6 +30,7 @@ MAX_FINDINGS = 5  # more of them have one cause
 T = TypeVar("T")
 S = TypeVar("S")
 YamlTree = dict[str, Any]
+RunProgram = Callable[[bytes, Sequence[str]], tuple[int, str]]
 FlowNode = str | bool | int | Sequence["FlowNode"] | Mapping[str, "FlowNode"]
 
 
@@ -86,11 +87,16 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The sources and the reporter of collectors. Network errors are raised as InputError."""
+    """The sources and the reporter of collectors. Network errors are raised as InputError.
+
+    run: runs a program out of a package, with arguments, where it reaches nothing of this machine; returns its exit
+    code and its output.
+    """
 
     index: PackageIndex
     wheels: Wheels
     reporter: Reporter
+    run: RunProgram
     folders: tuple[Path, ...] = ()  # where derived files are
 
     def before(self, stem: str) -> YamlTree:

@@ -1,21 +1,18 @@
 """facts/derived/nvcc.yaml: what each CUDA toolkit compiles for, and which host compilers it accepts.
 
 Read of the newest patch of each minor on the package index, x86_64: ``ptxas`` is taken out of the nvcc wheel and run to
-list its targets; the limits are those of NVIDIA's ``crt/host_config.h``, which is in the nvcc wheel up
+list its targets, in a sandbox; the limits are those of NVIDIA's ``crt/host_config.h``, which is in the nvcc wheel up
 to 12.9 and in nvidia-cuda-crt from 13.0 on."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import tempfile
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from envbuild.core.errors import InputError
-from envbuild.core.programs import TimeoutExpired, run_program
+from envbuild.core.text import printable
 from envbuild.matrix.collect.fact_writer import Context, Derived, DerivedFact, DerivedRow, FlowNode
 from envbuild.matrix.collect.release_rows import digest_note
 from envbuild.matrix.facts.index_releases import list_releases
@@ -29,8 +26,6 @@ HEADERS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-crt") 
 PTXAS, HEADER = ".+/bin/ptxas", r".+/include/crt/host_config\.h"
 LARGEST = 1 << 28
 ARCH = "amd64"
-ONE_PROGRAM = threading.Lock()
-TIMEOUT = 60  # seconds for a help text
 DISPUTED = ("12.3",)  # torch's table allows gcc 13 there, the header does not: facts/gcc.yaml states it
 
 
@@ -57,7 +52,7 @@ def collect(context: Context) -> dict[str, Derived]:
 
     def targets(job: tuple[str, IndexFile]) -> tuple[str, ReadValue]:
         data = _member(context, job[1], PTXAS)
-        return job[0], ReadValue(targets_of(help_of(data, job[1].name)), job[1].name, _sha256(data))
+        return job[0], ReadValue(targets_of(help_of(context, data, job[1].name)), job[1].name, _sha256(data))
 
     def limits(job: tuple[str, IndexFile]) -> tuple[str, ReadValue]:
         data = _member(context, job[1], HEADER)
@@ -83,23 +78,14 @@ def newest_patches(context: Context, packages: tuple[str, ...]) -> dict[str, Ind
     return {minor: found[minor] for minor in newest_first(found)}
 
 
-def help_of(program: bytes, name: str) -> str:
+def help_of(context: Context, program: bytes, name: str) -> str:
     """Return the help text of ptxas. Raise InputError."""
-    # One at a time: a process that another thread starts would hold the program open for writing ("text file busy").
-    with ONE_PROGRAM, tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "ptxas"
-        path.write_bytes(program)
-        path.chmod(0o755)
-        try:
-            run = run_program([path, "--help"], env={}, cwd=folder, timeout=TIMEOUT, text=True)
-            error = (run.stderr.strip() or f"exit code {run.returncode}") if run.returncode else ""
-        except (OSError, TimeoutExpired) as raised:
-            error = str(raised)
-    if error:
-        hint = "run the collector on an x86_64 machine whose temporary folder is not mounted noexec"
-        raise InputError(f"ptxas of {name} does not run here: {error}", hint)
-    output: str = run.stdout
-    return output
+    code, text = context.run(program, ["--help"])
+    if code:
+        last = text.strip().rpartition("\n")[2]
+        why = f"exit code {code}{f': {printable(last)}' if last else ''}"
+        raise InputError(f"ptxas of {name} does not run here: {why}", "run the collector on an x86_64 machine")
+    return text
 
 
 def targets_of(text: str) -> tuple[str, ...]:

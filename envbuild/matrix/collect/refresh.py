@@ -20,7 +20,7 @@ from envbuild.core.text import amount
 from envbuild.core.yaml_reader import did_you_mean
 from envbuild.matrix import FACTS
 from envbuild.matrix.collect import fact_diff
-from envbuild.matrix.collect.fact_writer import Context, Derived, read_derived, render_derived
+from envbuild.matrix.collect.fact_writer import Context, Derived, RunProgram, read_derived, render_derived
 from envbuild.matrix.collect.index_pins import collect as collect_pins
 from envbuild.matrix.collect.nccl_cubins import collect as collect_cubins
 from envbuild.matrix.collect.neuron import make_facts as neuron_facts
@@ -96,6 +96,7 @@ def refresh_facts(
     site: Site,
     reporter: Reporter,
     folder: Path,
+    run: RunProgram,
     *,
     write: bool = True,
     allow_fewer: bool = False,
@@ -104,12 +105,15 @@ def refresh_facts(
 ) -> RefreshReport:
     """Run the collectors `names` (none: those that read the package index) and update `folder`.
 
-    Without `write` nothing is changed. Raise SpecError for an unknown name or a derived file that is not YAML,
-    InputError when something cannot be read, and, before anything is written, when there would be fewer rows."""
+    run: as of `Context`. Without `write` nothing is changed.
+
+    Raise SpecError for an unknown name or a derived file that is not YAML, InputError when something cannot be read,
+    and, before anything is written, when there would be fewer rows."""
     began = time.monotonic()
     wanted = _checked(tuple(names) or tuple(COLLECTORS), manifest)
     transport = Transport(site.network())
-    context = Context(PackageIndex(transport, site.python()), Wheels(transport), reporter, (folder, FACTS / "derived"))
+    index = PackageIndex(transport, site.python(), in_parts=True)
+    context = Context(index, Wheels(transport), reporter, run, (folder, FACTS / "derived"))
     found: dict[str, Derived] = {}
     for name in wanted:
         found |= _collect(name, context, manifest)
