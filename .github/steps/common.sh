@@ -2,7 +2,8 @@
 # What all steps share; each of them reads this file first. It is not a step.
 #
 #   OUT      folder of the results, which may be shown to everybody (default: ci-out)
-#   WORK     private folder: Python's environment, the site file, logins (default: .ci-work, on GitHub in RUNNER_TEMP)
+#   WORK     private folder outside of the checkout: Python's environment, the site file, logins (default: in RUNNER_TEMP
+#            of GitHub, else a folder of this checkout in ~/.cache)
 #   SUMMARY  file to which Markdown is appended (default: GITHUB_STEP_SUMMARY, else OUT/summary.md)
 #   PYTHON   Python 3.11 or newer (default: python3)
 set -euo pipefail
@@ -11,9 +12,9 @@ umask 022
 STEPS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PYTHON=${PYTHON:-python3}
 OUT=$(realpath -m "${OUT:-ci-out}")
-WORK=$(realpath -m "${WORK:-${RUNNER_TEMP:-.ci-work}/envbuild}")
+[ -n "${WORK:-}" ] || WORK=${RUNNER_TEMP:-${XDG_CACHE_HOME:-$HOME/.cache}/envbuild-ci/$(pwd -P | sha256sum | head -c 16)}/envbuild
+WORK=$(realpath -m "$WORK")
 SUMMARY=${SUMMARY:-${GITHUB_STEP_SUMMARY:-$OUT/summary.md}}
-mkdir -p "$OUT" && (umask 077 && mkdir -p "$WORK")
 # Names of registries' repositories are lower case; those of GitHub's repositories need not be.
 REPOSITORY=${REPOSITORY:-} && REPOSITORY=${REPOSITORY,,}
 CACHE=${CACHE:-}
@@ -27,10 +28,11 @@ fail() {
   exit 2
 }
 
-# What prepare.sh wrote, and not what the checkout has under this name.
-if git -C "$WORK" ls-files --error-unmatch . > /dev/null 2>&1; then
-  fail "WORK is a folder of the repository: $WORK" "git rm -r --cached $WORK; or WORK=/another/folder $0"
-fi
+# env.sh is a program: it must be what prepare.sh wrote, and not what the checkout has under this name.
+case $WORK/ in
+  "$(pwd -P)"/*) fail "WORK is in the checkout: $WORK" "WORK=/another/folder $0" ;;
+esac
+mkdir -p "$OUT" && (umask 077 && mkdir -p "$WORK")
 # shellcheck source=/dev/null
 [ ! -f "$WORK/env.sh" ] || . "$WORK/env.sh"
 

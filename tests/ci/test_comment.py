@@ -39,8 +39,11 @@ def comment(folder: Path, **env: str) -> tuple[subprocess.CompletedProcess[str],
         "HEAD_SHA": SHA, "HEAD_OWNER": "fork", "HEAD_BRANCH": "x\"; $(touch hit)", "GITHUB_REPOSITORY": "a/b",
         "GH_TOKEN": "t",
     }  # fmt: skip
+    (folder / "checkout").mkdir()
     command = ["bash", str(STEPS / "comment.sh")]
-    done = subprocess.run(command, cwd=folder, env=variables | env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder / "checkout", env=variables | env, capture_output=True, text=True, check=False
+    )
     calls = (folder / "calls").read_text() if (folder / "calls").exists() else ""
     return done, calls
 
@@ -52,7 +55,7 @@ def test_a_comment_is_written_once_and_then_replaced(tmp_path: Path) -> None:
     assert (
         (tmp_path / "calls.body").read_text().startswith("<!-- envbuild: images -->\n### `@team\\u{60}`: not built\n")
     )
-    assert not (tmp_path / "hit").exists()
+    assert not (tmp_path / "checkout/hit").exists()
     (tmp_path / "again").mkdir()
     assert "--method PATCH repos/a/b/issues/comments/99 " in comment(tmp_path / "again", COMMENT="99\n")[1]
 

@@ -9,27 +9,32 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import ROOT
-from tests.support.tools import tool
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("name", ["plan", "build", "publish"])
-def test_a_folder_of_the_repository_is_not_the_private_folder(name: str, tmp_path: Path) -> None:
-    git, seen = tool("git"), tmp_path / "seen"
-    env_file = tmp_path / ".ci-work/envbuild/env.sh"
+@pytest.mark.parametrize("work", ["", ".ci-work/envbuild", "link/envbuild"])
+def test_a_folder_of_the_checkout_is_not_the_private_folder(name: str, work: str, tmp_path: Path) -> None:
+    """Whether git lists it or not: a bare repository in it is none of its files."""
+    checkout, home, seen = tmp_path / "checkout", tmp_path / "home", tmp_path / "seen"
+    env_file = checkout / ".ci-work/envbuild/env.sh"
     env_file.parent.mkdir(parents=True)
-    env_file.write_text(f'echo "ran ${{CI_JOB_TOKEN:-}}" > {seen}\n')
-    for words in (("init", "-q"), ("add", "-f", ".ci-work")):
-        subprocess.run([git, *words], cwd=tmp_path, check=True)
-    env = {name: text for name, text in os.environ.items() if name not in ("WORK", "RUNNER_TEMP")}
+    home.mkdir()
+    env_file.write_text(f'echo "ran ${{REGISTRY_PASSWORD:-}}" > {seen}\n')
+    (tmp_path / "link").symlink_to(checkout / ".ci-work")
+    env = {name: text for name, text in os.environ.items() if name not in ("RUNNER_TEMP", "XDG_CACHE_HOME", "IMAGE")}
+    env |= {"WORK": work and str((checkout if work.startswith(".") else tmp_path) / work), "HOME": str(home)}
     done = subprocess.run(
         ["bash", str(ROOT / f".github/steps/{name}.sh")],
-        cwd=tmp_path,
-        env={**env, "CI_JOB_TOKEN": "secret", "OUT": str(tmp_path / "out")},
+        cwd=checkout,
+        env={**env, "REGISTRY_PASSWORD": "secret", "OUT": str(tmp_path / "out"), "ENVBUILD": "/bin/false"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 2 and not seen.exists()
-    assert done.stderr.startswith(f"error: WORK is a folder of the repository: {env_file.parent}\nhint: git rm")
+    assert done.returncode and not seen.exists()
+    if work:
+        assert done.stderr.startswith(f"error: WORK is in the checkout: {env_file.parent}\nhint: WORK=/another/folder")
+    else:
+        assert [path.name for path in (home / ".cache/envbuild-ci").iterdir()][0].isalnum()
