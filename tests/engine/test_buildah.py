@@ -164,6 +164,24 @@ def test_of_two_equal_commands_the_failing_one_is_named(buildah_store: Store) ->
         buildah(plan, buildah_store)
 
 
+INTRUDER = """setsid /bin/sh -c '
+i=0; while test $i -lt 100; do i=$((i + 1))
+  for root in /proc/[0-9]*/root; do test -e $root/opt/second && echo evil > $root/opt/second/evil; done; sleep 0.1
+done' > /dev/null 2>&1 &"""
+
+
+def test_a_process_that_a_step_leaves_reaches_no_other_unit(buildah_store: Store) -> None:
+    """Through /proc/PID/root, which processes with the same ids and capabilities may enter."""
+    first = kit.unit("first", "mkdir -p /opt/first", INTRUDER + " sleep 0.5")
+    second = kit.unit(
+        "second", "mkdir -p /opt/second", "sleep 3", "ls /opt/second > /opt/second/list", lowers=("base", "first")
+    )
+    built = buildah(kit.plan(buildah_store, first, second), buildah_store)
+    tree = buildah_store.layer_tree(built.layers[-1].diff_id) / "opt/second"
+    assert [path.name for path in tree.iterdir()] == ["list"]
+    assert (tree / "list").read_text() == "list\n"
+
+
 def test_a_step_has_no_network(buildah_store: Store) -> None:
     built = buildah(kit.plan(buildah_store, kit.unit("net", "cat /proc/net/dev > /dev-list")), buildah_store)
     text = (buildah_store.layer_tree(built.layers[-1].diff_id) / "dev-list").read_text()

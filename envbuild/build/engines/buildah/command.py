@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.build.engines import resources
 from envbuild.build.engines.base import BuildOptions, Probe
 from envbuild.build.engines.build_program import jobs_argument, run_build
 from envbuild.build.engines.buildah import error_report
-from envbuild.build.plan.units import Plan
+from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
 from envbuild.core.install_hint import install_hint
@@ -106,19 +105,30 @@ class Runner:
         self.call("rm", "--all")
 
     def build(self, plan: Plan, context: Path, log: Path, reporter: Reporter, options: BuildOptions) -> str:
-        """Build a context; returns the image's id. Output goes to `log`. Raises BuildError."""
-        cores = options.jobs or resources.cores()
+        """Build a context; returns the image's id. Output goes to `log`. Raises BuildError.
+
+        Each unit is built by a buildah of its own, and so in a pid namespace of its own: steps of one buildah reach each
+        other's roots through /proc, also those that a program of an earlier step left running. What a rebuild makes is
+        compared and not used, so one buildah is enough there, which leaves out its cache.
+        """
+        iid = self.work / "iid"
+        for unit in plan.units[-1:] if options.rebuild else plan.units:
+            self._build_unit(plan, unit, context, log, reporter, options)
+        return iid.read_text().strip()
+
+    def _build_unit(
+        self, plan: Plan, unit: Unit, context: Path, log: Path, reporter: Reporter, options: BuildOptions
+    ) -> None:
         iid = self.work / "iid"
         arguments = ["build", "--isolation", "chroot", "--layers", "--http-proxy=false", "--no-hosts"]
         arguments += [word for name in DROPPED for word in ("--cap-drop", name)]
         arguments += ["--signature-policy", str(self.work / "policy.json"), "--iidfile", str(iid)]
-        arguments += ["--jobs", str(options.workers or min(cores, 4)), *jobs_argument(plan, options)]
+        arguments += ["--jobs", "1", "--target", unit.name, *jobs_argument(plan, options)]
         arguments += ["--no-cache"] if options.rebuild else []
         arguments += ["-f", str(context / "Containerfile"), str(context)]
         code = run_build(self.command(*arguments), self.environment(), log, "buildah", reporter)
         if code:
             raise error_report.build_error(plan, code, log, self.store)
-        return iid.read_text().strip()
 
     def save(self, image: str, archive: Path) -> Path:
         """Write an image as a Docker archive, layers uncompressed. Raises EngineError."""

@@ -51,7 +51,7 @@ class Buildah:
     def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> BuildResult:
         """Build what the store does not have. Raises BuildError, InputError, EngineError.
 
-        Units run in parallel where stages can, and a step that was built before comes from buildah's cache.
+        Units run one after another, and a step that was built before comes from buildah's cache.
         """
         from envbuild.build.plan.containerfile import image_layers
 
