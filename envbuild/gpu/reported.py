@@ -6,15 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..doctor.processes import Output
+from .rank import LAST
 from .tools.nccl_log import NcclLog
+
+LONGEST = 2000  # characters of a line; a program of the image wrote it, and patterns try each place of a line
 
 
 def rank_output(document: Mapping[str, Any]) -> Output:
     """Return the end of a rank's program."""
     return Output(
-        str(document["text"]), str(document["errors"]), int(document["code"]), str(document["fault"]),
-        float(document["seconds"]),
+        cut_lines(str(document["text"])), cut_lines(str(document["errors"])), int(document["code"]),
+        str(document["fault"]), float(document["seconds"]),
     )  # fmt: skip
+
+
+def cut_lines(text: str) -> str:
+    """Return the end of an output, as long as `run_rank` leaves it, without the ends of lines over `LONGEST`."""
+    return "\n".join(line[:LONGEST] for line in text[-LAST:].split("\n"))
 
 
 def rank_logs(document: Mapping[str, Any]) -> list[NcclLog]:

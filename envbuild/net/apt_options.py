@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from envbuild.core.yaml_nodes import Node, Scalar, Table, describe
 from envbuild.core.yaml_reader import Reader, closest, short
+from envbuild.net.trusted_file import check_trusted_file
 from envbuild.net.urls import may_have_login, redact_written
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -104,9 +104,7 @@ def read_apt_options(reader: Reader, node: Node) -> dict[str, str]:
             continue
         if not option.pattern.fullmatch(text) or (option is PROXY and may_have_login(text)):
             reader.wrong(value.where, f"'{canonical}' must be {option.takes}, not '{short(redact_written(text))}'")
-        elif option is FILE and not Path(text).is_file():
-            reader.wrong(value.where, f"'{canonical}': there is no {text}")
-        else:
+        elif option is not FILE or check_trusted_file(reader, value.where, canonical, text):
             found[canonical] = text
     return found
 

@@ -18,6 +18,7 @@ from envbuild.net.apt_options import is_address, read_apt_options
 from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
 from envbuild.net.site import Site, store_folder, user_file
 from envbuild.net.slurm_site import NODE_KEYS, Slurm, read_node_settings, read_slurm, read_target_settings
+from envbuild.net.trusted_file import check_trusted_file
 from envbuild.net.urls import may_have_login, redact_written
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def read_site(path: Path) -> Site:
     engine = reader.choice(entries["engine"], "engine", ("auto", *sorted(ENGINES))) if "engine" in entries else "auto"
     ca_bundle, keyring = folder(text("ca_bundle")), folder(text("debian_keyring"))
     for name, file in (("ca_bundle", ca_bundle), ("debian_keyring", keyring)):
-        if file and not Path(file).exists():
-            reader.wrong(entries[name].where, f"'{name}': there is no {file}")
+        if file:
+            check_trusted_file(reader, entries[name].where, name, file, folder=name == "ca_bundle")
     proxy = text("proxy")
     if proxy and (may_have_login(proxy) or not is_address(proxy)):
         hint = RAW_LOGIN_ADVICE if may_have_login(proxy) else "write http://HOST:PORT"
@@ -116,8 +117,8 @@ def _read_keyrings(reader: Reader, entries: Mapping[str, Node], folder: Callable
         file = folder(reader.text(node, key.value) or "")
         if full in keyrings:
             reader.wrong(key.where, f"'{full}' has a file of keys already", "put all keys into one file")
-        if file and not Path(file).is_file():
-            reader.wrong(node.where, f"'{key.value}': there is no {file}")
+        if file:
+            check_trusted_file(reader, node.where, key.value, file)
         keyrings[full] = Path(file)
     return keyrings
 

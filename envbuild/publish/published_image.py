@@ -83,23 +83,34 @@ def read_published(text: str, workspace: Workspace, platform: str = "", *, to_us
     with report_reading(image, workspace.reporter if to_use else SilentReporter()):
         found = image.find(wanted)
         signed = check_policy(image, found, workspace) if to_use else SignatureReport()
-        squashfs = find_squashfs(image, found, bound=bool(signed.keys))
-        if squashfs and squashfs.artifact == found.digest and squashfs.image:
-            found = image.read(squashfs.image)
-        if squashfs and not squashfs.image:
-            config, layers = read_own_configuration(image, squashfs, wanted)
-        else:
-            config, layers = read_layers(image, found, wanted)
-        return PublishedImage(
-            image.name,
-            found.digest,
-            config,
-            layers,
-            squashfs,
-            read_text(image, squashfs, SPEC),
-            read_text(image, squashfs, LOCK),
-            parse_object(read_text(image, squashfs, RESOLUTION)),
-        )
+        return read_documents_of(image, found, wanted, bound=bool(signed.keys))
+
+
+def read_documents_of(
+    image: RemoteImage, found: ImageDocument, wanted: Platform, *, bound: bool = False
+) -> PublishedImage:
+    """Return the documents of the manifest `found`, as `image.find` returned it; a tag may name another one meanwhile.
+
+    bound: a key of the site signed it, so that only what it names itself is taken. Raises InputError, VerifyError,
+    ConflictError.
+    """
+    squashfs = find_squashfs(image, found, bound=bound)
+    if squashfs and squashfs.artifact == found.digest and squashfs.image:
+        found = image.read(squashfs.image)
+    if squashfs and not squashfs.image:
+        config, layers = read_own_configuration(image, squashfs, wanted)
+    else:
+        config, layers = read_layers(image, found, wanted)
+    return PublishedImage(
+        image.name,
+        found.digest,
+        config,
+        layers,
+        squashfs,
+        read_text(image, squashfs, SPEC),
+        read_text(image, squashfs, LOCK),
+        parse_object(read_text(image, squashfs, RESOLUTION)),
+    )
 
 
 def read_layers(

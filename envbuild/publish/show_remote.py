@@ -11,7 +11,7 @@ from envbuild.core.text import amount, counted, printable
 from envbuild.oci.sources.platform import Platform
 from envbuild.publish.attached_documents import read_documents
 from envbuild.publish.find_squashfs import PublishedSquashfs
-from envbuild.publish.published_image import read_published
+from envbuild.publish.published_image import read_documents_of
 from envbuild.publish.pull_packs import has_pack
 from envbuild.publish.remote_image import report_reading, require_remote
 from envbuild.publish.signature_check import list_signatures
@@ -22,11 +22,12 @@ LINES = 100  # of a spec that are printed
 
 def show_remote(text: str, workspace: Workspace, platform: str = "") -> Result:
     """Return what a registry or a layout has of an image. Raises SpecError, InputError, VerifyError, ConflictError."""
-    image = require_remote(text, workspace.site)
+    image, wanted = require_remote(text, workspace.site), Platform.of(platform)
     with report_reading(image, workspace.reporter):
-        found = read_published(text, workspace, platform)
+        manifest = image.find(wanted)
+        signed = list_signatures(image, manifest, workspace)
+        found = read_documents_of(image, manifest, wanted, bound=bool(signed.keys))
         documents = read_documents(image, found.digest)
-        signed = list_signatures(image, image.find(Platform.of(platform)), workspace)
     config = found.config.config
     data: dict[str, Any] = {
         "reference": found.reference,

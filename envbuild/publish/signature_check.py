@@ -111,7 +111,9 @@ def read_rebuilds(image: RemoteImage, digest: str, keys: Sequence[TrustedKey]) -
             continue
         if (key := envelope.signed_by(keys)) and not judge_statement(envelope, digest, attested)[1]:
             answer = attested.get(REBUILD)
-            found += [(key.name, answer.get("equal") is True)] if isinstance(answer, dict) else []
+            subject = answer.get("subject") if isinstance(answer, dict) else None
+            if isinstance(answer, dict) and isinstance(subject, dict) and subject.get("digest") == digest:
+                found.append((key.name, answer.get("equal") is True))
     return found
 
 

@@ -92,6 +92,15 @@ def test_a_line_break_in_a_value_is_refused(value: str) -> None:
 
 
 @pytest.mark.unit
+@pytest.mark.parametrize("name", ["A x\nRUN touch /x", "A\rB", "A B", 'A"', "A$B", "A\\", ""])
+def test_a_name_that_would_be_another_instruction_is_refused(name: str) -> None:
+    """A base image may have such a variable."""
+    for config in (ImageConfig(env={name: "1"}), ImageConfig(labels={name: "1"})):
+        with pytest.raises(SpecError, match="a variable or label is named"):
+            containerfile(Plan("x", (Unit("base", "base", ()),), config, 0))
+
+
+@pytest.mark.unit
 @pytest.mark.parametrize(
     ("command", "script"),
     [

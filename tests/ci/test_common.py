@@ -37,4 +37,4 @@ def test_a_folder_of_the_checkout_is_not_the_private_folder(name: str, work: str
     if work:
         assert done.stderr.startswith(f"error: WORK is in the checkout: {env_file.parent}\nhint: WORK=/another/folder")
     else:
-        assert [path.name for path in (home / ".cache/envbuild-ci").iterdir()][0].isalnum()
+        assert next(path.name for path in (home / ".cache/envbuild-ci").iterdir()).isalnum()

@@ -13,6 +13,7 @@ from envbuild.gpu.model import FAIL, PASS, Outcome
 from envbuild.gpu.rank import run_rank
 from envbuild.gpu.tools.nccl_log import parse_nccl_log
 from tests.support.gpu_bench import IB_LOG, bench, job, rank_document, recorded
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -58,6 +59,22 @@ def test_ranks_that_did_not_report_or_ran_on_one_node_are_a_failure() -> None:
     documents = [rank_document(rank, RUN) for rank in range(4)]
     assert "3 of 4 ranks" in judged(STEPS["nccl-tests"], documents[:3]).detail
     assert "1 nodes" in judged(STEPS["nccl-tests"], [{**item, "node": 0} for item in documents]).detail
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("# Rank 0 Pid 1 on h device 0 [x] a" + " " * 190_000 + "b", FAIL),  # a rank more than the job has
+        ("NCCL INFO Using network " + " " * 190_000 + "b", PASS),
+    ],
+)
+def test_a_long_line_of_a_hostile_image_takes_no_time(line: str, status: str) -> None:
+    """Where each blank may be the last, a line of 80,000 took 40 s."""
+    with ends_within(60):
+        run = [rank_document(rank, f"{RUN}\n{line}") for rank in range(4)]
+        assert judged(STEPS["nccl-tests"], run).status == status
+        bad = [rank_document(rank, line, code=1) for rank in range(4)]
+        assert judged(STEPS["wrong network"], bad).status == FAIL
 
 
 @pytest.mark.parametrize("length", range(len(RUN.splitlines()) - 2))

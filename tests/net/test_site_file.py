@@ -174,6 +174,34 @@ def test_mistakes_about_keys(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("ca_bundle: keys/k.pem", "ca_bundle"),
+        ("debian_keyring: keys/k.pem", "debian_keyring"),
+        ("keyrings: {debian: keys/k.pem}", "debian"),
+        ('apt: {"Acquire::https::CaInfo": FOLDER/keys/k.pem}', "Acquire::https::CaInfo"),
+    ],
+)
+def test_a_key_that_others_can_replace_is_refused(line: str, key: str, tmp_path: Path) -> None:
+    """They would decide whom a lock believes."""
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o755)
+    (keys / "k.pem").touch(0o644)
+    text = f"schema: 1\n{line.replace('FOLDER', str(tmp_path))}\n"
+    assert read_site(write(tmp_path, text))
+    keys.chmod(0o777)
+    with pytest.raises(
+        SpecError, match=f"'{key}': {keys / 'k.pem'} is not trusted: {keys} .*: others can replace it"
+    ) as caught:
+        read_site(write(tmp_path, text))
+    assert caught.value.hint == f"chmod go-w {keys}"
+    keys.chmod(0o755)
+    (keys / "k.pem").chmod(0o666)
+    with pytest.raises(SpecError, match=f"'{key}': {keys / 'k.pem'} .*: others can replace it"):
+        read_site(write(tmp_path, text))
+
+
 def test_caches_of_units(tmp_path: Path) -> None:
     text = (
         "schema: 1\ncaches:\n- {at: ghcr.io/team/cache, write: true, unsigned: true}\n- {at: ./near, unsigned: true}\n"

@@ -23,6 +23,7 @@ from envbuild.core.errors import SpecError
 
 OUT = f"{INPUTS}/out"
 APT = f"{INPUTS}/apt"  # apt's lists, cache and log: in memory, so that nothing of them gets into a layer
+NAME = re.compile(r"[^\s=\"'\\$`#\x00-\x1f\x7f]+")  # of a variable or a label
 PRINTED = "printed by envbuild"  # in the first line
 NEXT = " \\\n    "
 UNLOCKED_BASE = "not locked: the base image's own variables, and its folders of PATH, are known when it is"
@@ -186,7 +187,11 @@ def runtime_instructions(plan: Plan) -> Iterator[Any]:
 
 
 def assignments(values: Mapping[str, str]) -> str:
-    """Return ``NAME="value"``, one a line."""
+    """Return ``NAME="value"``, one a line. Raises SpecError for a name or value that no Containerfile can hold: a base
+    image may have any."""
+    for name in values:
+        if not NAME.fullmatch(name):
+            raise SpecError(f"a variable or label is named {name[:80]!r}", hint="take it out of the base image")
     return NEXT.join(f"{name}={quote_literal(value)}" for name, value in values.items())
 
 

@@ -13,7 +13,7 @@ from .labels import unlabelled_lines
 
 DATE_AND_TIME = 2  # words that -S 1 adds without a heading
 RANK = re.compile(
-    r"#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)\s+\[([^\]]*)\]\s*(.*?)\s*$"
+    r"#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)\s+\[([^\]]*)\]\s*(.*)$"
 )
 LARGEST = re.compile(r"\bmaxBytes:? (\d+)")
 REDUCED = re.compile(r"# Reducing maxBytes to (\d+)")
@@ -123,7 +123,7 @@ def parse_nccl_tests(text: str) -> NcclRun:
             words = line[1:].split()
             if words[:2] == ["size", "count"] and "busbw" in words:
                 columns, headers = words, headers + 1
-            elif found := RANK.match(line):
+            elif found := RANK.match(line.rstrip()):
                 ranks.append(Rank(int(found[1]), found[2], int(found[3]), found[4], found[5]))
             elif found := REDUCED.match(line) or LARGEST.search(line):
                 largest = int(found[1])

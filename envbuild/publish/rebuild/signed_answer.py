@@ -43,14 +43,9 @@ class SignedAnswer:
         """Sign and attach an answer (`rebuild_document`), of equal parts or not; return the digest (``sha256:…``) of
         its artifact. Raises PublishError, InputError."""
         subject = answer["subject"]
-        statement = encode_statement(
-            [
-                Subject(subject["image"], subject["digest"].removeprefix("sha256:")),
-                Subject(f"{subject['image']}.sqsh", subject["squashfs"].removeprefix("sha256:")),
-            ],
-            REBUILD,
-            answer,
-        )
+        # The manifest alone: the digest of the squashfs file is what the image states, and may be that of anything.
+        manifest = Subject(subject["image"], subject["digest"].removeprefix("sha256:"))
+        statement = encode_statement([manifest], REBUILD, answer)
         found = self.image.read(subject["digest"])
         with tempfile.TemporaryDirectory() as folder:
             made = bundle_artifact(REBUILD, statement, self.signer, found.descriptor, Path(folder, "answer"))

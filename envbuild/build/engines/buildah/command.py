@@ -107,9 +107,9 @@ class Runner:
     def build(self, plan: Plan, context: Path, log: Path, reporter: Reporter, options: BuildOptions) -> str:
         """Build a context; returns the image's id. Output goes to `log`. Raises BuildError.
 
-        Each unit is built by a buildah of its own, and so in a pid namespace of its own: steps of one buildah reach each
-        other's roots through /proc, also those that a program of an earlier step left running. What a rebuild makes is
-        compared and not used, so one buildah is enough there, which leaves out its cache.
+        Each unit is built by a buildah of its own, and so in a pid namespace of its own: steps of one buildah reach
+        each other's roots through /proc, also those that a program of an earlier step left running. What a rebuild
+        makes is compared and not used, so one buildah is enough there, which leaves out its cache.
         """
         iid = self.work / "iid"
         for unit in plan.units[-1:] if options.rebuild else plan.units:
