@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -94,12 +93,15 @@ def make_live(name: str, workspace: Workspace, *, renew: bool) -> tuple[Plan, li
 
 def dev_mounts(name: str, workspace: Workspace) -> list[tuple[str, str, bool]]:
     """Return the mounts of the project folders of an image (`dev:`): an edit there is seen at once. Their repositories
-    are read-only: a program of the image could leave a hook there, which the caller's next git runs."""
+    are read-only: a program of the image could leave a hook there, which the caller's next git runs. Raises SpecError
+    for a repository that cannot be protected."""
+    from envbuild.lock.dev_git import find_repositories
+
     mounts = []
     for project in load_image_spec(name, workspace.project).dev:
         mounts.append((str(project.folder), project.place, False))
-        if os.path.lexists(project.folder / ".git"):
-            mounts.append((str(project.folder / ".git"), f"{project.place}/.git", True))
+        for place in find_repositories(project.folder):
+            mounts.append((str(project.folder / place), f"{project.place}/{place}", True))
     return mounts
 
 

@@ -53,34 +53,41 @@ def find_intrusion(path: str, users: frozenset[int], groups: frozenset[int] | No
     )
 
 
-def find_file_intrusions(path: Path) -> Iterator[Intrusion]:
-    """Yield every path by which others than the caller can change the file at `path`; nothing if there is none."""
+def find_key_intrusions(path: Path) -> Iterator[Intrusion]:
+    """Yield the same for a file with keys: no member of a group counts as the caller, because a key decides who may
+    sign."""
+    return find_file_intrusions(path, private_groups())
+
+
+def find_file_intrusions(path: Path, groups: frozenset[int] | None = None) -> Iterator[Intrusion]:
+    """Yield every path by which others than the caller and `groups` (None: `own_groups`) can change the file at `path`;
+    nothing if there is none."""
     if not os.path.lexists(path):
         return
     folder, users = os.path.realpath(path.parent), own_users()
-    yield from find_renamers(str(path.parent), users)
+    yield from find_renamers(str(path.parent), users, groups)
     for place in (folder, f"{folder}/{path.name}"):
-        yield from find_at(place, users)
+        yield from find_at(place, users, groups)
 
 
-def find_at(path: str, users: frozenset[int]) -> Iterator[Intrusion]:
-    """Yield how others than `users` can change the file or folder at `path`; of a link, also its way and the folder of
-    what it points at."""
+def find_at(path: str, users: frozenset[int], groups: frozenset[int] | None = None) -> Iterator[Intrusion]:
+    """Yield how others than `users` and `groups` can change the file or folder at `path`; of a link, also its way and
+    the folder of what it points at."""
     places = [path]
     if os.path.islink(path):  # noqa: PTH114 - as in find_intrusion
-        yield from find_renamers(path, users)
+        yield from find_renamers(path, users, groups)
         target = os.path.realpath(path)
         places = [os.path.dirname(target), target]  # noqa: PTH120
-    yield from filter(None, (find_intrusion(place, users) for place in places))
+    yield from filter(None, (find_intrusion(place, users, groups) for place in places))
 
 
-def find_renamers(path: str, users: frozenset[int]) -> Iterator[Intrusion]:
-    """Yield every folder and link on the way to `path`, through all links on it, by which others than `users` can put
-    something else in the place of what is found there: they own it, or may write a folder without the sticky bit (as
-    StrictModes of sshd_config(5)). With that bit the owner of an entry decides."""
+def find_renamers(path: str, users: frozenset[int], groups: frozenset[int] | None = None) -> Iterator[Intrusion]:
+    """Yield every folder and link on the way to `path`, through all links on it, by which others than `users` and
+    `groups` can put something else in the place of what is found there: they own it, or may write a folder without the
+    sticky bit (as StrictModes of sshd_config(5)). With that bit the owner of an entry decides."""
 
     def enter(folder: bytes, name: bytes, last: bool) -> Step[bytes]:
-        found.setdefault(folder, find_renamer(folder, users))
+        found.setdefault(folder, find_renamer(folder, users, groups))
         entry = folder.rstrip(b"/") + b"/" + name
         try:
             target = os.readlink(entry)  # noqa: PTH115 - as in find_intrusion
@@ -98,14 +105,15 @@ def find_renamers(path: str, users: frozenset[int]) -> Iterator[Intrusion]:
     yield from filter(None, found.values())
 
 
-def find_renamer(folder: bytes, users: frozenset[int]) -> Intrusion | None:
-    """Return how others than `users` can rename entries of `folder`, as `find_renamers`; None if they cannot."""
+def find_renamer(folder: bytes, users: frozenset[int], groups: frozenset[int] | None = None) -> Intrusion | None:
+    """Return how others than `users` and `groups` can rename entries of `folder`, as `find_renamers`; None if they
+    cannot."""
     status = os.stat(folder)  # noqa: PTH116 - as in find_intrusion
     if status.st_uid == UNMAPPED and in_user_namespace():  # the machine's root, who owns / and /home
         users |= {UNMAPPED}
     if status.st_uid in users and status.st_mode & stat.S_ISVTX:
         return None
-    return find_intrusion(os.fsdecode(folder), users)
+    return find_intrusion(os.fsdecode(folder), users, groups)
 
 
 def own_users() -> frozenset[int]:
@@ -120,6 +128,20 @@ def own_groups() -> frozenset[int]:
         return frozenset((os.getegid(), *os.getgroups()))
     # The root of a user namespace (buildah unshare) is a user, whose group has the number 0 there.
     return frozenset((*_sudo("SUDO_GID"), *((os.getegid(),) if in_user_namespace() else ())))
+
+
+def private_groups() -> frozenset[int]:
+    """Return the caller's group if the caller is alone in it: one with the name of the user, as many systems make for
+    each user, and no members. Other users whose first group it is are not searched: a directory may have thousands."""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(os.getegid())
+    except KeyError:
+        return frozenset()
+    alone = group.gr_name == user.pw_name and group.gr_gid == user.pw_gid and {*group.gr_mem} <= {user.pw_name}
+    return frozenset((group.gr_gid,)) if alone and os.geteuid() else frozenset()
 
 
 def user_name(uid: int) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import grp
 import hashlib
 import json
 import os
+import pwd
 import sys
 from pathlib import Path
 
@@ -15,11 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import SignatureError
+from envbuild.core.ownership import private_groups
 from envbuild.core.signing import passphrase
 from envbuild.core.signing.key_file import KINDS, lock_key, parse_box, read_signer, unlock_key, write_key_pair
 from envbuild.core.signing.public_keys import read_public_key, read_public_keys
 from envbuild.core.signing.secret_box import WrongKeyError, seal, unseal
 from envbuild.net.unit_caches import UnitCache
+from tests.support.as_user import open_folder, run_as
 
 pytestmark = pytest.mark.unit
 KEY, NONCE = bytes(range(32)), bytes(range(24))
@@ -126,6 +130,49 @@ def test_a_key_in_a_folder_that_others_can_write_is_refused(tmp_path: Path, pair
         assert caught.value.hint == f"chmod go-w {folder}"
         with pytest.raises(SignatureError, match="others can replace it"):
             assert UnitCache("cache", keys=(path,)).names
+
+
+GROUP, USER = 50_000, 50_001
+
+
+def test_members_of_a_group_are_others_for_a_key(pair: tuple[Path, Path]) -> None:
+    """A member of a team's folder put another key in the place of the team's."""
+    read_public_key(pair[1])  # loads modules that the other user may not read
+    with open_folder() as folder:
+        key = folder / "keys/team.pub"
+        key.parent.mkdir()
+        key.write_bytes(pair[1].read_bytes())
+        for path in (key.parent, key):
+            os.chown(path, USER, GROUP)
+
+        def refusal() -> str:
+            try:
+                read_public_key(key)
+            except SignatureError as error:
+                return error.message.partition(f"{key} ")[2].partition(" (")[0]
+            return ""
+
+        found = []
+        for folder_mode, mode in ((0o755, 0o644), (0o2775, 0o644), (0o755, 0o664)):
+            key.parent.chmod(folder_mode)
+            key.chmod(mode)
+            found.append(run_as(USER, USER, (GROUP,), refusal))
+    assert found == [
+        "",
+        f"is not trusted: {key.parent} can be written by the group {GROUP}",
+        f"can be written by the group {GROUP}",
+    ]
+
+
+def test_a_group_of_the_user_alone_is_the_user(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    user = pwd.struct_passwd(("me", "x", USER, GROUP, "", "/", ""))
+    monkeypatch.setattr(os, "geteuid", lambda: USER)
+    monkeypatch.setattr(os, "getegid", lambda: GROUP)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: user)
+    for name, members, alone in (("me", [], True), ("me", ["me"], True), ("users", [], False), ("me", ["x"], False)):
+        group = grp.struct_group((name, "x", GROUP, members))
+        monkeypatch.setattr(grp, "getgrgid", lambda _, group=group: group)
+        assert private_groups() == (frozenset((GROUP,)) if alone else frozenset())
 
 
 @pytest.mark.parametrize("params", [{"N": 1 << 30}, {"r": 1 << 20}, {"p": 1000}, {"N": -1}, {"N": 3}, {"N": "a"}, {}])

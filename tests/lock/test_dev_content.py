@@ -19,6 +19,7 @@ from envbuild.core.store.store import Store
 from envbuild.lock import dev_files, dev_git
 from envbuild.lock.dev_content import add_contents, read_content, with_contents
 from envbuild.lock.dev_files import list_files
+from envbuild.lock.dev_git import find_repositories
 from envbuild.lock.git.git_program import git_path
 from envbuild.spec.dev_metadata import DevMetadata
 from envbuild.spec.dev_project import DevContent, DevProject
@@ -70,6 +71,22 @@ def test_the_digest_is_that_of_names_modes_and_bytes_alone(repo: Repo, tmp_path:
     plain = tmp_path / "plain"
     shutil.copytree(repo.path, plain, ignore=shutil.ignore_patterns(".git"))
     assert read_content(project(plain)).sha256 == first
+
+
+def test_the_repositories_of_a_folder_are_its_own_and_those_of_submodules(repo: Repo, tmp_path: Path) -> None:
+    inner = Repo.make(tmp_path / "inner", {"a.py": b""})
+    for top, name in ((inner.path, "deep"), (repo.path, "sub")):
+        other = inner.path if name == "sub" else Repo.make(tmp_path / "deepest", {"b.py": b""}).path
+        git(top, "submodule", "--quiet", "add", str(other), name)
+        git(top, "commit", "-qm", "a submodule")
+    git(repo.path, "submodule", "--quiet", "update", "--init", "--recursive")
+    assert list(find_repositories(repo.path)) == [".git", "sub/.git", "sub/deep/.git"]
+    assert list(find_repositories(fill(tmp_path / "plain", {"x.py": b""}))) == []
+    (repo.path / ".git").rename(repo.path / ".repo")
+    (repo.path / ".git").symlink_to(".repo")
+    with pytest.raises(SpecError, match="is a link, which a program of the image could replace") as caught:
+        list(find_repositories(repo.path))
+    assert f"git init --separate-git-dir={repo.path / '.repo'} {repo.path}" in caught.value.hint
 
 
 @pytest.mark.parametrize(

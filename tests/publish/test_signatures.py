@@ -31,12 +31,13 @@ from envbuild.publish.published_image import read_published
 from envbuild.publish.pull import pull_image
 from envbuild.publish.rebuild.claim import read_claim
 from envbuild.publish.registry import open_push
-from envbuild.publish.remote_image import RemoteImage, open_remote
+from envbuild.publish.remote_image import RegistryImage, RemoteImage, open_remote
 from envbuild.publish.show_remote import show_remote
 from envbuild.publish.signature_artifacts import signature_artifacts
 from envbuild.publish.signature_check import (
     CYCLONEDX,
     OTHER_KEY,
+    REBUILD,
     SIGNED,
     SignatureReport,
     check_policy,
@@ -444,6 +445,37 @@ def test_show_lists_the_signatures(tmp_path: Path, place: Place, team: Keys, oth
     found = show_remote(name, workspace(tmp_path / "c"))
     assert (found.data["signed_by"], found.data["other_signatures"]) == ([], [OTHER_KEY] * 2)
     assert f"signed:   by no key of this site; 2 signatures: {OTHER_KEY}" in found.text
+
+
+def test_show_reads_a_tag_once(tmp_path: Path, registry: Server, team: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a tag that moves meanwhile, the signature of one image would be printed beside the digest of another one."""
+    one, artifacts, _ = built(tmp_path / "a", layers())
+    publish(one, [*artifacts, signature(one, team[0], tmp_path / "s")], f"{registry.host}/app:1")
+    evil, artifacts, _ = built(tmp_path / "e", [*layers(), MORE])
+    publish(evil, artifacts, f"{registry.host}/app:evil")
+    find, times = RegistryImage.find, iter([evil.digest])
+
+    def moving(self: RegistryImage, platform: Platform) -> Any:
+        other = next(times, "")
+        return self.read(other) if other else find(self, platform)
+
+    monkeypatch.setattr(RegistryImage, "find", moving)
+    found = show_remote(f"docker://{registry.host}/app:1", requiring(tmp_path / "b", team[1]))
+    assert (found.data["digest"], found.data["signed_by"]) == (evil.digest, [])
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_the_answer_of_a_rebuild_counts_for_the_image_that_it_names(
+    same: bool, tmp_path: Path, place: Place, team: Keys
+) -> None:
+    """A statement may have other subjects: an image states any digest as that of its squashfs file."""
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    answer = {"subject": {"digest": parts.digest if same else f"sha256:{'0' * 64}"}, "equal": False}
+    payload = encode_statement([Subject("app", parts.digest.removeprefix("sha256:"))], REBUILD, answer)
+    (tmp_path / "w").mkdir()
+    made = text_artifact(BUNDLE, "bundle.json", encode_bundle(payload, team[0]), parts.subject, tmp_path / "w")
+    found = show_remote(place(parts, [*artifacts, made]), requiring(tmp_path / "b", team[1], require=False))
+    assert found.data["rebuilds"] == ([{"signed_by": str(team[1]), "equal": False}] if same else [])
 
 
 def test_show_of_an_unsigned_image_requires_nothing(tmp_path: Path, place: Place, team: Keys) -> None:

@@ -29,7 +29,9 @@ def write(plan: Plan) -> Written:
 
 def docker_lines(plan: Plan, node: int) -> str:
     """Return docker run for one node, with one option a line."""
-    words = ["--rm", *(gpu_option(plan, item.text) for item in plan.docker)]
+    # Docker queries a registry about a name that it lacks: an image of the project is in none, another one may be.
+    own = () if plan.image.reference else ("--pull=never",)
+    words = ["--rm", *own, *(gpu_option(plan, item.text) for item in plan.docker)]
     names = {item.name for item in plan.env}
     values = [(item.name, item.value) for item in plan.env]
     if plan.rendezvous == "address":
