@@ -10,6 +10,7 @@ from envbuild.core.paths import expand_home
 from envbuild.core.shell import shell_word
 from envbuild.export.built_image import load_built_image, read_image_record
 from envbuild.lock.resolve import resolve_image
+from envbuild.lock.update import current_lock
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
@@ -73,6 +74,7 @@ def current_layers(name: str, workspace: Workspace, *, live: bool = False) -> tu
         if live:
             return make_live(name, workspace, renew=True)
         image = resolution.spec.name
+        current_lock(resolution, workspace)  # without one nothing runs
         workspace.reporter.info(f"no current file of {image}: running in its layers (envbuild make {image} writes it)")
         return make_live(name, workspace, renew=False)
     built = load_built_image(name, workspace, mounted=True)

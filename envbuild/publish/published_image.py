@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError, LockError
 from envbuild.core.plain_yaml import MAX_BYTES
 from envbuild.export.enroot import start_script
@@ -80,7 +79,7 @@ def read_published(text: str, workspace: Workspace, platform: str = "", *, to_us
     Raises SpecError, InputError, VerifyError, ConflictError, SignatureError.
     """
     image, wanted = require_remote(text, workspace.site), Platform.of(platform)
-    with report_reading(image, workspace.reporter if to_use else SilentReporter()):
+    with report_reading(image, workspace.reporter):
         found = image.find(wanted)
         signed = check_policy(image, found, workspace) if to_use else SignatureReport()
         return read_documents_of(image, found, wanted, bound=bool(signed.keys))

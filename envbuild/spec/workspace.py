@@ -55,7 +55,8 @@ def with_user_policy(site: Site) -> Site:
     if file is None:
         return site
     try:
-        if b"signatures" not in read_bounded(file, MAX_TEXT):
+        content = read_bounded(file, MAX_TEXT)
+        if b"signatures" not in content and b"\\" not in content:  # YAML can write each letter as an escape
             return site
     except OSError:
         if not mode_at(file):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from envbuild.build.plan.embedded_documents import to_json
 from envbuild.build.plan.provenance import PREDICATE, provenance
 from envbuild.build.plan.sbom import sbom
+from envbuild.core.regular_file import read_bounded
 from envbuild.core.signing.statement import Subject, encode_statement
 from envbuild.core.store.store import write_atomic
 from envbuild.matrix.facts.compile import load_fact_table
@@ -32,6 +33,7 @@ STABLE = (
     "counts",
 )  # fmt: skip
 ENDING = ".evidence.json"
+LARGEST = 64 << 20  # bytes of evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,8 @@ def stable_evidence(evidence: Mapping[str, Any]) -> bytes:
 def read_evidence(path: str | Path | None) -> dict[str, Any]:
     """Return the evidence in a file; empty for an image that was not verified, or whose evidence was removed."""
     try:
-        value = json.loads(Path(path).read_bytes()) if path else {}
-    except (OSError, ValueError):
+        value = json.loads(read_bounded(Path(path), LARGEST)) if path else {}
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

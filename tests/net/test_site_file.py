@@ -261,6 +261,9 @@ def test_a_project_cannot_loosen_the_policy_of_the_user(tmp_path: Path, monkeypa
     site = load_site(project)
     assert site.registry == "r.example/x" and site.signatures
     assert site.signatures.require and site.signatures.keys == (own / "team.pub",)
+    (own / "site.yaml").write_text('schema: 1\n"\\x73ignatures": {keys: [team.pub]}\n')
+    policy = load_site(project).signatures
+    assert policy and policy.require
     (own / "site.yaml").write_text("schema: 1\n")
     policy = load_site(project).signatures
     assert policy and not policy.require

@@ -6,16 +6,15 @@ like that."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from envbuild.core.console import Reporter
 from envbuild.core.errors import Finding, InputError, SpecError
+from envbuild.core.store.json_files import write_atomic
 from envbuild.core.text import amount
 from envbuild.core.yaml_reader import did_you_mean
 from envbuild.matrix import FACTS
@@ -175,13 +174,9 @@ def _compare(path: Path, derived: Derived, day: str) -> tuple[RefreshedFile, str
 
 def _write(path: Path, text: str) -> None:
     """Write a file atomically: another process reads the old file or the new one. Raise InputError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_atomic(path, lambda file: file.write(text.encode()), durable=False)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         hint = "your own facts belong into the folder facts/ of a project"
         raise InputError(f"cannot be written: {error.strerror}", hint, str(path)) from None
