@@ -129,7 +129,10 @@ def test_a_damaged_lock_is_named(tmp_path: Path, registry: Server, two: tuple[st
 def test_the_command(tmp_path: Path, two: tuple[str, str]) -> None:
     environ = {"ENVBUILD_STORE": str(tmp_path / "none")}
     done = envbuild("diff", *two, "--json", **environ)
-    assert (done.returncode, done.stderr) == (1, "") and json.loads(done.stdout)["new_bytes"] > 300_000
+    assert done.returncode == 1 and json.loads(done.stdout)["new_bytes"] > 300_000
+    assert [line.split(maxsplit=1)[1] for line in done.stderr.splitlines()] == [
+        f"reading what was published as {name.removeprefix('docker://')}" for name in two
+    ]
     assert envbuild("diff", two[0], two[0], **environ).returncode == 0
     missing = envbuild("diff", two[0], f"{two[0]}-missing", **environ)
     assert (missing.returncode, missing.stdout) == (10, "") and "is not available" in missing.stderr
