@@ -7,13 +7,13 @@ sufficient.
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from envbuild.core.errors import VerifyError
+from envbuild.core.json_text import json_value
 from envbuild.inspector import (
     dynamic_loader,
     elf,
@@ -35,6 +35,7 @@ Runner = Callable[[Sequence[str]], tuple[int, str]]
 """Runs a command in the image with the image's environment; returns the exit code and the output."""
 
 PYTHON = "/usr/bin/python3"
+LARGEST = 16 << 20  # characters of a report; a real one has a few million
 PACKAGE = "envbuild_inside"  # its name in the image's interpreter
 START = """\
 import sys, types
@@ -127,8 +128,8 @@ def inspect_image(
 def parse_report(text: str) -> dict[str, Any]:
     """Return the report that a program of the image printed. Raises VerifyError for another text."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        document = json_value(text) if len(text) <= LARGEST else None
+    except ValueError:
         document = None
     if not isinstance(document, dict):
         raise VerifyError("the image could not be inspected: its python3 printed something else than the report")

@@ -21,6 +21,7 @@ TORCH = re.compile(r"lib(torch|c10)[^/]*\.so[^/]*")
 RENAMED = re.compile(r"-[0-9a-f]{8}(?=\.so)")  # auditwheel's name for a library that it put into a wheel
 
 NAMED = 12  # files of a list
+LONGEST = 200  # characters of the image's own files in a fault
 COUNT_HINT = "two versions in one process hang or crash: leave out the package that contains the second one"
 SHADOW_HINT = "its folder in runtime(libraries=…) comes first on the loader's path; nothing may have another RPATH"
 
@@ -93,7 +94,7 @@ def users_of_libraries(report: Report) -> dict[str, list[str]]:
 def counted_copies(report: Report, library: str, users: Mapping[str, Sequence[str]], complete: bool) -> Copies:
     """Return the files of a library, and which of them count."""
     library_report = report["singles"][library]
-    files: list[str] = library_report["files"]
+    files: list[str] = list(dict.fromkeys(library_report["files"]))  # a hostile image may list one 10,000 times
     taken = {path for path in library_report["first"].values() if path}
     duplicates = toolkit_duplicates(files, report)
     counted = [
@@ -121,7 +122,7 @@ def list_files(paths: Sequence[str]) -> str:
 def shadow_faults(copies: Copies, users: Mapping[str, Sequence[str]]) -> list[str]:
     """Return where the distribution's library is taken, which the image's own should hide."""
     products = set(copies.own)
-    own = list_files(copies.own)
+    own = list_files(copies.own)[:LONGEST]  # a part of every fault
     faults = [f"the loader takes {path}, not {own}" for path in copies.taken if path not in products]
     return faults + [f"{user} gets {path}, not {own}" for path in copies.others for user in users.get(path, ())]
 
@@ -133,7 +134,8 @@ def _is_torch(path: str) -> bool:
 def _is_used_elsewhere(path: str, users: Mapping[str, Sequence[str]]) -> bool:
     """Return whether something outside of the library's own product uses it."""
     if is_in_product(path):
-        return any(not user.startswith(product_folder(path)) for user in users.get(path, ()))
+        folder = product_folder(path)
+        return any(not user.startswith(folder) for user in users.get(path, ()))
     return any(map(is_in_product, users.get(path, ())))
 
 

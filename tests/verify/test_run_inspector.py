@@ -82,6 +82,12 @@ def test_a_report_of_another_form_is_refused(text: str) -> None:
         run_inspector.inspect_image(lambda argv: (0, f"{MARK}{text}\n"))
 
 
+@pytest.mark.parametrize("text", ["[" + "[]," * 1_100_000 + "0]", '{"a": "' + "x" * run_inspector.LARGEST + '"}'])
+def test_a_report_that_would_take_much_memory_is_refused(text: str) -> None:
+    with pytest.raises(VerifyError, match="printed something else than the report"):
+        run_inspector.parse_report(text)
+
+
 def test_the_output_in_a_message_is_short() -> None:
     with pytest.raises(VerifyError) as caught:
         run_inspector.inspect_image(lambda argv: (1, "x" * 1_000_000))

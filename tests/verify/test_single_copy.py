@@ -54,6 +54,15 @@ def test_one_user_of_the_distributions_one_is_enough() -> None:
     assert f"/opt/x/lib/libx.so gets {DEBIAN}" in found.detail
 
 
+@pytest.mark.parametrize("taken", [DEBIAN, ""])
+def test_a_file_that_a_hostile_image_lists_often_counts_once(taken: str) -> None:
+    """9,000 times, with as many users, they were 81 million faults."""
+    users = {f"/usr/lib/user{number}.so": DEBIAN for number in range(9000)}
+    with ends_within(60):
+        found = result("libucp", [OWN, *[DEBIAN] * 9000], taken, users)
+    assert found.status == Status.FAIL and f"and {9000 + bool(taken) - 12} more" in found.detail
+
+
 def test_an_own_one_that_the_loader_does_not_find() -> None:
     assert result("libucp", [OWN, DEBIAN], DEBIAN).status == Status.FAIL
 
