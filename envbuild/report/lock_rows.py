@@ -37,7 +37,8 @@ def component_origin(name: str, lock: Lock) -> str:
     own = normalize_name(name)
     for file in lock.python_files.values():
         package = normalize_name(file.name)
-        if file.version == version and (package == own or package.startswith(f"nvidia-{own}")):
+        same = file.version == version and (package == own or package.startswith(f"nvidia-{own}"))
+        if same or package.startswith(f"nvidia-{own}-runtime"):  # wheels of a CUDA toolkit have versions of their own
             return file.origin or INDEX
     used = {file for found in lock.image_units() for file in found.debian}
     for deb in (lock.debian[file] for file in sorted(used) if file in lock.debian):

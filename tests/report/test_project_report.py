@@ -135,6 +135,8 @@ def test_origins_of_a_lock() -> None:
     assert found["torch"] == found["nccl"] == "Python package index"
     assert found["openmpi"] == found["rdma-core"] == "debian:trixie/main"
     assert component_origin("none", lock) == ""
+    wheels = read_lock(ROOT / "images" / "h100-nccl.lock")
+    assert component_origin("cuda", wheels) == "Python package index"
     cpu = read_lock(ROOT / "images" / "cpu-ucx.lock")
     assert component_origin("mpi4py", cpu) == "Python package index, compiled in the build"
 
