@@ -30,8 +30,11 @@ def make_and_share(make: Make, name: str, workspace: Workspace, options: Options
 
     options: with `caches`.
     """
-    made, caches = make(name, workspace, options), options.caches or ()
-    if not send or not any(cache.setting.write for cache in caches):
+    caches = [cache for cache in options.caches or () if send and cache.setting.write]
+    for cache in caches:
+        warn_of_key(cache, workspace)  # the build may take an hour
+    made = make(name, workspace, options)
+    if not caches:
         return made
     from envbuild.build.engines.select import load_engine
     from envbuild.build.plan.planner import make_plan
@@ -44,5 +47,19 @@ def make_and_share(make: Make, name: str, workspace: Workspace, options: Options
         plan = make_plan(resolution, current_lock(resolution, workspace))
         found = (workspace.store.unit(key) for key in plan.keys().values())
         records = [record for record in found if record and not record.source]
-        send_units(records, caches, workspace.store, workspace.reporter)
+        send_units(records, options.caches or (), workspace.store, workspace.reporter)
     return made
+
+
+def warn_of_key(cache: OpenCache, workspace: Workspace) -> None:
+    """Report that no unit can be sent to a cache, if its private key cannot be used."""
+    if cache.setting.sign is None:
+        return
+    from envbuild.core.errors import SignatureError
+    from envbuild.core.signing.key_file import read_box
+
+    try:
+        read_box(cache.setting.sign)
+    except SignatureError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        workspace.reporter.warn(f"no unit can be sent to the cache {cache.name}: {error.message}{hint}")

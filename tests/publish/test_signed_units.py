@@ -19,10 +19,13 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import SignatureError
 from envbuild.core.signing.passphrase import VARIABLE
 from envbuild.core.store.store import Store, UnitRecord
+from envbuild.export.built_image import ImageRecord
 from envbuild.make import Options, cache_names
 from envbuild.net.site import Site
 from envbuild.net.unit_caches import UnitCache
 from envbuild.publish.cached_units import send_units
+from envbuild.publish.make_and_share import make_and_share
+from tests.support.foreign_images import workspace
 from tests.support.local_registry import Server, sha256
 from tests.support.signing import PASSPHRASE, new_key
 from tests.support.small_plan import KEYS, small_plan
@@ -222,3 +225,27 @@ def test_a_wrong_passphrase_sends_nothing_and_preserves_the_image(
     lines = send(store, records, place, *team)
     assert "it cannot be written: the passphrase does not open the key" in lines[-1]
     assert not fill(Store.open(tmp_path / "b"), place)[0]
+
+
+def test_a_private_key_that_cannot_be_used_is_reported_before_the_build(
+    tmp_path: Path, place: UnitCache, team: tuple[Path, Path]
+) -> None:
+    """An open one, for example; a build may take an hour."""
+    key = tmp_path / "open.key"
+    key.write_bytes(team[0].read_bytes())
+    reporter = SilentReporter()
+    built: list[list[str]] = []
+    at = replace(workspace(tmp_path / "b"), reporter=reporter)
+    done = ImageRecord("x", "", "", "", "buildah", (), "", (), (), (), 0.0)  # an engine without caches
+    for mode, count in ((0o644, 1), (0o600, 0)):
+        key.chmod(mode)
+        reporter.lines.clear()
+        caches = open_caches(Site(Path("/"), caches=(replace(place, write=True, sign=key, keys=(team[1],)),)), reporter)
+
+        def make(*_: object) -> ImageRecord:
+            built.append(list(reporter.lines))
+            return done
+
+        make_and_share(make, "x", at, Options(caches=caches))
+        assert len(built[-1]) == count
+    assert f"no unit can be sent to the cache {place.at}: the private key {key} is open to other users" in built[0][0]

@@ -82,19 +82,24 @@ def write_key_pair(path: Path, passphrase: str) -> Path:
     return public
 
 
-def read_signer(path: Path, passphrase: Callable[[], str]) -> Signer:
-    """Return the private key in a file; `passphrase` is called once. Raises SignatureError if others can read the file,
-    if it has no such key, and for a wrong passphrase."""
+def read_box(path: Path) -> dict[str, Any]:
+    """Return the box with a private key; its passphrase is not needed. Raises SignatureError as `read_signer`."""
     require_library()
     text = read_key_file(path, "the private key")
     check_private(path)
+    try:
+        return parse_box(text)
+    except (ValueError, TypeError, LookupError):
+        raise SignatureError(f"{path} is not a private key of cosign", hint=HINT) from None
+
+
+def read_signer(path: Path, passphrase: Callable[[], str]) -> Signer:
+    """Return the private key in a file; `passphrase` is called once. Raises SignatureError if others can read the file,
+    if it has no such key, and for a wrong passphrase."""
+    box = read_box(path)
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
-    try:
-        box = parse_box(text)
-    except (ValueError, TypeError, LookupError):
-        raise SignatureError(f"{path} is not a private key of cosign", hint=HINT) from None
     try:
         key = load_der_private_key(unlock_key(box, passphrase()), None)
     except WrongKeyError:
