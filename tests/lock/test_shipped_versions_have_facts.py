@@ -1,0 +1,83 @@
+"""Images without a lock can be locked: facts relate the versions that their Python packages resolve to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.lock.resolve import resolve_in
+from envbuild.matrix.facts.compile import load_fact_table
+from envbuild.spec.image_spec import load_image_spec
+from envbuild.spec.pick_versions import check_locked_versions
+from envbuild.spec.project import Project
+
+pytestmark = pytest.mark.unit
+ROOT = Path(__file__).parents[2]
+METASEQ = {"hydra-core": "1.1.2", "omegaconf": "2.1.1", "protobuf": "3.20.2", "setuptools": "59.5.0"}
+# Components among the Python packages of each image, as the package index resolved them on 2026-11-25.
+RESOLVED = {
+    "azure-ndv4-opt": {**METASEQ, "torch": "1.10.1+cu113", "numpy": "1.24.4", "nccl": "2.14.3", "tokenizers": "0.21.0"},
+    "azure-ndv5-opt": {
+        **METASEQ,
+        "torch": "2.1.2+cu118",
+        "numpy": "1.26.4",
+        "triton": "2.1.0",
+        "nccl": "2.18.3",
+        "tokenizers": "0.23.3",
+    },
+    "azure-deepspeed": {
+        "torch": "2.4.1",
+        "numpy": "2.2.6",
+        "triton": "3.0.0",
+        "cudnn": "9.1.0.70",
+        "nccl": "2.20.5",
+        "deepspeed": "0.16.9",
+        "setuptools": "81.0.0",
+        "pydantic": "2.14.3",
+    },
+    "lambda-neox-a100": {
+        "torch": "2.0.1+cu118",
+        "numpy": "1.26.4",
+        "triton": "2.0.0",
+        "flash-attn": "2.5.6",
+        "deepspeed": "0.16.5",
+        "protobuf": "3.20.1",
+        "setuptools": "81.0.0",
+        "pydantic": "2.14.3",
+    },
+    "lambda-neox-20b": {
+        "torch": "1.12.1+cu116",
+        "numpy": "1.22.0",
+        "flash-attn": "0.2.2",
+        "deepspeed": "0.3.15",
+        "protobuf": "3.20.1",
+        "setuptools": "75.3.4",
+    },
+    "lambda-neox-a6000": {
+        "torch": "1.13.1+cu117",
+        "numpy": "1.24.4",
+        "deepspeed": "0.16.5",
+        "protobuf": "3.20.1",
+        "setuptools": "75.3.4",
+        "pydantic": "2.10.6",
+    },
+    "h100-doca": {
+        "torch": "2.15.0",
+        "numpy": "2.5.5",
+        "triton": "3.9.0",
+        "cudnn": "9.26.0.51",
+        "nccl": "2.30.7",
+        "nvshmem": "3.7.2",
+        "setuptools": "84.2.1",
+    },
+}
+
+
+@pytest.mark.parametrize("name", RESOLVED)
+def test_an_image_without_a_lock_can_be_locked(name: str) -> None:
+    """A lock ends with an error if no fact relates two of the versions that it holds, those of the venv included."""
+    project = Project.find(ROOT)
+    found = resolve_in(load_image_spec(name, project), project)
+    table = load_fact_table(project.facts())
+    assert check_locked_versions(found.spec, found.target, table, RESOLVED[name]).verdict in ("valid", "conditional")
