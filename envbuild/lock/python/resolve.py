@@ -35,6 +35,7 @@ from envbuild.lock.python.requirements import (
     runtime_requirements,
     venv_parts,
 )
+from envbuild.lock.python.undeclared import conflict, unmet
 from envbuild.lock.python.uv_resolver import Resolver
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.unit_names import VENV, VENV_PARTS
@@ -276,7 +277,15 @@ class PythonResolution:
         fixed = list(dict.fromkeys([*constraints, *pinned]))
 
         def run(bounds: Iterable[str] = ()) -> dict[str, Pin]:
-            return self.resolver.resolve(unit, requirements, constraints=[*fixed, *bounds], prefer=prefer, omit=omit)
+            limits = [*fixed, *bounds]
+            pins = self.resolver.resolve(unit, requirements, constraints=limits, prefer=prefer, omit=omit)
+            if not (rules := unmet(pins, omit)):
+                return pins
+            limits += [rule.older for rule in rules]
+            try:
+                return self.resolver.resolve(unit, requirements, constraints=limits, prefer=prefer, omit=omit)
+            except ConflictError:
+                raise conflict(rules[0], pins, omit) from None
 
         try:
             return self.known.prefer_known(run(), run)
