@@ -91,7 +91,7 @@ class Msccl(Released):
                 commands=[
                     f"cd {folder(self.source())}",
                     # debug information contains build paths
-                    "sed -i 's/^CXXFLAGS += -O3 -g$/CXXFLAGS += -O3 -g0/' makefiles/common.mk",
+                    "sed -i 's/^CXXFLAGS *+= -O3 -g$/CXXFLAGS += -O3 -g0/' makefiles/common.mk",
                     'make -j "$ENVBUILD_JOBS" src.build',
                     f"mkdir -p {self.prefix}/lib {self.prefix}/share/nccl/msccl-algorithms",
                     f"cp -a {made}/include {self.prefix}/",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from tests.support.recipes import image, recipe, steps
@@ -31,3 +35,16 @@ def test_msccl_is_compiled_for_the_target_and_verified() -> None:
     assert "compute_80,code=sm_80" in text and "msccl-algorithms/ndv4/*.xml" in text
     assert "nccl 22304" in made.verify(env)[0].expect
     assert [git.name for git in recipe("msccl").sources(env).git] == ["msccl"]
+
+
+def test_msccl_is_compiled_without_debug_information(tmp_path: Path) -> None:
+    """The line is that of makefiles/common.mk, with its two spaces."""
+    made = recipe("msccl")
+    env = image(made, recipe("cuda", provider="apt", version="12.6"), target="a100-ib", base="ubuntu:22.04")
+    lines = "\n".join(steps(made, env)).splitlines()
+    (edit,) = (line.strip().removesuffix(" && \\") for line in lines if line.strip().startswith("sed -i"))
+    makefile = tmp_path / "makefiles" / "common.mk"
+    makefile.parent.mkdir()
+    makefile.write_text("CXXFLAGS  += -O0 -g -ggdb3\nCXXFLAGS  += -O3 -g\n", "utf-8")
+    subprocess.run(shlex.split(edit), cwd=tmp_path, check=True)
+    assert makefile.read_text("utf-8") == "CXXFLAGS  += -O0 -g -ggdb3\nCXXFLAGS += -O3 -g0\n"
