@@ -169,8 +169,9 @@ class Apex(Recipe):
         return unknown_words(self.extensions_of, groups, f"is not a group of extensions of apex {self.pin}") | found
 
     def sources(self, env: RecipeEnv) -> Sources:
-        # an unknown commit may be old or new, and the requirements of the old ones also work for the new ones
-        old = ("setuptools>=59,<70",) if self.pin in ("", *OLD_STYLE) else ("setuptools>=77",)
+        # setuptools passes --build-option to setup.py since 64; before, the words were dropped without an error. An
+        # unknown commit may be old or new, and the requirements of the old ones also work for the new ones.
+        old = ("setuptools>=64,<70",) if self.pin in ("", *OLD_STYLE) else ("setuptools>=77",)
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
             python=(*old, "ninja", "numpy", "packaging", "wheel"),

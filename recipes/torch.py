@@ -37,6 +37,10 @@ UCC_INFO = "/opt/hpcx/ucc/bin/ucc_info"  # of HPC-X in NVIDIA's images, as NVIDI
 # Builds of torch before this one are compiled for NumPy 1: with NumPy 2 Tensor.numpy() and torch.from_numpy() raise
 # "Numpy is not available" (fact numpy.torch-2). The wheels do not require a NumPy, so nothing else keeps 2 away.
 NUMPY_2 = (2, 3)
+# torch.utils.cpp_extension imports setuptools, and so does `import triton` up to 3.2. Wheels before torch 2.5 do not
+# require it, later ones before 2.11 only on Python 3.12 and newer; and a venv has none of its own. 82 is what the first
+# release with a bound excludes (fact torch.setuptools), and up to torch 2.1 pkg_resources is needed as well.
+REQUIRES_SETUPTOOLS, BOUNDS_SETUPTOOLS = (2, 5), (2, 11)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +118,21 @@ class Torch(Recipe):
         """Return whether this build of torch supports GPUs, as far as its options state."""
         return self.channel != "cpu"
 
+    def is_before(self, release: tuple[int, int]) -> bool:
+        """Return whether the version is an older one; False if the spec leaves it open."""
+        numbers = tuple(int(part) for part in self.release.split(".")[:2] if part.isdigit())
+        return len(numbers) == 2 and numbers < release
+
     @property
     def numpy(self) -> tuple[str, ...]:
         """Return the requirement of a NumPy that this build of torch can exchange arrays with; () if it takes any."""
-        numbers = tuple(int(part) for part in self.release.split(".")[:2] if part.isdigit())
-        return ("numpy<2",) if len(numbers) == 2 and numbers < NUMPY_2 else ()
+        return ("numpy<2",) if self.is_before(NUMPY_2) else ()
+
+    def setuptools(self, env: RecipeEnv) -> tuple[str, ...]:
+        """Return the requirement of setuptools that the wheel needs and does not state; () if it states it."""
+        old = self.is_before(BOUNDS_SETUPTOOLS) and int(env.python.partition(".")[2]) < 12
+        wheel = self.provider in ("index", "vendor")
+        return ("setuptools<82",) if wheel and (old or self.is_before(REQUIRES_SETUPTOOLS)) else ()
 
     # `meets` and `after` are class variables in other recipes. Packages of `beside` come from the source of torch.
     @property
@@ -223,7 +237,9 @@ class Torch(Recipe):
         if self.provider == "base":
             return Runtime(env=variables)
         core = NEEDS if self.provider == "source" else self.requirements()
-        return Runtime(debian=COMPILER if self.compiler else (), core=(*core, *self.numpy), env=variables)
+        return Runtime(
+            debian=COMPILER if self.compiler else (), core=(*core, *self.numpy, *self.setuptools(env)), env=variables
+        )
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         program = (
@@ -250,6 +266,9 @@ class Torch(Recipe):
         if self.numpy and self.provider != "base":
             arrays = "import torch, numpy; print('from', int(torch.from_numpy(numpy.arange(4)).sum()))"
             checks.append(beside_torch("torch: exchanges arrays with NumPy", arrays, "^from 6$"))
+        if self.setuptools(env):
+            extension = "import torch, torch.utils.cpp_extension as made; print('builds', made.CUDAExtension.__name__)"
+            checks.append(beside_torch("torch: can compile extensions", extension, "^builds CUDAExtension$"))
         if self.ucc or (self.provider == "source" and env.has("ucc")):
             built = "import torch; print(torch.distributed.is_ucc_available())"
             checks.append(beside_torch("torch: built with UCC", built, "^True$"))

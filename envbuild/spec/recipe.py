@@ -265,8 +265,12 @@ class RecipeEnv:
     @property
     def setuptools(self) -> str:
         """Return the requirement of builds with setuptools: 77 reads current pyproject.toml files and runs on Python
-        3.9 and later."""
-        return "setuptools>=77" if int(self.python.partition(".")[2]) >= 9 else "setuptools"
+        3.9 and later. torch before 2.2 imports pkg_resources to compile extensions, which 82 no longer has."""
+        if int(self.python.partition(".")[2]) < 9:  # the last for Python 3.8 is 75
+            return "setuptools"
+        release = re.match(r"(\d+)\.(\d+)", getattr(self.recipes.get("torch"), "version", ""))
+        old = release and (int(release[1]), int(release[2])) < (2, 2)
+        return "setuptools>=77,<82" if old else "setuptools>=77"
 
     @property
     def site_packages(self) -> str:

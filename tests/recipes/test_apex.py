@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from envbuild.core.errors import SpecError
 from tests.support.recipes import commands, exported, image, recipe, table
@@ -38,6 +39,18 @@ def test_apex_at_a_commit(version: str, commit: str, old: bool) -> None:
     assert ({"APEX_CPP_EXT", "APEX_CUDA_EXT"} <= variables.keys()) is not old
     # where no GPU is to be seen it would compile for every one that CUDA knows
     assert variables["TORCH_CUDA_ARCH_LIST"] == "9.0"
+
+
+@pytest.mark.parametrize("version", ["25.07", "265b451", "22.03", "a651e2c2", "e2083df5"])
+def test_the_setuptools_of_an_old_apex_passes_its_words(version: str) -> None:
+    """setuptools before 64 drops --build-option, and metaseq's image has 59.5; 70.0 has no pkg_resources.packaging."""
+    made = recipe("apex", version=version)
+    (text,) = (text for text in made.sources(image(made)).python if text.startswith("setuptools"))
+    taken = Requirement(text).specifier
+    assert [number for number in ("59.5.0", "63.4.3", "64.0.0", "69.5.1", "70.0.0") if number in taken] == [
+        "64.0.0",
+        "69.5.1",
+    ]
 
 
 def test_apex_at_a_commit_of_the_specs_own() -> None:

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.support.recipes import commands, image, recipe
 
@@ -30,3 +31,22 @@ def test_flash_attention_does_not_pass_over_a_standard_that_it_cannot_set(tmp_pa
     assert (tmp_path / "setup.py").read_text() == 'flags = ["-O3", "-std=c++20"]\n'
     (tmp_path / "setup.py").write_text('flags = ["-O3"]\n')
     assert subprocess.run(["/bin/sh", "-c", " && ".join(lines)], cwd=tmp_path).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("torch", "base", "taken"),
+    [
+        ("2.1.2", "ubuntu:22.04", ["77.0.3", "81.0.0"]),
+        ("2.2.2", "ubuntu:22.04", ["77.0.3", "81.0.0", "84.2.1"]),
+        ("2.15", "debian:13", ["77.0.3", "81.0.0", "84.2.1"]),
+    ],
+)
+def test_a_torch_that_imports_pkg_resources_is_compiled_against_with_it(
+    torch: str, base: str, taken: list[str]
+) -> None:
+    """torch.utils.cpp_extension of torch 2.1 and older imports it, and setuptools 82 no longer has it."""
+    made = recipe("flash-attn", version="2.5.6")
+    env = image(made, recipe("torch", version=torch), base=base)
+    (text,) = (text for text in made.sources(env).python if text.startswith("setuptools"))
+    found = Requirement(text).specifier
+    assert [number for number in ("69.5.1", "77.0.3", "81.0.0", "84.2.1") if number in found] == taken

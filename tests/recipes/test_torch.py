@@ -35,7 +35,7 @@ pytestmark = pytest.mark.unit
                 "channel": "cu113",
                 "beside": ["torchvision==0.11.2", "torchaudio"],
             },
-            ("torch==1.10.1+cu113", "torchvision==0.11.2+cu113", "torchaudio", "numpy<2"),
+            ("torch==1.10.1+cu113", "torchvision==0.11.2+cu113", "torchaudio", "numpy<2", "setuptools<82"),
         ),
         ({"provider": "base"}, ()),
     ],
@@ -204,3 +204,32 @@ def test_torch_compiled_for_numpy_1_comes_with_it(options: dict[str, Any], old: 
     assert bool(checks) is old
     for check in checks:
         assert matches(check, "from 6\n") and not matches(check, "RuntimeError: Numpy is not available")
+
+
+@pytest.mark.parametrize(
+    ("options", "base", "comes"),
+    [
+        ({"version": "1.10.1", "provider": "vendor", "channel": "cu113"}, "ubuntu:20.04", True),
+        ({"version": "2.4.1"}, "ubuntu:22.04", True),
+        ({"version": "2.4.1"}, "ubuntu:24.04", True),
+        ({"version": "2.6.0"}, "ubuntu:22.04", True),
+        ({"version": "2.10"}, "ubuntu:22.04", True),
+        ({"version": "2.6.0"}, "ubuntu:24.04", False),  # its metadata requires it there
+        ({"version": "2.11"}, "ubuntu:22.04", False),  # and everywhere from this release on
+        ({"version": "2.15"}, "debian:13", False),
+        ({}, "debian:13", False),
+        ({"provider": "base", "version": "2.1.0"}, NGC, False),
+    ],
+)
+def test_a_torch_that_needs_setuptools_and_does_not_require_it_comes_with_it(
+    options: dict[str, Any], base: str, comes: bool
+) -> None:
+    """Without it `import triton` (up to 3.2) and torch.utils.cpp_extension end with ModuleNotFoundError."""
+    made = recipe("torch", **options)
+    env = image(made, base=base)
+    assert ("setuptools<82" in made.runtime(env).core) is comes
+    checks = [check for check in made.verify(env) if "extensions" in check.name]
+    assert bool(checks) is comes
+    for check in checks:
+        assert matches(check, "builds CUDAExtension\n")
+        assert not matches(check, "ModuleNotFoundError: No module named 'setuptools'")
