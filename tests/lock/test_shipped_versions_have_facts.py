@@ -71,6 +71,29 @@ RESOLVED = {
         "nvshmem": "3.7.2",
         "setuptools": "84.2.1",
     },
+    # the NumPy and protobuf of these are examples: those that the wheels of Neuron take were not read
+    "trn1-bert": {
+        "torch": "2.7.0",
+        "torch-neuronx": "2.7.0.2.9.9357+08e1f40d",
+        "neuronx-cc": "2.20.9961.0",
+        "numpy": "1.26.4",
+        "protobuf": "3.20.3",
+        "triton": "3.3.0",
+        "cudnn": "9.5.1.17",
+        "nccl": "2.26.2",
+        "setuptools": "81.0.0",
+    },
+    "trn1-neuronx": {
+        "torch": "2.9.0",
+        "torch-neuronx": "2.9.0.2.12.22436+0f1dac25",
+        "neuronx-cc": "2.23.6484.0+3b612583",
+        "numpy": "1.26.4",
+        "triton": "3.5.0",
+        "cudnn": "9.10.2.21",
+        "nccl": "2.27.5",
+        "nvshmem": "3.3.20",
+        "setuptools": "84.2.1",
+    },
 }
 
 
