@@ -1,6 +1,6 @@
 """Leases: names of a squashfs file for as long as a job step uses it.
 
-``leases/JOB.STEP.NODE/FILE`` is a hard link to the file in artifacts/: it takes no space, and neither a newer file of
+``leases/JOB.STEP.HOST/FILE`` is a hard link to the file in artifacts/: it takes no space, and neither a newer file of
 the same name nor `envbuild.core.store.gc` changes what a running job reads. The end of the step removes it. A step that
 was killed may leave its lease (pyxis calls the importer from slurmstepd, which SIGKILL ends, too), so that old ones are
 removed with the next."""
@@ -26,28 +26,30 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class JobStep:
-    """A step of a job on a node of Slurm. `node` is empty where Slurm does not name it: pyxis releases at the end of a
-    task without SLURMD_NODENAME (pyxis 0.24, Slurm 22.05)."""
+    """A step of a job on one host.
+
+    A node of Slurm is no part of it: pyxis releases at the end of a task with the environment in which srun was typed.
+    Its SLURMD_NODENAME is the first node of a batch job on all of them, and outside of a job there is none (pyxis 0.24,
+    Slurm 22.05)."""
 
     job: str
     step: str
-    node: str
+    host: str
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> JobStep | None:
-        """Return the step that an environment describes; None outside of a job. Raises SpecError for an impossible
-        one."""
+        """Return the step that an environment describes, on this host; None outside of a job. Raises SpecError for an
+        impossible one."""
         job, step = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_STEP_ID", "")
         if not job or not step:
             return None
-        # Several nodes may run on one host (slurmd -N), which then have names of their own.
-        found = cls(job, step, environment.get("SLURMD_NODENAME", ""))
+        found = cls(job, step, os.uname().nodename)
         if not NAME.fullmatch(str(found)):
             raise SpecError(f"'{str(found)[:200]}' is not a step of a job", hint="unset SLURM_JOB_ID SLURM_STEP_ID")
         return found
 
     def __str__(self) -> str:
-        return f"{self.job}.{self.step}.{self.node or os.uname().nodename}"
+        return f"{self.job}.{self.step}.{self.host}"
 
 
 def lease_file(store: Store, file: Path, step: JobStep) -> Path:
@@ -71,13 +73,12 @@ def lease_file(store: Store, file: Path, step: JobStep) -> Path:
 
 
 def release_step(store: Store, step: JobStep) -> None:
-    """Remove the leases of a step, if it has some; those of all nodes of this host for a step without a node's name.
+    """Remove the leases of a step on its host, if it has some.
 
     What has such a file open, as squashfuse has, still reads it."""
-    folder = store.own / FOLDER
-    for lease in [folder / str(step)] if step.node else list(folder.glob(f"{step.job}.{step.step}.*")):
-        if lease.is_dir():
-            discard_folder(lease)
+    lease = store.own / FOLDER / str(step)
+    if lease.is_dir():
+        discard_folder(lease)
 
 
 def discard_old(store: Store, before: float) -> None:
