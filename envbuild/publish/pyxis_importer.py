@@ -70,7 +70,13 @@ def parse_uri(uri: str) -> Reference:
     USER is ignored: the login is the one for the registry."""
     rest = uri.removeprefix(REGISTRY)
     name, at, digest = rest.partition("@sha256:")
-    return parse_source_reference(f"{name.rpartition('@')[2]}{at}{digest}")
+    user, _, name = name.rpartition("@")
+    if {"/", "#", ":"} & set(user):  # a digest without its algorithm: what follows it would be another image
+        raise SpecError(
+            f"'@{name[:200]}' is not the digest of an image",
+            hint="--container-image=REGISTRY/REPOSITORY:TAG, or REGISTRY/REPOSITORY@sha256:DIGEST",
+        )
+    return parse_source_reference(f"{name}{at}{digest}")
 
 
 def read_last(reference: Reference, workspace: Workspace) -> dict[str, Any] | None:

@@ -82,7 +82,7 @@ def test_an_image_is_imported_once_and_remains_until_the_end_of_the_step(
         output, errors = process.communicate()
         assert process.returncode == 0, errors
         paths.append(Path(output.removesuffix("\n")))
-    assert [path.parent.name for path in paths] == [f"17.{step}.n1" for step in range(4)]
+    assert [path.parent.name for path in paths] == [f"17.{step}.{os.uname().nodename}" for step in range(4)]
     assert len({path.stat().st_ino for path in paths}) == 1 and paths[0].name.endswith(f"-{sha256[:12]}.sqsh")
     blobs = [path for method, path, _ in proxy.asked if method == "GET" and "/blobs/" in path]
     assert blobs and len(blobs) == len(set(blobs))
@@ -176,25 +176,35 @@ def test_references_are_those_of_enroot(text: str, name: str, wanted: str) -> No
     assert (found.name, found.wanted) == (name, wanted)
 
 
+@pytest.mark.parametrize("name", ["registry.example/app", "registry.example#app", "me@registry.example#app", "app:1"])
+@pytest.mark.parametrize("end", ["@", "@v1"])
+def test_a_broken_digest_is_not_a_user_and_another_image(name: str, end: str) -> None:
+    with pytest.raises(SpecError, match=f"^'{end}' is not the digest of an image"):
+        parse_uri(f"docker://{name}{end}")
+
+
 def test_a_step_is_what_slurm_states() -> None:
     assert JobStep.of({}) is None and JobStep.of({"SLURM_JOB_ID": "1"}) is None
     assert str(JobStep.of({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2"})) == f"1.2.{os.uname().nodename}"
     with pytest.raises(SpecError):
-        JobStep.of({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2", "SLURMD_NODENAME": "a/b"})
+        JobStep.of({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2/b"})
 
 
-def test_the_end_of_a_task_names_no_node(tmp_path: Path) -> None:
-    """pyxis calls the release at the end of a task without SLURMD_NODENAME; other steps keep their files."""
+@pytest.mark.parametrize("node", ["n1", ""])
+def test_the_end_of_a_task_names_another_node_or_none(tmp_path: Path, node: str) -> None:
+    """pyxis calls the release on each node of a batch job with SLURMD_NODENAME of the first; other steps and hosts keep
+    their files."""
     store = workspace(tmp_path / "store").store
     file = store.own_folder("artifacts") / "a.sqsh"
     file.write_bytes(b"x")
-    ended, other = (JobStep.of({**NODES, "SLURM_STEP_ID": step}) for step in ("0", "1"))
+    second = {**NODES, "SLURMD_NODENAME": "n2"}
+    ended, other = (JobStep.of({**second, "SLURM_STEP_ID": step}) for step in ("0", "1"))
     assert ended and other
-    paths = [lease_file(store, file, step) for step in (ended, other)]
-    unnamed = JobStep.of({"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0"})
-    assert unnamed
-    release_step(store, unnamed)
-    assert [path.exists() for path in paths] == [False, True]
+    paths = [lease_file(store, file, step) for step in (ended, other, JobStep("17", "0", "another-host"))]
+    released = JobStep.of({**NODES, "SLURMD_NODENAME": node})
+    assert released
+    release_step(store, released)
+    assert [path.exists() for path in paths] == [False, True, True]
 
 
 def test_an_image_needs_a_signature_of_a_key_that_is_listed_now(tmp_path: Path, registry: Server) -> None:
