@@ -188,6 +188,6 @@ def nodes_path(name: str, file: Path | None, workspace: Workspace) -> tuple[str,
     if file and is_shared(file):
         return str(file.with_name(f"{name}.sqsh")), ("", ""), ()
     message = f"no folder is known from which compute nodes read {name}"
-    copy = f"envbuild export {name} --to squashfs -o /a/shared/folder/"
+    copy = f"envbuild export {name} --to squashfs -o /a/shared/folder/{shell_word(name)}.sqsh"
     hint = f"write images: /a/shared/folder into site.yaml; then: {copy}"
     return "", (message, hint), ()

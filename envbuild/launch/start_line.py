@@ -25,7 +25,7 @@ def start_lines(path: Path, site: Site, again: str, *, chosen: bool, width: int 
     within = folder is not None and path.absolute().is_relative_to(folder)
     copy, file = "", path
     if not (chosen or within or is_shared(path)):
-        place = shell_word(folder / path.name) if folder else "/a/shared/folder/"
+        place = shell_word(folder / path.name) if folder else f"/a/shared/folder/{shell_word(path.name)}"
         copy = f"{again} -o {place}"
         if folder is None:
             todo = "write images: /a/shared/folder, which compute nodes read, into site.yaml, then:"

@@ -52,7 +52,7 @@ def test_a_start_line_never_names_a_folder_of_this_machine_alone(tmp_path: Path)
     assert str(caught.value) == (
         "no folder is known from which compute nodes read cpu-ucx\n"
         "hint: write images: /a/shared/folder into site.yaml; then: "
-        "envbuild export cpu-ucx --to squashfs -o /a/shared/folder/"
+        "envbuild export cpu-ucx --to squashfs -o /a/shared/folder/cpu-ucx.sqsh"
     )
 
 

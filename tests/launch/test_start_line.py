@@ -33,7 +33,7 @@ def test_a_folder_of_this_machine_is_not_named(file: Path) -> None:
     assert str(file) not in text
     assert text == (
         "  start:    write images: /a/shared/folder, which compute nodes read, into site.yaml, then: "
-        "envbuild export net --to squashfs -o /a/shared/folder/"
+        "envbuild export net --to squashfs -o /a/shared/folder/net.sqsh"
     )
 
 
