@@ -74,12 +74,24 @@ def check(host: Host, need: Need) -> Iterator[Result]:
 
 
 def data_path(host: Host) -> str:
-    """Return the folder of unpacked images, by environment, settings or enroot's own rule."""
-    line = re.search(r"^\s*ENROOT_DATA_PATH\s+(\S+)", host.text(CONFIG), re.MULTILINE)
-    text = host.environ.get("ENROOT_DATA_PATH") or (line[1] if line else "${XDG_DATA_HOME:-$HOME/.local/share}/enroot")
-    home = host.environ.get("HOME", "/root")
-    text = text.replace(
-        "${XDG_DATA_HOME:-$HOME/.local/share}", host.environ.get("XDG_DATA_HOME", f"{home}/.local/share")
-    )
-    text = re.sub(r"\$\(id -u\)|\$\{?(?:UID|EUID)\}?", str(os.getuid()), text)
-    return re.sub(r"\$\{?(\w+)\}?", lambda found: host.environ.get(found[1], ""), text)
+    """Return the folder of unpacked images, by environment, settings or enroot's own rule.
+
+    enroot evaluates its settings as a shell does. What only a shell knows ends the path at the folder above."""
+    text = host.environ.get("ENROOT_DATA_PATH") or data_setting(host) or "${XDG_DATA_HOME}/enroot"
+    home, user = host.environ.get("HOME", "/root"), str(os.getuid())
+    values = {"XDG_DATA_HOME": home + "/.local/share", "HOME": home, "UID": user, "EUID": user, **host.environ}
+    text = re.sub(r"\$\(id -u\)", user, text)
+    for _ in range(2):  # a default may have variables, too
+        text = re.sub(
+            r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)", lambda found: values.get(found[1] or found[3]) or found[2] or "", text
+        )
+    return re.split(r"[^/]*(?:\$[({]|`)", text)[0] or "/"
+
+
+def data_setting(host: Host) -> str:
+    """Return ENROOT_DATA_PATH of enroot's settings as it is written there; the first file that has it counts."""
+    parts = [f"{CONFIG}.d/{name}" for name in host.names(f"{CONFIG}.d") if name.endswith(".conf")]
+    for path in (CONFIG, *sorted(parts)):
+        if line := re.search(r"^[ \t]*ENROOT_DATA_PATH[ \t=]+(\S.*)", host.text(path), re.MULTILINE):
+            return str(line[1]).strip().strip("\"'")
+    return ""
