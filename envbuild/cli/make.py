@@ -30,7 +30,7 @@ EngineName = Annotated[
 def make_command(
     names: Names,
     engine: EngineName = "",
-    workers: Annotated[int, typer.Option(min=0, help="Units built at once (0: from cores); engine embedded alone.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Units built at once by engine embedded (0: from cores).")] = 0,
     jobs: Annotated[int, typer.Option(min=0, help="Compile jobs in all (0: from cores and memory).")] = 0,
     check: Annotated[
         bool, typer.Option("--check", help="Build every unit twice and name the first file that differs.")

@@ -83,7 +83,9 @@ def data_path(host: Host) -> str:
     text = re.sub(r"\$\(id -u\)", user, text)
     for _ in range(2):  # a default may have variables, too
         text = re.sub(
-            r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)", lambda found: values.get(found[1] or found[3]) or found[2] or "", text
+            r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)",
+            lambda found: values.get(found[1] or found[3]) or found[2] or "",
+            text,
         )
     return re.split(r"[^/]*(?:\$[({]|`)", text)[0] or "/"
 
