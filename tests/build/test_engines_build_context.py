@@ -16,7 +16,7 @@ from envbuild.build.engines.build_context import input_paths, is_build_context, 
 from envbuild.build.plan.containerfile import containerfile
 from envbuild.build.plan.units import Blob, Input, Plan, Product, Unit
 from envbuild.build.steps import Step
-from envbuild.core.errors import PublishError
+from envbuild.core.errors import InputError, PublishError
 from envbuild.core.store.store import Store
 from envbuild.oci.config import ImageConfig
 from tests.support.local_registry import folder, symlink, tar
@@ -80,7 +80,7 @@ def test_the_mask_of_the_user_does_not_change_modes(store: Store, tmp_path: Path
     assert (tmp_path / "context/venv/texts/a").stat().st_mode & 0o777 == 0o644
 
 
-def test_the_seed_is_of_the_named_files_of_its_own_input(store: Store) -> None:
+def test_the_seed_is_of_the_named_files_of_its_own_input(store: Store, tmp_path: Path) -> None:
     dash, other, layer = (add(store, name, name.encode()) for name in ("dash.deb", "other.deb", "layer"))
     same = replace(layer, name="dash.deb")  # the name of another input's file
     unit = Unit(
@@ -90,8 +90,15 @@ def test_the_seed_is_of_the_named_files_of_its_own_input(store: Store) -> None:
         inputs=(Input("debs", "debian", (dash, other)), Input("layers", "files", (layer, same))),
         seed=("dash.deb",),
     )
-    assert input_paths(unit, "debs", ("dash.deb", "none.deb"), store) == [("dash.deb", str(store.blob(dash.sha256)))]
-    assert input_paths(unit, "layers", ("layer",), store) == [("layer", str(store.blob(layer.sha256)))]
+    found = input_paths(unit, "debs", ("dash.deb", "none.deb"), store, tmp_path)
+    assert found == [("dash.deb", str(store.blob(dash.sha256)))]
+    assert input_paths(unit, "layers", ("layer",), store, tmp_path) == [("layer", str(store.blob(layer.sha256)))]
+    store.root.chmod(0o3775)
+    store = Store.open(store.root)
+    assert input_paths(unit, "layers", ("layer",), store, tmp_path) == [("layer", str(tmp_path / layer.sha256))]
+    store.blob(layer.sha256).write_bytes(b"of another member")
+    with pytest.raises(InputError):
+        input_paths(unit, "layers", ("layer",), store, tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="others need a user namespace")

@@ -15,9 +15,15 @@ from typing import Any
 import pytest
 
 from envbuild.build.engines.prepare_inputs import link_blobs, prepare_inputs, unpack_archive
+from envbuild.build.plan.units import Blob, Input, Plan, Unit
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
 from envbuild.core.store.store import Store
+from envbuild.oci.config import ImageConfig
+from envbuild.publish.rebuild.temporary_store import link_inputs
+from tests.support.stored_inputs import lock
+from tests.support.tiny_root import make_deb
 
 pytestmark = pytest.mark.unit
 
@@ -76,6 +82,41 @@ def test_only_the_content_of_the_lock_is_taken(store: Store, tmp_path: Path) -> 
     with pytest.raises(InputError) as caught:
         prepare_inputs(store, [given], tmp_path / "missing")
     assert caught.value.where == "python"
+
+
+@pytest.mark.parametrize("kind", ["files", "debian", "tree"])
+def test_what_a_group_shares_is_compared_as_it_is_copied(kind: str, store: Store, tmp_path: Path) -> None:
+    """Another member may write it after a comparison: also one that another unit made."""
+    content = archive("top/a", "top/b") if kind == "tree" else make_deb("Package: a", [])
+    sha256 = add(store, content)
+    store.root.chmod(0o3775)
+    store = Store.open(store.root)
+    given = item("x", kind, [("a.deb", sha256)])
+    assert prepare_inputs(store, [given], tmp_path / "good") == [sha256]
+    names = {path.name for path in (tmp_path / "good").rglob("*") if path.is_file()}
+    assert names == {"files": {"a.deb"}, "debian": {"a.deb", "Packages"}, "tree": {"a", "b"}}[kind]
+    store.blob(sha256).write_bytes(archive("top/a", "top/evil"))
+    with pytest.raises(InputError):
+        prepare_inputs(store, [given], tmp_path / "bad", [sha256])
+    assert not [path for path in (tmp_path / "bad").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_the_inputs_of_a_rebuild_are_no_files_of_other_members(changed: bool, store: Store, tmp_path: Path) -> None:
+    sha256 = add(store, b"content")
+    blob = Blob("a", sha256, 7)
+    plan = Plan("x", (Unit("u", "u", (), inputs=(Input("files", "files", (blob,)),)),), ImageConfig(), 0)
+    store.root.chmod(0o3775)
+    store = Store.open(store.root)
+    if changed:
+        store.blob(sha256).write_bytes(b"another")
+    target, empty = Store.open(tmp_path / "target"), lock()
+    if changed:
+        with pytest.raises(InputError):
+            link_inputs(plan, empty, store, target, SilentReporter())
+        return
+    link_inputs(plan, empty, store, target, SilentReporter())
+    assert target.blob(sha256).read_bytes() == b"content" and target.blob(sha256).stat().st_nlink == 1
 
 
 @pytest.mark.parametrize("pack", [archive, zipped])

@@ -204,13 +204,41 @@ def test_old_entries_are_removed(tmp_path: Path) -> None:
     facts, cache = folder(tmp_path), tmp_path / "cache"
     cache.mkdir()
     for number in range(cached.MAX_ENTRIES + 3):
-        (cache / f"old{number}.json").write_text("")
-        os.utime(cache / f"old{number}.json", (number, number))
+        (cache / f"{number:040x}.table").write_text("")
+        os.utime(cache / f"{number:040x}.table", (number, number))
+    (cache / "chapter1.tex").touch()
+    os.utime(cache / "chapter1.tex", (0, 0))
     load_fact_table([facts], cache)
-    names = {path.stem for path in entries(cache)}
+    names = {path.stem for path in entries(cache)} - {"chapter1"}
     assert len(names) == cached.MAX_ENTRIES
     assert cached.cache_key([facts]) in names
-    assert "old0" not in names
+    assert f"{0:040x}" not in names
+    assert (cache / "chapter1.tex").exists(), "it is no entry"
+
+
+def test_a_folder_that_another_user_put_there_is_left_alone(tmp_path: Path) -> None:
+    """A member of the group of ~/.cache, or whoever was first in a folder that all may write."""
+    facts, victim = folder(tmp_path), tmp_path / "victim"
+    victim.mkdir()
+    for number in range(cached.MAX_ENTRIES + 3):
+        (victim / f"{number:040x}.table").touch()
+    (tmp_path / "cache").symlink_to(victim)
+    assert load_fact_table([facts], tmp_path / "cache").values
+    assert len(list(victim.iterdir())) == cached.MAX_ENTRIES + 3
+    if os.geteuid() == 0:
+        (tmp_path / "cache").unlink()
+        victim.rename(tmp_path / "cache")
+        os.chown(tmp_path / "cache", 12345, -1)
+        load_fact_table([facts], tmp_path / "cache")
+        assert len(list((tmp_path / "cache").iterdir())) == cached.MAX_ENTRIES + 3
+
+
+def test_the_folder_is_closed_to_the_group(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o775)
+    load_fact_table([folder(tmp_path)], cache)
+    assert len(entries(cache)) == 1 and cache.stat().st_mode & 0o777 == 0o755
 
 
 def test_entries_that_are_used_remain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,9 +251,9 @@ def test_entries_that_are_used_remain(tmp_path: Path, monkeypatch: pytest.Monkey
         os.utime(entry, (1, 1))
         use()
         for number in range(cached.MAX_ENTRIES):
-            (cache / f"other{number}.json").write_text("")
-            os.utime(cache / f"other{number}.json", (2, 2))
-        cached.write_entry(cache / "new.json", first)
+            (cache / f"{number:040x}.table").write_text("")
+            os.utime(cache / f"{number:040x}.table", (2, 2))
+        cached.write_entry(cache / f"{99:040x}.table", first)
         assert entry.exists()
 
 

@@ -162,8 +162,8 @@ def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: lis
         with store.workdir() as work:  # another process writes it, for which the folder of the context is a path
             call(
                 write_seed,
-                debs=input_paths(unit, prepare_inputs.DEBS, unit.seed, store),
-                layers=input_paths(unit, prepare_inputs.LAYERS, unit.layers, store),
+                debs=input_paths(unit, prepare_inputs.DEBS, unit.seed, store, work),
+                layers=input_paths(unit, prepare_inputs.LAYERS, unit.layers, store, work),
                 work=str(work.resolve()),
                 epoch=unit.epoch,
             )
@@ -175,10 +175,15 @@ def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: lis
     return verified
 
 
-def input_paths(unit: Unit, name: str, files: Sequence[str], store: Store) -> list[tuple[str, str]]:
-    """Return (file name, path in the store) of `files` of the input `name`."""
+def input_paths(unit: Unit, name: str, files: Sequence[str], store: Store, work: Path) -> list[tuple[str, str]]:
+    """Return (file name, path) of `files` of the input `name`: in the store, or of a shared store copies in `work`."""
     blobs = {blob.name: blob.sha256 for item in unit.inputs if item.name == name for blob in item.blobs}
-    return [(file, str(store.blob(blobs[file]).resolve())) for file in files if file in blobs]
+    found = [(file, blobs[file]) for file in files if file in blobs]
+    if not store.is_shared:
+        return [(file, str(store.blob(sha256).resolve())) for file, sha256 in found]
+    for _, sha256 in found:
+        prepare_inputs.copy_blob(store, sha256, work / sha256)
+    return [(file, str((work / sha256).resolve())) for file, sha256 in found]
 
 
 def write_seed(*, debs: list[tuple[str, str]], layers: list[tuple[str, str]], work: str, epoch: int) -> None:

@@ -6,8 +6,8 @@ Times are fixed, so that a copied input looks the same on every machine."""
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
-import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -68,19 +68,20 @@ def prepare_inputs(
                         hint="run envbuild make again to fetch it",
                         where=item["name"],
                     )
-                store.check_blob(sha256)
+                if not store.is_shared:  # else each copy is compared
+                    store.check_blob(sha256)
                 known.add(sha256)
                 verified.append(sha256)
         if item["kind"] == "tree":
             for name, sha256 in blobs:
-                unpack_archive(store.blob(sha256), name, target)
+                unpack_blob(store, sha256, name, target)
             continue
         for name, text in item["texts"]:
             place_of(target, name).write_text(text)
         link_blobs(store, blobs, target)
         if item["kind"] == "debian":
             (target / "Packages").write_text(
-                deb.packages_index(((name, sha, store.blob(sha)) for name, sha in blobs), store)
+                deb.packages_index(((name, sha, target / name) for name, sha in blobs), store)
             )
         fix_times(target)
     return verified
@@ -104,8 +105,34 @@ def link_blobs(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> 
     for name, sha256 in blobs:
         path = place_of(target, name)
         if shared or not _has_link(store.blob(sha256), path):
-            with open_regular(store.blob(sha256), follow=False) as source, path.open("wb") as file:
-                shutil.copyfileobj(source, file)
+            copy_blob(store, sha256, path)
+
+
+def copy_blob(store: Store, sha256: str, path: Path) -> None:
+    """Copy a blob, and compare its digest meanwhile: in a shared store another member may have written it since it was
+    compared. Raises InputError."""
+    digest = hashlib.sha256()
+    with open_regular(store.blob(sha256), follow=False) as source, path.open("wb") as file:
+        while chunk := source.read(1 << 20):
+            digest.update(chunk)
+            file.write(chunk)
+    if digest.hexdigest() != sha256:
+        path.unlink()
+        store.check_blob(sha256)
+        raise InputError(f"the input sha256:{sha256} was changed while it was read", hint="run the command again")
+
+
+def unpack_blob(store: Store, sha256: str, name: str, target: Path) -> None:
+    """Extract a blob that is an archive, as `unpack_archive`; in a shared store a copy of it."""
+    if not store.is_shared:
+        unpack_archive(store.blob(sha256), name, target)
+        return
+    copy = target.parent / f".{sha256}"
+    try:
+        copy_blob(store, sha256, copy)
+        unpack_archive(copy, name, target)
+    finally:
+        copy.unlink(missing_ok=True)
 
 
 def _has_link(blob: Path, path: Path) -> bool:

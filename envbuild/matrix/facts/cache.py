@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import marshal
 import os
+import re
+import stat
 import sys
 import time
 import zlib
@@ -30,6 +32,7 @@ FORMAT = 3
 WRITABLE = 0o022  # bits of the mode; with an umask of 002 the user's group could write entries
 MAX_SIZE = 256 << 20  # bytes of an entry; a matrix of today has 2 MB
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+ENTRY = re.compile(r"[0-9a-f]{40}\.table")
 MAX_ENTRIES = 8  # each project with facts of its own has one, and every change of a fact makes another
 
 
@@ -100,22 +103,39 @@ def mark_used(path: Path) -> bool:
 
 
 def write_entry(path: Path, matrix: FactTable) -> None:
-    """Store `matrix` as an entry, and delete all but the entries that were used last."""
+    """Store `matrix` as an entry, and delete all but the entries that were used last.
+
+    Another user may have put a link, or another folder, in the place of the folder: it must be the caller's own, and
+    nothing but entries is deleted there."""
     body = marshal.dumps(plain_table(matrix))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
+    temporary = f".{path.name}.{os.getpid()}-{time.monotonic_ns()}"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with os.fdopen(os.open(temporary, NEW, 0o600), "wb") as file:
-                file.write(checksum(body) + b"\n" + body)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        entries = sorted(path.parent.glob("[!.]*"), key=lambda entry: entry.stat().st_mtime, reverse=True)
-        for entry in entries[MAX_ENTRIES:]:
-            entry.unlink(missing_ok=True)
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return
+    try:
+        status = os.fstat(folder)
+        if status.st_uid != os.geteuid():
+            return
+        if status.st_mode & WRITABLE:  # made with an umask of 002
+            os.fchmod(folder, stat.S_IMODE(status.st_mode) & ~WRITABLE)
+        try:
+            with os.fdopen(os.open(temporary, NEW, 0o600, dir_fd=folder), "wb") as file:
+                file.write(checksum(body) + b"\n" + body)
+            os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+        names = [name for name in os.listdir(folder) if ENTRY.fullmatch(name)]  # noqa: PTH208 - of the open folder
+        names.sort(key=lambda name: os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime, reverse=True)
+        for name in names[MAX_ENTRIES:]:
+            os.unlink(name, dir_fd=folder)
+    except OSError:
+        return
+    finally:
+        os.close(folder)
 
 
 def _add(whole: Any, path: Path) -> None:

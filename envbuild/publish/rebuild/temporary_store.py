@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from envbuild.build.plan.units import Plan
 from envbuild.core.console import Reporter
+from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import counted
 from envbuild.core.userns.removal import remove_tree
@@ -30,18 +31,32 @@ def open_temporary_store(store: Store) -> Iterator[Store]:
 
 def link_inputs(plan: Plan, lock: Lock, source: Store, target: Store, reporter: Reporter) -> None:
     """Put the inputs of a build that `source` has into `target`. All are read, as a task of the reporter. Raises
-    InputError for a corrupt one, which is moved aside."""
+    InputError for a corrupt one, which is moved aside.
+
+    Of a store that a group shares they are copied: other members may write its files while the build runs."""
     wanted = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}
     wanted |= {entry.sha256 for entry in list_inputs(lock)}
     have = [sha256 for sha256 in sorted(wanted) if source.has_blob(sha256)]
     reporter.start("inputs", f"sha256 of {counted(len(have), 'input')}")
     try:
         for number, sha256 in enumerate(have, 1):
-            source.check_blob(sha256)
-            try:
-                os.link(source.blob(sha256), target.blob(sha256), follow_symlinks=False)
-            except OSError:  # of another member of a group, or on another disk
-                target.copy_blob(source.blob(sha256))
+            if source.is_shared or not _link(sha256, source, target):
+                _copy(sha256, source, target)
             reporter.note("inputs", f"{number} of {len(have)}")
     finally:
         reporter.finish("inputs")
+
+
+def _link(sha256: str, source: Store, target: Store) -> bool:
+    source.check_blob(sha256)
+    try:
+        os.link(source.blob(sha256), target.blob(sha256), follow_symlinks=False)
+    except OSError:  # on another disk
+        return False
+    return True
+
+
+def _copy(sha256: str, source: Store, target: Store) -> None:
+    if target.copy_blob(source.blob(sha256)) != sha256:
+        source.check_blob(sha256)
+        raise InputError(f"the input sha256:{sha256} was changed while it was read", hint="run the command again")
