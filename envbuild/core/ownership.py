@@ -2,7 +2,7 @@
 
 A file is the caller's if it belongs to the caller or to root, and no other user may write it. A group that the caller
 is in counts as the caller, because many users share their files so; for root no group does. Under sudo, the user who
-typed the command is the caller too, as for git (safe.directory of git-config(1)).
+typed the command is the caller too, as for git (safe.directory of git-config(1)), with a group of that user alone.
 """
 
 from __future__ import annotations
@@ -126,22 +126,31 @@ def own_groups() -> frozenset[int]:
     """Return the groups whose members may write what this process obeys."""
     if os.geteuid():
         return frozenset((os.getegid(), *os.getgroups()))
-    # The root of a user namespace (buildah unshare) is a user, whose group has the number 0 there.
-    return frozenset((*_sudo("SUDO_GID"), *((os.getegid(),) if in_user_namespace() else ())))
+    # The root of a user namespace (buildah unshare) is a user, whose group has the number 0 there. Under sudo, code of
+    # other members of the user's group would run as root.
+    sudo = {group for user in _sudo("SUDO_UID") for group in _sudo("SUDO_GID") if is_private_group(user, group)}
+    return frozenset((*sudo, *((os.getegid(),) if in_user_namespace() else ())))
 
 
 def private_groups() -> frozenset[int]:
-    """Return the caller's group if the caller is alone in it: one with the name of the user, as many systems make for
-    each user, and no members. Other users whose first group it is are not searched: a directory may have thousands."""
+    """Return the caller's group, if the caller is alone in it. Root has none."""
+    user, group = os.geteuid(), os.getegid()
+    return frozenset((group,)) if user and is_private_group(user, group) else frozenset()
+
+
+def is_private_group(user: int, group: int) -> bool:
+    """Return whether a group is that of one user alone: the first group of the user, with the user's name, as many
+    systems make for each user, and without members. Other users whose first group it is are not searched: a directory
+    may have thousands."""
     import grp
     import pwd
 
     try:
-        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(os.getegid())
+        known, found = pwd.getpwuid(user), grp.getgrgid(group)
     except KeyError:
-        return frozenset()
-    alone = group.gr_name == user.pw_name and group.gr_gid == user.pw_gid and {*group.gr_mem} <= {user.pw_name}
-    return frozenset((group.gr_gid,)) if alone and os.geteuid() else frozenset()
+        return False
+    name = known.pw_name
+    return (found.gr_name, found.gr_gid) == (name, known.pw_gid) and {*found.gr_mem} <= {name}
 
 
 def user_name(uid: int) -> str:

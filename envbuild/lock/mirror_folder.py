@@ -10,27 +10,34 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from envbuild.core.folder_removal import remove_opened
 from envbuild.core.ownership import find_renamer
+from envbuild.core.store.lock_holder import wait_for_lock
 from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 
 NAME = "mirror"
+LONGEST = 1800.0  # seconds for another command: copying large inputs to a slow file system takes some minutes
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
-def exclusive_access(folder: Path) -> Iterator[Path]:
+def exclusive_access(folder: Path, report: Callable[[str], object]) -> Iterator[Path]:
     """Let one process at a time write to a folder. Yield a path to a folder in it for unfinished files, which is
-    removed at the end. Raises OSError."""
+    removed at the end. `report`: is called with who holds the folder, if that takes long.
+
+    Raises TimeoutError after `LONGEST` seconds, OSError."""
     with contextlib.ExitStack() as stack:
         above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, above)
         try:
-            fcntl.flock(above, fcntl.LOCK_EX)
+            waiting = "{} is in use by {}; waiting"
+            wait_for_lock(above, fcntl.LOCK_EX, lambda who: report(waiting.format(folder, who)), LONGEST)
             remove_unfinished(above)
+        except TimeoutError:
+            raise
         except OSError:
             pass  # a file system without locks: other processes are not excluded, and may be writing
         name = unfinished_name(NAME)

@@ -73,7 +73,7 @@ def export_mirror(lock: Lock, store: Store, folder: Path, reporter: Reporter) ->
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with exclusive_access(folder) as unfinished:
+        with exclusive_access(folder, reporter.info) as unfinished:
             return MirrorExport(lock, store, folder, reporter, unfinished).export()
     except OSError as error:
         raise PublishError(

@@ -57,7 +57,7 @@ def send_units(
             known = dict(zip(keys, pool.map(partial(has_unit, cache), keys), strict=True))
         new = [record for record in records if not known[record.key] or record.key in cache.refused]
         if cache.setting.sign:
-            new = leave_unsigned(new, cache, caches, reporter)
+            new = leave_unsigned(new, cache, caches, store, reporter)
         if not new or cache.reason:
             continue
         signed = f", signed with {cache.setting.sign}" if cache.setting.sign else ""
@@ -84,13 +84,20 @@ def send_units(
 
 
 def leave_unsigned(
-    records: Sequence[UnitRecord], cache: OpenCache, caches: Sequence[OpenCache], reporter: Reporter
+    records: Sequence[UnitRecord], cache: OpenCache, caches: Sequence[OpenCache], store: Store, reporter: Reporter
 ) -> list[UnitRecord]:
     """Return the units that may be signed for a cache, and report the others: those that were built on units of a cache
-    without keys. Raises SignatureError for a key of the site that cannot be used."""
+    without keys, and those that another member of the store's group built. Raises SignatureError for a key of the site
+    that cannot be used."""
+    own = [record for record in records if store.is_own_record(record.key)]
+    if left := len(records) - len(own):
+        reporter.warn(
+            f"{counted(left, 'unit')} not signed for the cache {cache.name}, nor sent there: built by other members of "
+            "the group of this store"
+        )
     signed = {name for other in caches if other.setting.keys for name in other.setting.names}
-    allowed = [record for record in records if signed.issuperset(record.caches)]
-    if left := len(records) - len(allowed):
+    allowed = [record for record in own if signed.issuperset(record.caches)]
+    if left := len(own) - len(allowed):
         reporter.warn(
             f"{counted(left, 'unit')} not signed for the cache {cache.name}, nor sent there: built on units of a cache "
             "that needs no signature (envbuild make NAME --no-cache builds all here)"

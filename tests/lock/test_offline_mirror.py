@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.console import SilentReporter
-from envbuild.core.errors import InputError
+from envbuild.core.errors import InputError, PublishError
 from envbuild.core.store.store import Store
+from envbuild.lock import mirror_folder
 from envbuild.lock.fetch import fetch, inputs_to_fetch
 from envbuild.lock.inputs import list_inputs
 from envbuild.lock.lockfile import read_lock
@@ -181,3 +183,20 @@ def test_a_link_in_the_place_of_a_copy_changes_no_other_file(tmp_path: Path, mon
     monkeypatch.setattr(os, "fsync", replace_target)
     copy_file(source, target)
     assert secret.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_holder_of_a_folder_is_named_and_waited_for(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any user who may read the folder can lock it."""
+    monkeypatch.setattr(mirror_folder, "LONGEST", 0.2)
+    monkeypatch.setattr("envbuild.core.store.lock_holder.PATIENCE", 0.1)
+    folder, reporter = tmp_path / "bundle", SilentReporter()
+    folder.mkdir()
+    held = os.open(folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(PublishError, match="its lock was held for 0 s"):
+        export_mirror(everything(store), store, folder, reporter)
+    os.close(held)
+    assert f"{folder} is in use by process {os.getpid()}" in reporter.lines[0]
+    assert export_mirror(everything(store), store, folder, reporter).files == 14

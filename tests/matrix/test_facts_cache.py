@@ -217,7 +217,7 @@ def test_old_entries_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_another_user_put_there_is_left_alone(tmp_path: Path) -> None:
-    """A member of the group of ~/.cache, or whoever was first in a folder that all may write."""
+    """A member of the group of ~/.cache, or a user who was first in a folder that all may write."""
     facts, victim = folder(tmp_path), tmp_path / "victim"
     victim.mkdir()
     for number in range(cached.MAX_ENTRIES + 3):

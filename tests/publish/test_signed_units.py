@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -208,6 +209,17 @@ def test_what_was_built_on_unsigned_units_is_not_signed(
     signed = replace(place, keys=(team[1],)).names
     on_signed = [replace(record, caches=signed) for record in rest]
     assert f"{len(rest)} units" in send(store, on_signed, place, *team)[-1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_units_of_other_members_are_not_signed(tmp_path: Path, place: UnitCache, team: tuple[Path, Path]) -> None:
+    """Who trusts the key of one member does not trust all who may write the store."""
+    store, records = built_store(tmp_path / "a")
+    os.chown(store.root / "units" / f"{KEYS['base']}.json", 50_001, -1)
+    lines = send(store, records, place, *team)
+    assert f"1 unit not signed for the cache {place.at}" in lines[0] and "by other members" in lines[0]
+    assert "base" not in fill(Store.open(tmp_path / "b"), place, team[1])[0]
+    assert "1 unit," in send(store, records, place)[-1], "a cache without signatures"
 
 
 def test_a_key_that_cannot_be_used_stops_the_command(tmp_path: Path, place: UnitCache, team: tuple[Path, Path]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -204,10 +206,18 @@ def test_no_hint_changes_a_device_or_a_shared_folder(folder: Path) -> None:
 
 def test_under_sudo_the_user_s_projects_are_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_project(folder, ANNE, ANNES, 0o775)
+    members: list[str] = []
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: pwd.struct_passwd(("anne", "x", uid, ANNES, "", "/", "")))
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group(("anne", "x", gid, members)))
     for user, group, used in (("61001", "61001", True), ("61002", "61002", False), ("x", "", False), ("0", "0", False)):
         monkeypatch.setenv("SUDO_UID", user)
         monkeypatch.setenv("SUDO_GID", group)
         assert (refusals(root) == []) == used
+    monkeypatch.setenv("SUDO_UID", str(ANNE))
+    monkeypatch.setenv("SUDO_GID", str(ANNES))
+    assert refusals(root) == []
+    members.append("bob")
+    assert refusals(root) != [], "root would run what bob writes"
     monkeypatch.setenv("SUDO_UID", str(BOB))
     bobs = make_project(folder / "other", BOB, BOBS)
     assert refusals(bobs) == []

@@ -188,6 +188,14 @@ class Store:
         raise InputError(f"a document of an image has more than {MAX_DOCUMENT >> 20} MiB", where=sha256)
 
     # units and layers
+    def is_own_record(self, key: str) -> bool:
+        """Return whether this user, and no other member of a group, recorded a unit."""
+        try:
+            status = (self.root / "units" / f"{key}.json").lstat()
+        except OSError:
+            return False
+        return status.st_uid == os.geteuid()
+
     def unit(self, key: str) -> UnitRecord | None:
         """Return the record of a built unit whose product is in the store, else None.
 
