@@ -16,6 +16,7 @@ from ..tools.short_answers import ENROOT, parse_version
 GROUP = "containers"
 CONFIG = "/etc/enroot/enroot.conf"
 ROOM = 20 << 30  # an unpacked image
+VARIABLE = re.compile(r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)")  # $NAME, ${NAME}, ${NAME:-DEFAULT}
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -82,11 +83,7 @@ def data_path(host: Host) -> str:
     values = {"XDG_DATA_HOME": home + "/.local/share", "HOME": home, "UID": user, "EUID": user, **host.environ}
     text = re.sub(r"\$\(id -u\)", user, text)
     for _ in range(2):  # a default may have variables, too
-        text = re.sub(
-            r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)",
-            lambda found: values.get(found[1] or found[3]) or found[2] or "",
-            text,
-        )
+        text = VARIABLE.sub(lambda found: values.get(found[1] or found[3]) or found[2] or "", text)
     return re.split(r"[^/]*(?:\$[({]|`)", text)[0] or "/"
 
 
