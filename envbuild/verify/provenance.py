@@ -18,8 +18,6 @@ from envbuild.build.plan.sbom import sbom
 from envbuild.core.regular_file import read_bounded
 from envbuild.core.signing.statement import Subject, encode_statement
 from envbuild.core.store.store import write_atomic
-from envbuild.matrix.facts.compile import load_fact_table
-from envbuild.spec.pick_versions import check_locked_versions
 
 if TYPE_CHECKING:
     from envbuild.lock.model import Lock
@@ -54,6 +52,9 @@ def image_documents(
     resolution: Resolution, lock: Lock, evidence: Mapping[str, Any], engine: str, workspace: Workspace
 ) -> ImageDocuments:
     """Return the documents of an image. evidence: what `verify` found of it. Raises ConflictError, UnknownError."""
+    from envbuild.matrix.facts.compile import load_fact_table  # not for those who read documents, as pull does
+    from envbuild.spec.pick_versions import check_locked_versions
+
     answer = check_locked_versions(
         resolution.spec, resolution.target, load_fact_table(workspace.project.facts()), lock.settled
     )

@@ -183,6 +183,16 @@ def test_a_broken_digest_is_not_a_user_and_another_image(name: str, end: str) ->
         parse_uri(f"docker://{name}{end}")
 
 
+def test_an_import_loads_nothing_that_only_a_build_needs() -> None:
+    """Each step of a job starts it on each node."""
+    code = "import sys, envbuild.publish.pyxis_importer; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert "envbuild.publish.pull" in loaded
+    others = ("envbuild.matrix.", "envbuild.lock.", "envbuild.doctor.")
+    assert [name for name in loaded if name.startswith(others)] == []
+
+
 def test_a_step_is_what_slurm_states() -> None:
     assert JobStep.of({}) is None and JobStep.of({"SLURM_JOB_ID": "1"}) is None
     assert str(JobStep.of({"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "2"})) == f"1.2.{os.uname().nodename}"

@@ -28,9 +28,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 class JobStep:
     """A step of a job on one host.
 
-    A node of Slurm is not a part of it: pyxis releases at the end of a task with the environment in which srun was
-    typed. Its SLURMD_NODENAME is the first node of a batch job on all of them, and outside of a job there is none
-    (pyxis 0.24, Slurm 22.05)."""
+    It does not name a node of Slurm: pyxis releases at the end of a task with the environment in which srun was typed.
+    SLURMD_NODENAME in it is the first node of a batch job on all of them, and outside of a job there is none (pyxis
+    0.24, Slurm 22.05)."""
 
     job: str
     step: str
