@@ -193,10 +193,10 @@ def test_the_holder_of_a_folder_is_named_and_waited_for(
     monkeypatch.setattr("envbuild.core.store.lock_holder.PATIENCE", 0.1)
     folder, reporter = tmp_path / "bundle", SilentReporter()
     folder.mkdir()
-    held = os.open(folder, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
     with pytest.raises(PublishError, match="its lock was held for 0 s"):
         export_mirror(everything(store), store, folder, reporter)
-    os.close(held)
+    os.close(handle)
     assert f"{folder} is in use by process {os.getpid()}" in reporter.lines[0]
     assert export_mirror(everything(store), store, folder, reporter).files == 14
