@@ -17,7 +17,7 @@ from envbuild.core.json_text import json_value
 from envbuild.core.signing.envelope import BUNDLE
 from envbuild.core.signing.statement import Subject, parse_statement
 from envbuild.oci import manifest as m
-from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
+from envbuild.oci.document import InvalidDocumentError, Part
 from envbuild.publish.artifact_types import SBOM, STATEMENT
 from envbuild.publish.remote_blob import read_blob
 from envbuild.publish.remote_image import RemoteImage, entries_of
@@ -32,6 +32,7 @@ PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"  # annotation of a bundle (
 MOST = 64  # artifacts of one kind that are read
 # Bytes of a bundle: the signed SBOM of an image with 1,000 components has 0.9 MB.
 LARGEST_BUNDLE = 2 << 20
+FEW, LARGEST = 8, 8 << 20  # provenances or SBOMs, which one publisher writes, and bytes of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +104,16 @@ def read_documents(image: RemoteImage, digest: str) -> PublishedDocuments:
 
 def read_artifacts(image: RemoteImage, digest: str, kind: str, skipped: Collection[str] = ()) -> Iterator[bytes]:
     """Yield the documents of the artifacts of one kind that belong to the image `digest` (``sha256:…``), the last one
-    that is listed first; at most `MOST`, each once. Those that are damaged, missing or too large are left out.
+    that is listed first; at most `MOST` bundles, `FEW` of another kind, each once. Those that are damaged, missing or
+    too large are left out.
 
     skipped: types of predicates; bundles that have one of them in the list are not read.
 
     Raises InputError if the place does not answer."""
     entries = [entry for entry in image.referrers(digest, kind) if predicate_of(entry) not in skipped]
     listed = dict.fromkeys(part.digest for found, part in reversed(list(entries_of(entries))) if found == kind)
-    largest = LARGEST_BUNDLE if kind == BUNDLE else MAX_DOCUMENT
-    for digest in list(listed)[:MOST]:
+    most, largest = (MOST, LARGEST_BUNDLE) if kind == BUNDLE else (FEW, LARGEST)
+    for digest in list(listed)[:most]:
         try:
             manifest = Part(image.read(f"sha256:{digest}").value)
             layer = m.parse_descriptor(manifest.part("layers").parts(needed=True)[0])

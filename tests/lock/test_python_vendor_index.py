@@ -84,6 +84,27 @@ def test_named_packages_come_from_the_vendor_and_others_do_not(tmp_path: Path, n
     assert locked(again.lock(units)) == EXPECTED
 
 
+WORKSPACE = """\
+[tool.uv.workspace]
+members = ["venv", "*/venv", "*/*/venv", "*/*/*/venv", "*/*/*/*/venv"]
+[tool.uv.sources]
+numpy = {{ index = "theirs" }}
+[[tool.uv.index]]
+name = "theirs"
+url = "{}"
+"""
+
+
+@pytest.mark.slow_unit
+def test_a_project_above_the_store_is_not_read(tmp_path: Path, neuron: tuple[str, str]) -> None:
+    """Another user who writes one there would name the indexes, and get the passwords of the site's."""
+    theirs = simple_index(tmp_path / "theirs", [wheel(tmp_path / "w", "numpy", "99.0")])
+    subject = work(site(tmp_path, python=neuron[:1], neuron=neuron[1:]), tmp_path, NEURON)
+    (tmp_path / "pyproject.toml").write_text(WORKSPACE.format(theirs))
+    lock = subject.lock({"venv": UnitRequest(python=("neuronx-cc", "numpy"))})
+    assert locked(lock) == {"neuronx-cc 2.21": "pip:neuron", "numpy 1.26": ""}
+
+
 def test_a_package_of_the_vendor_that_only_another_package_requires(tmp_path: Path, neuron: tuple[str, str]) -> None:
     """The package index alone has an answer (placeholders), which is not used."""
     subject = work(site(tmp_path, python=neuron[:1], neuron=neuron[1:]), tmp_path, NEURON)

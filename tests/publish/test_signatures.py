@@ -24,7 +24,7 @@ from envbuild.net.registry.media_types import INDEX
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
 from envbuild.oci.sources.platform import Platform
-from envbuild.publish.attached_documents import PREDICATE_TYPE, read_artifacts, text_artifact
+from envbuild.publish.attached_documents import PREDICATE_TYPE, SBOM, read_artifacts, text_artifact
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.publish_source import publish_source
 from envbuild.publish.published_image import read_published
@@ -396,6 +396,21 @@ def test_a_bundle_that_is_listed_many_times_is_read_once(tmp_path: Path, team: K
     entries = there.referrers(found.digest, BUNDLE)
     many = Repeated(there, [*entries * count])
     assert len(list(read_artifacts(many, found.digest, BUNDLE))) == 1  # type: ignore[arg-type]
+
+
+def test_few_documents_of_an_image_are_read(tmp_path: Path) -> None:
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    made = []
+    for number in range(12):
+        (tmp_path / f"w{number}").mkdir()
+        content = canonical_json({"number": number}) if number else b" " * (9 << 20)
+        made.append(text_artifact(SBOM, "x.cdx.json", content, parts.subject, tmp_path / f"w{number}"))
+    publish_folder(parts, [*artifacts, *made], tmp_path / "shared", "1")
+    there = open_remote(f"oci:{tmp_path}/shared:1", workspace(tmp_path / "b").site)
+    assert there
+    found = there.find(Platform.of(""))
+    read = [json.loads(content)["number"] for content in read_artifacts(there, found.digest, SBOM)]
+    assert len(read) == 8 and read[0] == 11
 
 
 def test_an_unsigned_image_is_not_rebuilt(tmp_path: Path, place: Place, team: Keys) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from envbuild.build.engines import resources
 from envbuild.build.engines.base import BuildOptions
@@ -11,6 +12,8 @@ from envbuild.build.plan.units import Plan
 from envbuild.core import signals
 from envbuild.core.console import Reporter
 from envbuild.core.programs import PIPE, STDOUT, start_program
+
+LONGEST = 1 << 16  # bytes of a line that are read at once
 
 
 def jobs_argument(plan: Plan, options: BuildOptions) -> list[str]:
@@ -26,7 +29,12 @@ def run_build(command: Sequence[str], environment: Mapping[str, str], log: Path,
         process = start_program(command, env=environment, stdout=PIPE, stderr=STDOUT, umask=0o022)
         with process, signals.at_stop(process.kill):
             assert process.stdout is not None
-            for line in process.stdout:
+            for line in pieces(process.stdout):
                 file.write(line)
                 reporter.note(task, line.decode(errors="replace").strip())
             return process.wait()
+
+
+def pieces(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of an output, a longer one than `LONGEST` in pieces: a step can print a line of gigabytes."""
+    return iter(lambda: file.readline(LONGEST), b"")

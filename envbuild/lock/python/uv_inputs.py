@@ -38,6 +38,9 @@ def pyproject_text(
         pinned += [
             f'{text(name)} = {{ index = "vendor-{number}" }}' for name in sorted(vendor.packages) if name not in omit
         ]
+    # A workspace of its own: uv would search one in the folders above, whose owner could name other indexes, and get
+    # the passwords of those here.
+    lines += ["[tool.uv.workspace]", "members = []"]
     return "".join(f"{line}\n" for line in (*lines, "[tool.uv.sources]", *pinned))
 
 

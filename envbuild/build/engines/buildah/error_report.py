@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from envbuild.build.blocks import hpccm
+from envbuild.build.engines.build_program import pieces
 from envbuild.build.engines.error_report import read_last_lines, read_tail, step_error
 from envbuild.build.engines.select import load_engine
 from envbuild.build.plan.containerfile import Instruction, instructions
@@ -50,7 +51,7 @@ def find_started(plan: Plan, text: str, log: Path) -> Instruction | None:
     """Return the instruction with this text that was started last: stages run side by side, and texts may be equal."""
     found = None
     with log.open("rb") as file:
-        for line in file:
+        for line in pieces(file):
             match = STARTED.match(line)
             if match and normalize(match[3].decode(errors="replace")) == text:
                 found = int(match[1] or 1), int(match[2])

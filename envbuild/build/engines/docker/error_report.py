@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from envbuild.build.blocks import hpccm
+from envbuild.build.engines.build_program import pieces
 from envbuild.build.engines.docker.stages import docker_instructions
 from envbuild.build.engines.error_report import read_last_lines, read_tail, step_error
 from envbuild.build.engines.select import load_engine
@@ -43,7 +44,7 @@ def find_failed(plan: Plan, log: Path) -> tuple[str, int, int] | None:
     if not failed:
         return None
     with log.open("rb") as file:
-        started = [match for line in file if (match := STARTED.match(line)) and match[1] == failed[1]]
+        started = [match for line in pieces(file) if (match := STARTED.match(line)) and match[1] == failed[1]]
     if not started:
         return None
     name, number = started[-1][2].decode(errors="replace"), int(started[-1][3])
