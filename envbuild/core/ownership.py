@@ -53,9 +53,9 @@ def find_intrusion(path: str, users: frozenset[int], groups: frozenset[int] | No
     )
 
 
-def find_key_intrusions(path: Path) -> Iterator[Intrusion]:
-    """Yield the same for a file with keys: no member of a group counts as the caller, because a key decides who may
-    sign."""
+def find_any_intrusions(path: Path) -> Iterator[Intrusion]:
+    """Yield the same where no member of a group counts as the caller: for a key, which decides who may sign, and for a
+    statement of the caller."""
     return find_file_intrusions(path, private_groups())
 
 
@@ -114,6 +114,12 @@ def find_renamer(folder: bytes, users: frozenset[int], groups: frozenset[int] | 
     if status.st_uid in users and status.st_mode & stat.S_ISVTX:
         return None
     return find_intrusion(os.fsdecode(folder), users, groups)
+
+
+def can_others_rename(folder: int) -> bool:
+    """Return whether others than the caller can give the entries of an open folder other names: then a name shows
+    nothing about who made an entry. Members of a group are others."""
+    return bool(find_renamer(f"/proc/self/fd/{folder}".encode(), frozenset((os.geteuid(), 0)), private_groups()))
 
 
 def own_users() -> frozenset[int]:

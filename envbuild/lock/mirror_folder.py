@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from envbuild.core.folder_removal import remove_opened
-from envbuild.core.ownership import find_renamer
+from envbuild.core.ownership import can_others_rename
 from envbuild.core.store.lock_holder import wait_for_lock
 from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 
@@ -50,7 +50,7 @@ def exclusive_access(folder: Path, report: Callable[[str], object]) -> Iterator[
 
 def remove_unfinished(above: int) -> None:
     """Remove what killed processes of this user left in an open folder, unless others may rename entries of it."""
-    if find_renamer(f"/proc/self/fd/{above}".encode(), frozenset((os.geteuid(), 0))):
+    if can_others_rename(above):
         return
     for name in filter(unfinished_names(NAME).fullmatch, os.listdir(above)):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:

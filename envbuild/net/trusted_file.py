@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envbuild.core.ownership import find_key_intrusions
+from envbuild.core.ownership import find_any_intrusions
 from envbuild.core.shell import shell_word
 from envbuild.core.yaml_reader import Reader
 
@@ -16,7 +16,7 @@ def check_trusted_file(reader: Reader, where: str, key: str, file: str, *, folde
     if not path.is_file() and not (folder and path.is_dir()):
         reader.wrong(where, f"'{key}': there is no {file}")
         return False
-    intruder = next(find_key_intrusions(path), None)
+    intruder = next(find_any_intrusions(path), None)
     if intruder:
         hint = f"chmod go-w {shell_word(intruder.path)}" if intruder.own else "copy it into a folder of your own"
         whose = "" if intruder.path == path else f" is not trusted: {intruder.path}"

@@ -20,7 +20,7 @@ from pathlib import Path
 from envbuild.core.access_lists import remove_access_lists
 from envbuild.core.errors import PublishError
 from envbuild.core.folder_removal import remove_opened
-from envbuild.core.ownership import find_intrusion, find_renamer, own_users
+from envbuild.core.ownership import can_others_rename, find_intrusion, own_users
 from envbuild.core.shell import shell_word
 from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 
@@ -76,7 +76,7 @@ class OutputFolder:
         it may be a newer one, of another process."""
         if (found.st_dev, found.st_ino) == self.older:
             return True
-        return not find_renamer(f"/proc/self/fd/{self.above}".encode(), frozenset((os.geteuid(), 0)))
+        return not can_others_rename(self.above)
 
     def _rename(self, name: str, new: str) -> None:
         os.rename(name, new, src_dir_fd=self.above, dst_dir_fd=self.above)
@@ -156,8 +156,7 @@ def _refuse_foreign(out: Path, handle: Path) -> None:
 def _remove_stale(above: int, name: str) -> None:
     """Remove what killed writers of `name` left in the folder `above`: each is as large as the layout. A live writer
     holds its lock. Where others may rename entries, any folder of this user could have such a name."""
-    users = frozenset((os.geteuid(), 0))
-    if find_renamer(f"/proc/self/fd/{above}".encode(), users):
+    if can_others_rename(above):
         return
     names = os.listdir(above)
     # An older folder that was moved away is the only one until a newer one has its name.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envbuild.core.digest import reported_digest
-from envbuild.core.ownership import find_file_intrusions
+from envbuild.core.ownership import find_any_intrusions
 from envbuild.core.shell import shell_word
 from envbuild.core.text import amount
 from envbuild.lock.model import lock_digest
@@ -115,7 +115,7 @@ def find_evidence(file: Path, within: ImageMetadata, workspace: Workspace) -> tu
         return None, "", "envbuild did not build this image: there is no lock to compare it with"
     wanted = Evidence(within.lock.image, lock_digest(within.lock), (), "")
     place = file.parent / wanted.file_name
-    if intruder := next(find_file_intrusions(place), None):  # another user can state anything
+    if intruder := next(find_any_intrusions(place), None):  # another user can state anything
         return None, "", f"the evidence beside the file is not trusted: {intruder.path} {intruder.reason}: {verify}"
     found = read_evidence(place)
     if found is None:

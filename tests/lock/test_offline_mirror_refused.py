@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError, LockError, PublishError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.core.unfinished_names import unfinished_name
+from envbuild.lock import mirror_folder
 from envbuild.lock.inputs import Input
 from envbuild.lock.model import DebianFile, PythonFile, SourceFile
 from envbuild.lock.offline_mirror import export_mirror, mirror_path
+from tests.support.as_user import open_folder, run_as
 from tests.support.stored_inputs import deb, lock, paths, source
 
 pytestmark = pytest.mark.unit
@@ -69,6 +72,26 @@ def test_what_another_user_may_have_renamed_is_not_removed(name: str, store: Sto
     folder.chmod(0o777)
     export_mirror(lock(deb(store, "hello")), store, folder, SilentReporter())
     assert (folder / name / "data/file").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize(("mode", "left"), [(0o755, False), (0o2775, True)])
+def test_a_member_of_a_group_is_another_user_there(mode: int, left: bool) -> None:
+    user, group = 50_001, 50_000
+    with open_folder() as top:
+        folder = top / "mirror"
+        data = folder / unfinished_name("mirror") / "data"
+        data.mkdir(parents=True)
+        for path in (folder, data.parent, data):
+            os.chown(path, user, group)
+        folder.chmod(mode)
+
+        def remove() -> None:
+            fd = os.open(folder, os.O_RDONLY)
+            mirror_folder.remove_unfinished(fd)
+            os.close(fd)
+
+        run_as(user, user, (group,), remove)
+        assert data.exists() == left
 
 
 @pytest.mark.parametrize(

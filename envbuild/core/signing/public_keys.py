@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.core.errors import Finding, SignatureError
-from envbuild.core.ownership import find_key_intrusions
+from envbuild.core.ownership import find_any_intrusions
 from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
 from envbuild.core.shell import shell_word
 from envbuild.core.signing.library import require_library
@@ -68,7 +68,7 @@ def read_public_key(path: Path) -> TrustedKey:
 def read_trusted(path: Path) -> bytes:
     """Return the content of a file with a public key. Raises SignatureError if others can change the file, its folder,
     or a folder or link on the way to it."""
-    if intruder := next(find_key_intrusions(path), None):
+    if intruder := next(find_any_intrusions(path), None):
         hint = f"chmod go-w {shell_word(intruder.path)}" if intruder.own else "copy it into a folder of your own"
         whose = "" if intruder.path == path else f" is not trusted: {intruder.path}"
         raise SignatureError(f"the public key {path}{whose} {intruder.reason}: others can replace it", hint=hint)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import PublishError
-from envbuild.core.ownership import find_renamer
+from envbuild.core.ownership import can_others_rename
 from envbuild.core.store.permissions import finished_mode
 from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 from envbuild.squashfs.pack.append_file import on_disk
@@ -102,7 +102,7 @@ def _remove_stale(folder: int, name: str) -> None:
     """Remove the unfinished files of killed writers of `name`: each is as large as the image, and easy to overlook. A
     live writer holds its lock; where locks of another machine are not seen, its file is never old. Where others may
     rename entries, any file of this user could have such a name."""
-    if find_renamer(f"/proc/self/fd/{folder}".encode(), frozenset((os.geteuid(), 0))):
+    if can_others_rename(folder):
         return
     for other in filter(unfinished_names(name).fullmatch, os.listdir(folder)):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
