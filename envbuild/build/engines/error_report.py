@@ -9,11 +9,12 @@ from pathlib import Path
 from envbuild.build.plan.units import Unit
 from envbuild.core.errors import FREE_SOME, FULL_DISK, BuildError, EngineError, SpecError
 from envbuild.core.shell import shell_word
-from envbuild.core.text import amount
+from envbuild.core.text import amount, printable
 from envbuild.core.userns.diagnose import fix_for
 from envbuild.core.userns.namespaces import BIND, SetupError
 
 LINES = 30
+LONGEST = 300  # characters of a path in a message: a step can make folders of any depth
 FULL = re.compile(
     rb"No space left on device|Disk quota exceeded|ENOSPC|you don't have enough free space", re.IGNORECASE
 )
@@ -98,7 +99,8 @@ def system_error(unit: Unit, error: OSError, log: Path, store: Path) -> BuildErr
     if error.errno in FULL_DISK:
         full = f"{os.strerror(error.errno)}: {full_store_message(store)}"
         return EngineError(f"unit {unit.name} failed: {full}", hint=FREE_SOME, where=str(log))
-    place = f": {error.filename}" if error.filename else ""
+    name = printable(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else ""
+    place = f": {name if len(name) <= LONGEST else f'{name[:LONGEST]}…'}" if name else ""
     return BuildError(
         f"unit {unit.name} failed: {error.strerror or error}{place}", hint=f"cat {shell_word(log)}", where=str(log)
     )
