@@ -31,6 +31,7 @@ from envbuild.build.blocks.checks import (
     only_this_gpu,
     two_ranks,
     two_ranks_alone,
+    two_ranks_beside_torch,
     written,
 )
 from envbuild.build.blocks.debian_toolkit import debian_toolkit
@@ -117,6 +118,7 @@ __all__ = [
     "tidy",
     "two_ranks",
     "two_ranks_alone",
+    "two_ranks_beside_torch",
     "unknown_words",
     "written",
 ]

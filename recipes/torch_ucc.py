@@ -23,6 +23,7 @@ from envbuild.sdk import (
     environment,
     shell,
     two_ranks_alone,
+    two_ranks_beside_torch,
     written,
 )
 
@@ -185,9 +186,9 @@ class TorchUcc(Recipe):
             beside_torch(
                 "torch-ucc: float16 on CPU is an error, not a wrong result", guard, "refused: .*cpu:gloo,cuda:ucc"
             ),
-            Check(
+            two_ranks_beside_torch(
                 "torch-ucc: two ranks on CPU compute the same as gloo, except for the known defect of float16",
-                two_ranks_alone(COMPARE),
+                COMPARE,
                 r"float16 on CPU: unchanged, the known defect(?s:.*)( 0 wrong\n?(?s:.*)){2}",
             ),
         ]

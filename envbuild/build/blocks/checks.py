@@ -85,26 +85,48 @@ def two_ranks(program: str, *, options: str = "", environment: str = "") -> str:
     return f"{prefix}{VENV}/bin/torchrun --standalone --nproc-per-node 2 {program}{f' {options}' if options else ''}"
 
 
-# Starts two ranks of a program, and ends one when the other fails: it would wait for it.
+# Runs a program as two ranks, forks of this process, which has imported torch: an import takes two CPU seconds. Ends
+# one rank when the other fails: it would wait for it.
 TWO_RANKS = """
-import os, socket, subprocess, sys, time
+import torch
+import os, runpy, signal, socket, sys, time
 with socket.create_server(("127.0.0.1", 0)) as free:
-    port = str(free.getsockname()[1])
-both = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WORLD_SIZE="2", OMP_NUM_THREADS="1")
-ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env=dict(both, RANK=n, LOCAL_RANK=n)) for n in "01"]
-while any(rank.poll() is None for rank in ranks) and not any(rank.poll() for rank in ranks):
+    both = dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]), WORLD_SIZE="2")
+running, failed = [], False
+for rank in "01":
+    child = os.fork()
+    if not child:
+        os.environ.update(both, RANK=rank, LOCAL_RANK=rank)
+        torch.set_num_threads(1)
+        sys.argv[:] = WORDS
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.exit()
+    running.append(child)
+while running and not failed:
     time.sleep(0.05)
-for rank in ranks:
-    rank.kill()
-sys.exit(any(rank.wait() for rank in ranks))
+    for child in list(running):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            running.remove(child)
+            failed = failed or status != 0
+for child in running:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+sys.exit(failed)
 """.strip()
 
 
+def two_ranks_beside_torch(name: str, program: str, expect: str) -> Check:
+    """Return the check that runs a Python program (a path), which imports torch, as two ranks on this machine, without
+    torchrun: its agent and each rank would import torch. The check of torch itself starts torchrun."""
+    return beside_torch(name, TWO_RANKS.replace("WORDS", repr([program])), expect)
+
+
 def two_ranks_alone(program: str, *, options: str = "", environment: str = "") -> str:
-    """Return the command that runs a Python program (a path) as two ranks on this machine, without torchrun: its agent
-    imports torch a third time, which takes two CPU seconds. The check of torch itself starts torchrun."""
+    """Return the command that does the same in an interpreter of its own: with `options`, or an `environment` that the
+    loader reads."""
     start = f"{environment} {PYTHON} /tmp/ranks.py {program} {options}".strip()
-    return f"{written('/tmp/ranks.py', TWO_RANKS)} && {start}"
+    return f"{written('/tmp/ranks.py', TWO_RANKS.replace('WORDS', 'sys.argv[1:]'))} && {start}"
 
 
 def written(path: str, text: str) -> str:
