@@ -43,14 +43,15 @@ def sign(name: str, patterns: str | tuple[str, ...], meaning: str, severity: str
 
 
 SIGNS = (
-    # IBV_WC_RETRY_EXC_ERR of <infiniband/verbs.h>; NCCL writes "with error" or "with status=", UCX names it
+    # IBV_WC_RETRY_EXC_ERR of <infiniband/verbs.h>; NCCL writes "with error", "with status=", or status=NAME(12)
+    # (NVIDIA/nccl@v2.30.7-1 src/transport/net_ib/p2p.cc), UCX names it
     sign(
-        "completion-error-12", r"got completion (?:from peer \S+ )?with (?:error |status=)12\b|transport retry count exceeded",
+        "completion-error-12", r"got completion (?:from peer \S+ )?with (?:error |status=)(?:\w+\()?12\b|transport retry count exceeded",
         "the other node does not answer: completion error 12, the retries of InfiniBand are used up", ADMINISTRATOR,
         "check the link of both nodes: envbuild doctor; RoCE: NCCL_IB_GID_INDEX and the switch's PFC; a busy fabric: NCCL_IB_TIMEOUT=22",
     ),
     sign(
-        "completion-error", r"got completion (?:from peer \S+ )?with (?:error |status=)(?!12\b)\d+",
+        "completion-error", r"got completion (?:from peer \S+ )?with (?:error |status=)(?!(?:\w+\()?12\b)(?:\w+\()?\d+",
         "a transfer over InfiniBand failed", ADMINISTRATOR, "check both nodes: envbuild doctor; envbuild doctor --gather DIR",
     ),
     sign(
@@ -92,7 +93,8 @@ SIGNS = (
         "ucx_info -d | grep Device; set UCX_NET_DEVICES to the names of this node",
     ),
     sign(
-        "ucx-tcp-alone", r"UCX +INFO .*ep_cfg\[\d+\]: \w+\((?:tcp/[^\s)]+ )*tcp/[^\s)]+\)",
+        # of UCX since 1.18 the second (openucx/ucx@v1.20.1 src/ucp/core/ucp_ep.c, ucp_ep_config_name)
+        "ucx-tcp-alone", (r"UCX +INFO .*ep_cfg\[\d+\]: \w+\((?:tcp/[^\s)]+ )*tcp/[^\s)]+\)", r"UCX +INFO .*inter-node cfg#\d+ \w+\((?:tcp/[^\s)]+ )*tcp/[^\s)]+\)"),
         "UCX uses TCP alone for a connection", MINOR, "UCX_TLS=rc,sm,self with InfiniBand; ucx_info -d lists what UCX can use here",
     ),
     sign(

@@ -21,8 +21,12 @@ LINES = {
     "completion-error-12": [
         NCCL + "WARN NET/IB : Got completion with error 12, opcode 0, len 0, vendor err 129",
         NCCL + "WARN NET/IB: Got completion from peer 10.0.0.2<1> with status=12 opcode=0 len=0 vendor err 129 (Send)",
+        NCCL + "WARN NET/IB: Got completion from peer 10.0.0.2<1> with status=IBV_WC_RETRY_EXC_ERR(12) hca x",
     ],
-    "completion-error": [NCCL + "WARN NET/IB: Got completion from peer 10.0.0.2<1> with status=5 opcode=0 len=0"],
+    "completion-error": [
+        NCCL + "WARN NET/IB: Got completion from peer 10.0.0.2<1> with status=5 opcode=0 len=0",
+        NCCL + "WARN NET/IB: Got completion from peer 10.0.0.2<1> with status=IBV_WC_WR_FLUSH_ERR(5) hca x",
+    ],
     "no-device": [NCCL + "INFO NET/IB : No device found."],
     "forced-network-missing": [
         NCCL + "WARN Error: network AWS Libfabric not found.", NCCL + "WARN Failed to initialize any NET plugin",
@@ -36,7 +40,10 @@ LINES = {
         "[1.0] [n1:1:0] ucp_context.c:1 UCX  WARN  network device 'mlx5_0:1' is not available, please use: lo",
         "[1.0] [n1:1:0] ucp_context.c:1 UCX  WARN  transport 'rc' is not available, please use one or more of: tcp",
     ],
-    "ucx-tcp-alone": ["[1.0] [n1:1:0] ucp_worker.c:1 UCX  INFO    ep_cfg[0]: tag(tcp/lo tcp/eth0)"],
+    "ucx-tcp-alone": [
+        "[1.0] [n1:1:0] ucp_worker.c:1 UCX  INFO    ep_cfg[0]: tag(tcp/lo tcp/eth0)",
+        "[1.0] [n1:1:0] ucp_worker.c:1 UCX  INFO  0x5 inter-node cfg#2 tag(tcp/eth0)",
+    ],
     "memlock": ["mlx5: ibv_reg_mr failed: Cannot allocate memory"],
     "shared-memory": ["Error while creating shared memory segment /dev/shm/nccl-a1 (size 9): No space left on device"],
     "acs": [NCCL + "WARN ACS is enabled on some switches"],

@@ -10,7 +10,7 @@ import re
 
 TRANSPORT = re.compile(r"#\s+Transport: (\S+)")
 DEVICE = re.compile(r"#\s+Device: (\S+)")
-USED = re.compile(r"ep_cfg\[\d+\]: (.*)$")
+USED = re.compile(r"(?:ep_cfg\[\d+\]:|cfg#\d+) (.*)$")  # the second since 1.18
 LANE = re.compile(r"([\w]+)/([\w:.-]+)")
 TABLE_ROW = re.compile(r"\|\s*[\d.]+(?:\.\.|\s)[\w.]*\s*\|[^|]*\|\s*([^|]+?)\s*\|\s*$")
 
