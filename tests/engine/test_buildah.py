@@ -123,6 +123,18 @@ def test_changed_content_of_a_mount_is_built_again(buildah_store: Store) -> None
     assert [content("one"), content("two"), content("one")] == ["one", "two", "one"]
 
 
+def test_a_rebuild_is_not_recorded(buildah_store: Store) -> None:
+    """Neither in the store, nor in the cache of buildah."""
+    plan = kit.plan(buildah_store, kit.unit("one", "mkdir -p /opt; cat /proc/sys/kernel/random/uuid > /opt/one"))
+    first, second, third = (buildah(plan, buildah_store, rebuild=again).layers for again in (False, True, False))
+    assert first == third and first[-1].diff_id != second[-1].diff_id
+    for record in (buildah_store.root / "units").iterdir():
+        record.unlink()
+    assert buildah(plan, buildah_store).layers == first
+    (storage,) = [path for path in buildah_store.own_folder("buildah").iterdir() if path.name.endswith("-rebuild")]
+    assert not [path for path in storage.glob("*-images/*") if path.is_dir()]
+
+
 def mounts(store: Store) -> list[str]:
     return [line for line in Path("/proc/mounts").read_text().splitlines() if str(store.root) in line]
 

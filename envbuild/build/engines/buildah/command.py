@@ -7,11 +7,12 @@ it, which remain otherwise when a step fails. A user without privileges gets tha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.build.engines.base import BuildOptions, Probe
@@ -100,6 +101,22 @@ class Runner:
         self.call("rm", container)
         return last_line(done) if done.returncode else ""
 
+    @contextlib.contextmanager
+    def empty_storage(self) -> Iterator[Runner]:
+        """Yield a runner with an empty storage beside this one, for a build that takes no step from the cache of
+        another one, and leaves none there."""
+        runner = replace(self, root=self.root.with_name(f"{self.root.name}-rebuild"))
+        runner.remove_images()
+        try:
+            yield runner
+        finally:
+            runner.remove_images()
+
+    def remove_images(self) -> None:
+        """Remove all containers and images of this storage."""
+        self.call("rm", "--all")
+        self.call("rmi", "--all", "--force")
+
     def forget_killed(self) -> None:
         """Remove containers of builds that were killed. Only for the holder of the store's buildah lock."""
         self.call("rm", "--all")
@@ -108,11 +125,10 @@ class Runner:
         """Build a context; returns the image's id. Output goes to `log`. Raises BuildError.
 
         Each unit is built by a buildah of its own, and so in a pid namespace of its own: steps of one buildah reach
-        each other's roots through /proc, also those that a program of an earlier step left running. What a rebuild
-        makes is compared and not used, so one buildah is enough there, which leaves out its cache.
+        each other's roots through /proc, also those that a program of an earlier step left running.
         """
         iid = self.work / "iid"
-        for unit in plan.units[-1:] if options.rebuild else plan.units:
+        for unit in plan.units:
             self._build_unit(plan, unit, context, log, reporter, options)
         return iid.read_text().strip()
 
@@ -124,7 +140,6 @@ class Runner:
         arguments += [word for name in DROPPED for word in ("--cap-drop", name)]
         arguments += ["--signature-policy", str(self.work / "policy.json"), "--iidfile", str(iid)]
         arguments += ["--jobs", "1", "--target", unit.name, *jobs_argument(plan, options)]
-        arguments += ["--no-cache"] if options.rebuild else []
         arguments += ["-f", str(context / "Containerfile"), str(context)]
         code = run_build(self.command(*arguments), self.environment(), log, "buildah", reporter)
         if code:

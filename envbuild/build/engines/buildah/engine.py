@@ -10,6 +10,7 @@ are one layer: another class of digests, so units are recorded under keys of the
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -70,7 +71,8 @@ class Buildah:
                 new = self._build(plan, store, reporter, options, layers, have)
             for layer in new:
                 store.share_packs(layer.diff_id)
-                store.record_unit(UnitRecord(keys[layer.unit], layer.unit, layer))
+                if not options.rebuild:  # a second build is compared, and the first one remains
+                    store.record_unit(UnitRecord(keys[layer.unit], layer.unit, layer))
             have |= {layer.unit: layer for layer in new}
             built = tuple(layer.unit for layer in new)
         else:
@@ -94,9 +96,12 @@ class Buildah:
         from envbuild.core.userns.call import call
         from envbuild.squashfs.pack.format import PackFormat
 
-        with store.workdir() as work:
+        with contextlib.ExitStack() as stack:
+            work = stack.enter_context(store.workdir())
             runner = Runner.open(store, work)
             runner.forget_killed()
+            if options.rebuild:
+                runner = stack.enter_context(runner.empty_storage())
             packs = self.packs or ([PackFormat()] if store.is_shared else [])
             log = store.new_log("buildah", plan.keys()[plan.units[-1].name])
             reporter.start("buildah", f"{plan.image}: {len(plan.units)} units with buildah")

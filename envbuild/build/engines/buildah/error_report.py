@@ -48,7 +48,7 @@ def build_error(plan: Plan, code: int, log: Path, store: Store) -> EnvbuildError
 
 
 def find_started(plan: Plan, text: str, log: Path) -> Instruction | None:
-    """Return the instruction with this text that was started last: stages run side by side, and texts may be equal."""
+    """Return the instruction with this text that was started last: texts may be equal."""
     found = None
     with log.open("rb") as file:
         for line in pieces(file):

@@ -72,7 +72,8 @@ class Docker:
                 if len(have) < len(names):
                     for layer in self._build(plan, store, reporter, options, have):
                         store.share_packs(layer.diff_id)
-                        store.record_unit(UnitRecord(keys[layer.unit], layer.unit, layer))
+                        if not options.rebuild:  # a second build is compared, and the first one remains
+                            store.record_unit(UnitRecord(keys[layer.unit], layer.unit, layer))
                         have[layer.unit] = layer
                         built.append(layer.unit)
         layers = tuple(have[name] for name in names)
