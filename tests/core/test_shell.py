@@ -59,15 +59,6 @@ def test_the_log_of_a_unit(odd: Path) -> None:
     assert shlex.split(found.hint) == ["cat", str(odd / "log")]
 
 
-def test_a_long_path_of_a_step_is_a_short_message(tmp_path: Path) -> None:
-    unit = Unit("base", "the base", ())
-    deep = OSError(errno.ENAMETOOLONG, "File name too long", "/".join(["deep"] * 2000))
-    message = system_error(unit, deep, tmp_path / "log", tmp_path).message
-    assert message.startswith("unit base failed: File name too long: deep/") and len(message) < 400
-    odd = OSError(errno.EIO, "broken", b"/a\x1b[2J\xff")
-    assert system_error(unit, odd, tmp_path / "log", tmp_path).message == r"unit base failed: broken: /a\x1b[2J\udcff"
-
-
 @pytest.mark.parametrize("rest", [":data", ":ro", ":/data:rw"])
 def test_a_mount(odd: Path, rest: str) -> None:
     with pytest.raises(SpecError) as error:

@@ -7,8 +7,7 @@ import base64
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,108 +15,37 @@ import pytest
 
 from envbuild.core.errors import SignatureError, VerifyError
 from envbuild.core.json_text import canonical_json
-from envbuild.core.signing.envelope import BUNDLE, encode_bundle
+from envbuild.core.signing.envelope import BUNDLE
 from envbuild.core.signing.key_file import Signer
-from envbuild.core.signing.statement import Subject, encode_statement
 from envbuild.launch.image_sources import find_image
 from envbuild.net.registry.media_types import INDEX
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
 from envbuild.oci.sources.platform import Platform
-from envbuild.publish.attached_documents import PREDICATE_TYPE, SBOM, read_artifacts, text_artifact
+from envbuild.publish.attached_documents import PREDICATE_TYPE
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.publish_source import publish_source
 from envbuild.publish.published_image import read_published
 from envbuild.publish.pull import pull_image
 from envbuild.publish.rebuild.claim import read_claim
 from envbuild.publish.registry import open_push
-from envbuild.publish.remote_image import RegistryImage, RemoteImage, open_remote
-from envbuild.publish.show_remote import show_remote
+from envbuild.publish.remote_image import open_remote
 from envbuild.publish.signature_artifacts import signature_artifacts
 from envbuild.publish.signature_check import (
-    CYCLONEDX,
-    OTHER_KEY,
-    REBUILD,
-    SIGNED,
-    SignatureReport,
     check_policy,
-    signed_provenance,
 )
 from envbuild.publish.simple_signing import KIND, PAYLOAD, SIGNATURE
-from envbuild.publish.squashfs_artifact import Artifact
 from envbuild.publish.verify_remote import verify_remote
 from envbuild.spec.workspace import Workspace
-from envbuild.verify.provenance import ImageDocuments
 from tests.support.bit_flips import flip_bit
 from tests.support.foreign_images import image, layers, workspace
 from tests.support.local_registry import Layout, Server, sha256, skopeo
 from tests.support.published import built, publish, publish_folder
 from tests.support.pulls import MORE, digest
-from tests.support.signing import messages, new_key, requiring
+from tests.support.signed_images import Keys, Place, bundle, signature
+from tests.support.signing import messages, requiring
 
 pytestmark = pytest.mark.registry
-Keys = tuple[Signer, Path]
-
-
-@pytest.fixture(scope="module")
-def team(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    return new_key(tmp_path_factory.mktemp("team") / "team.key")
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    return new_key(tmp_path_factory.mktemp("other") / "other.key")
-
-
-def signature(parts: ImageParts, signer: Signer, work: Path) -> Artifact:
-    work.mkdir(parents=True)
-    return signature_artifacts(signer, "app:1", parts.subject, work)[0]
-
-
-def bundle(
-    parts: ImageParts, signer: Signer, work: Path, *, about: str = "", kind: str = SIGNED, change: str = ""
-) -> Artifact:
-    """Return a signature that is listed for an image; about: the digest (hex) that it names instead; change: a digit
-    of the signed digest becomes another one afterwards."""
-    work.mkdir(parents=True)
-    payload = encode_statement([Subject("app", about or parts.digest.removeprefix("sha256:"))], kind, {})
-    value = json.loads(encode_bundle(payload, signer))
-    if change:
-        named = base64.b64decode(value["dsseEnvelope"]["payload"]).replace(parts.digest[7:].encode(), change.encode())
-        value["dsseEnvelope"]["payload"] = base64.b64encode(named).decode()
-    return text_artifact(BUNDLE, "bundle.json", json.dumps(value).encode(), parts.subject, work)
-
-
-Place = Callable[[ImageParts, Sequence[Artifact]], str]
-
-
-@pytest.fixture(params=["registry", "folder"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, registry: Server) -> Place:
-    """Return what publishes an image, and returns its name."""
-
-    def to_registry(parts: ImageParts, artifacts: Sequence[Artifact]) -> str:
-        publish(parts, artifacts, f"{registry.host}/app:1")
-        return f"docker://{registry.host}/app:1"
-
-    def to_folder(parts: ImageParts, artifacts: Sequence[Artifact]) -> str:
-        publish_folder(parts, artifacts, tmp_path / "shared", "1")
-        return f"oci:{tmp_path}/shared:1"
-
-    return to_registry if request.param == "registry" else to_folder
-
-
-@dataclass
-class Repeated:
-    """A published image with another list of artifacts."""
-
-    image: RemoteImage
-    entries: list[Any]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.image, name)
-
-    def referrers(self, digest: str, kind: str) -> list[Any]:
-        return self.entries
 
 
 def refused(name: str, at: Workspace) -> SignatureError:
@@ -385,34 +313,6 @@ def test_other_bytes_than_the_published_ones_are_not_verified(tmp_path: Path, pl
     assert digest(pull_image(name, None, at).data["path"]) == sha
 
 
-@pytest.mark.parametrize("count", [3, 70])
-def test_a_bundle_that_is_listed_many_times_is_read_once(tmp_path: Path, team: Keys, count: int) -> None:
-    parts, artifacts, _ = built(tmp_path / "a", layers())
-    publish_folder(parts, [*artifacts, signature(parts, team[0], tmp_path / "s")], tmp_path / "shared", "1")
-    at = requiring(tmp_path / "b", team[1])
-    there = open_remote(f"oci:{tmp_path}/shared:1", at.site)
-    assert there
-    found = there.find(Platform.of(""))
-    entries = there.referrers(found.digest, BUNDLE)
-    many = Repeated(there, [*entries * count])
-    assert len(list(read_artifacts(many, found.digest, BUNDLE))) == 1  # type: ignore[arg-type]
-
-
-def test_few_documents_of_an_image_are_read(tmp_path: Path) -> None:
-    parts, artifacts, _ = built(tmp_path / "a", layers())
-    made = []
-    for number in range(12):
-        (tmp_path / f"w{number}").mkdir()
-        content = canonical_json({"number": number}) if number else b" " * (9 << 20)
-        made.append(text_artifact(SBOM, "x.cdx.json", content, parts.subject, tmp_path / f"w{number}"))
-    publish_folder(parts, [*artifacts, *made], tmp_path / "shared", "1")
-    there = open_remote(f"oci:{tmp_path}/shared:1", workspace(tmp_path / "b").site)
-    assert there
-    found = there.find(Platform.of(""))
-    read = [json.loads(content)["number"] for content in read_artifacts(there, found.digest, SBOM)]
-    assert len(read) == 8 and read[0] == 11
-
-
 def test_an_unsigned_image_is_not_rebuilt(tmp_path: Path, place: Place, team: Keys) -> None:
     """Its lock decides which programs the rebuild runs."""
     parts, artifacts, _ = built(tmp_path / "a", layers())
@@ -430,75 +330,6 @@ def test_a_comparison_takes_little_time(tmp_path: Path, registry: Server, team: 
     began = time.process_time()
     assert check_policy(image_there, found, at).keys
     assert time.process_time() - began < 1  # a loaded machine; docs/signatures.md: 0.2 s
-
-
-def test_the_provenance_of_a_listed_key_is_known(tmp_path: Path, place: Place, team: Keys, other: Keys) -> None:
-    parts, artifacts, sha = built(tmp_path / "a", layers())
-    subjects = [Subject("app", parts.digest.removeprefix("sha256:")), Subject("app.sqsh", sha)]
-    made = ImageDocuments(b'{"bomFormat":"CycloneDX"}', b"{}", {"runDetails": {"builder": {"id": "urn:x"}}})
-    (tmp_path / "s").mkdir()
-    signed = signature_artifacts(team[0], "app:1", parts.subject, tmp_path / "s", made, subjects)
-    name = place(parts, [*artifacts, *signed])
-
-    def report(key: Path) -> SignatureReport:
-        at = requiring(tmp_path / "b", key, require=False)
-        image_there: Any = open_remote(name, at.site)
-        return check_policy(image_there, image_there.find(Platform.of("")), at, attestations=True)
-
-    found = signed_provenance(report(team[1]))
-    assert found == made.predicate and report(team[1]).attested[CYCLONEDX] == {"bomFormat": "CycloneDX"}
-    assert signed_provenance(report(other[1])) is None and report(other[1]).foreign == [OTHER_KEY]
-
-
-def test_show_lists_the_signatures(tmp_path: Path, place: Place, team: Keys, other: Keys) -> None:
-    parts, artifacts, _ = built(tmp_path / "a", layers())
-    signed = [signature(parts, key, tmp_path / name) for key, name in ((team[0], "s"), (other[0], "t"))]
-    name = place(parts, [*artifacts, *signed])
-    found = show_remote(name, requiring(tmp_path / "b", team[1]))
-    assert (found.data["signed_by"], found.data["other_signatures"]) == ([str(team[1])], [OTHER_KEY])
-    assert f"signed:   by {team[1]}; 1 other signature: {OTHER_KEY}" in found.text
-    found = show_remote(name, workspace(tmp_path / "c"))
-    assert (found.data["signed_by"], found.data["other_signatures"]) == ([], [OTHER_KEY] * 2)
-    assert f"signed:   by no key of this site; 2 signatures: {OTHER_KEY}" in found.text
-
-
-def test_show_reads_a_tag_once(tmp_path: Path, registry: Server, team: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a tag that moves meanwhile, the signature of one image would be printed beside the digest of another one."""
-    one, artifacts, _ = built(tmp_path / "a", layers())
-    publish(one, [*artifacts, signature(one, team[0], tmp_path / "s")], f"{registry.host}/app:1")
-    evil, artifacts, _ = built(tmp_path / "e", [*layers(), MORE])
-    publish(evil, artifacts, f"{registry.host}/app:evil")
-    find, times = RegistryImage.find, iter([evil.digest])
-
-    def moving(self: RegistryImage, platform: Platform) -> Any:
-        other = next(times, "")
-        return self.read(other) if other else find(self, platform)
-
-    monkeypatch.setattr(RegistryImage, "find", moving)
-    found = show_remote(f"docker://{registry.host}/app:1", requiring(tmp_path / "b", team[1]))
-    assert (found.data["digest"], found.data["signed_by"]) == (evil.digest, [])
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_the_answer_of_a_rebuild_counts_for_the_image_that_it_names(
-    same: bool, tmp_path: Path, place: Place, team: Keys
-) -> None:
-    """A statement may have other subjects: an image states any digest as that of its squashfs file."""
-    parts, artifacts, _ = built(tmp_path / "a", layers())
-    answer = {"subject": {"digest": parts.digest if same else f"sha256:{'0' * 64}"}, "equal": False}
-    payload = encode_statement([Subject("app", parts.digest.removeprefix("sha256:"))], REBUILD, answer)
-    (tmp_path / "w").mkdir()
-    made = text_artifact(BUNDLE, "bundle.json", encode_bundle(payload, team[0]), parts.subject, tmp_path / "w")
-    found = show_remote(place(parts, [*artifacts, made]), requiring(tmp_path / "b", team[1], require=False))
-    assert found.data["rebuilds"] == ([{"signed_by": str(team[1]), "equal": False}] if same else [])
-
-
-def test_show_of_an_unsigned_image_requires_nothing(tmp_path: Path, place: Place, team: Keys) -> None:
-    parts, artifacts, _ = built(tmp_path / "a", layers())
-    name, at = place(parts, artifacts), requiring(tmp_path / "b", team[1], tmp_path / "none.pub")
-    found = show_remote(name, at)
-    assert found.data["signed_by"] == found.data["other_signatures"] == [] and "signed:   no" in found.text
-    assert "none.pub cannot be read" in messages(at)
 
 
 def test_a_list_that_hides_a_signature_hides_it_and_nothing_passes(tmp_path: Path, place: Place, team: Keys) -> None:
