@@ -54,8 +54,8 @@ def find_intrusion(path: str, users: frozenset[int], groups: frozenset[int] | No
 
 
 def find_any_intrusions(path: Path) -> Iterator[Intrusion]:
-    """Yield the same where no member of a group counts as the caller: for a key, which decides who may sign, and for a
-    statement of the caller."""
+    """Yield what `find_file_intrusions` does where no member of a group counts as the caller: for a key, which decides
+    who may sign, and for a statement of the caller."""
     return find_file_intrusions(path, private_groups())
 
 

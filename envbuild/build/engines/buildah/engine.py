@@ -98,30 +98,28 @@ class Buildah:
 
         with contextlib.ExitStack() as stack:
             work = stack.enter_context(store.workdir())
+            reporter.start("buildah", f"{plan.image}: {len(plan.units)} units with buildah")
+            stack.callback(reporter.finish, "buildah")
             runner = Runner.open(store, work)
             runner.forget_killed()
             if options.rebuild:
                 runner = stack.enter_context(runner.empty_storage())
             packs = self.packs or ([PackFormat()] if store.is_shared else [])
             log = store.new_log("buildah", plan.keys()[plan.units[-1].name])
-            reporter.start("buildah", f"{plan.image}: {len(plan.units)} units with buildah")
-            try:
-                write_context(plan, store, work / "context")
-                image = runner.build(plan, work / "context", log, reporter, options)
-                reporter.note("buildah", "reading the layers")
-                archive = runner.save(image, work / "image.tar")
-                made = call(
-                    import_layers,
-                    store=str(store.root.resolve()),
-                    work=str(work.resolve()),
-                    archive=str(archive.resolve()),
-                    units=list(layers),
-                    have={name: layer.diff_id for name, layer in have.items()},
-                    epoch=plan.epoch,
-                    packs=[asdict(form) for form in packs],
-                )
-            finally:
-                reporter.finish("buildah")
+            write_context(plan, store, work / "context")
+            image = runner.build(plan, work / "context", log, reporter, options)
+            reporter.note("buildah", "reading the layers")
+            archive = runner.save(image, work / "image.tar")
+            made = call(
+                import_layers,
+                store=str(store.root.resolve()),
+                work=str(work.resolve()),
+                archive=str(archive.resolve()),
+                units=list(layers),
+                have={name: layer.diff_id for name, layer in have.items()},
+                epoch=plan.epoch,
+                packs=[asdict(form) for form in packs],
+            )
             return [record for value in made if (record := LayerRecord.parse(value))]
 
 
