@@ -108,13 +108,16 @@ def models_on_bus(host: Host) -> list[str]:
 
 
 def run_check(name: str, host: Host, need: Need) -> list[Result]:
-    """Return the results of one check; an error in it is a check that did not run."""
-    module = importlib.import_module(f".checks.{name}", __package__)
+    """Return the results of one check; an error in it is a check that did not run, also a part of the standard library
+    that this Python lacks (ctypes, where it was built without libffi)."""
+    group = GROUPS[0]
     try:
+        module = importlib.import_module(f".checks.{name}", __package__)
+        group = module.GROUP
         found = list(module.check(host, need))
     except Exception as error:  # of one check: the others are worth their results
         found = [not_run(f"the check failed: {type(error).__name__}: {error}")]
     return [
-        replace(result, check=check_title(name), group=module.GROUP, detail=one_line(result.detail))
+        replace(result, check=check_title(name), group=group, detail=one_line(result.detail))
         for result in found or [not_run("the check has no result")]
     ]

@@ -15,13 +15,14 @@ LONGEST = 180  # characters of a reason
 
 def health_lines(found: Examination, kind: str) -> list[str]:
     """Return the lines for one of `KINDS`: none for a healthy node."""
-    failures = [result for result in found.failures if result.severity in DRAINING]
+    failures = [result for result in found.failures if result.severity in DRAINING and result.drains]
     if not failures:
         return []
     if kind == "nhc":
         return [f"envbuild_doctor: {reason_of(result)}" for result in failures]
     reason = f"envbuild doctor: {'; '.join(result.check for result in failures)}: {failures[0].detail}"
-    node = shlex.quote(one_line(found.facts["slurm_node"]))
+    name = one_line(found.facts["slurm_node"])
+    node = shlex.quote(name) if name else "NODE"  # in a container: Slurm's name of the node is not known there
     command = f"scontrol update NodeName={node} State=DRAIN Reason={shlex.quote(clean(reason))}"
     return [*(reason_of(result) for result in failures), command]
 

@@ -1,4 +1,5 @@
-"""The log of a job: lines of NCCL, UCX, libfabric and torch that state a fault, or the network that was really used."""
+"""The log of a job: lines of NCCL, UCX, libfabric, torch, Slurm and the kernel that state a fault, or the network that
+was really used."""
 
 from __future__ import annotations
 
@@ -6,15 +7,18 @@ import errno
 import os
 import re
 import stat
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import IO
 
+from .checks.xid import worst_event
 from .log_signs import SIGNS, Sign
 from .model import FAIL, USER, Need, Result, failed, not_run, one_line, passed
 from .processes import FIRST_WORD, ignore
+from .tools.kernel_log import Event, parse_kernel_log
 
 NETWORK = re.compile(r"NCCL INFO Using network (\S.*)")
 FAST = re.compile(r"IB|IBext|Libfabric|UCX|SHARP|NVLS", re.IGNORECASE)
@@ -26,11 +30,14 @@ KNOWN = re.compile(
 LONGEST = 4000  # characters of a line that are searched
 OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is opened without a writer
 NEXT_WORD = 10.0  # seconds between two reports about a long log
+STANDARD_INPUT = "-"  # in the place of a file
+MOST_EVENTS = 10_000
 
 
 @dataclass
 class LogReading:
-    """The content of a log. `found`: sign → the numbers of its lines; `networks`: network of NCCL → number of lines."""
+    """The content of a log. `found`: sign → the numbers of its lines; `networks`: network of NCCL → number of lines;
+    `events`: of GPUs, in lines of the kernel."""
 
     lines: int = 0
     known: int = 0
@@ -39,11 +46,15 @@ class LogReading:
     providers: Counter[str] = field(default_factory=Counter)
     direct: int = 0
     bounced: int = 0
+    events: list[Event] = field(default_factory=list)
 
 
 def read_log_file(path: str, notice: Callable[[str], object] = ignore) -> LogReading:
-    """Read the log in a file. `notice` receives a line about a long one. Raises OSError, also for a
-    FIFO or a device, which may have no end."""
+    """Read the log in a file, or standard input ("-"). `notice` receives a line about a long one. Raises OSError, also
+    for a FIFO or a device, which may have no end."""
+    if path == STANDARD_INPUT:
+        with open(os.dup(sys.stdin.fileno()), encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            return read_log(bounded_lines(file, "standard input", notice))
     with os.fdopen(os.open(path, OPEN), encoding="utf-8", errors="replace") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
@@ -75,6 +86,8 @@ def read_log(lines: Iterable[str]) -> LogReading:
         for sign in SIGNS:
             if sign.is_in(line):
                 reading.found.setdefault(sign.name, []).append(number)
+        if "Xid" in line and len(reading.events) < MOST_EVENTS:
+            reading.events += parse_kernel_log(line)
         if network := NETWORK.search(line):
             reading.networks[network[1].rstrip()] += 1
         if provider := PROVIDER.search(line):
@@ -88,7 +101,10 @@ def read_log(lines: Iterable[str]) -> LogReading:
 
 def log_results(reading: LogReading, need: Need) -> list[Result]:
     """Return a result for each fault of the log, and one about the network."""
-    results = [sign_result(sign, reading.found[sign.name]) for sign in SIGNS if sign.name in reading.found]
+    found = [sign for sign in SIGNS if sign.name in reading.found and not is_overcome(sign, reading)]
+    results = [sign_result(sign, reading.found[sign.name]) for sign in found]
+    if event := worst_event(reading.events):
+        results.append(replace(event, check="xid"))
     results.append(network_result(reading, need))
     if not reading.known:
         hint = "export NCCL_DEBUG=INFO UCX_LOG_LEVEL=info; run the job again"
@@ -97,6 +113,11 @@ def log_results(reading: LogReading, need: Need) -> list[Result]:
             not_run(f"no line of NCCL, UCX, UCC or libfabric in {reading.lines} lines", hint),
         ]
     return [replace(one, detail=one_line(one.detail), check=one.check or "network", group="log") for one in results]
+
+
+def is_overcome(sign: Sign, reading: LogReading) -> bool:
+    """Return whether later lines show that a sign had no effect: no device for a part of NCCL, and then InfiniBand."""
+    return sign.name == "no-device" and bool(reading.networks) and all(map(FAST.search, reading.networks))
 
 
 def sign_result(sign: Sign, lines: list[int]) -> Result:
@@ -121,6 +142,9 @@ def network_result(reading: LogReading, need: Need) -> Result:
         fix = f"export NCCL_NET={wanted}: NCCL then fails; in the job's container: envbuild doctor {need.source}"
         fix = fix.rstrip()
         return failed(f"NCCL fell back to TCP: {listed}", USER, fix)
+    if slow and not need.source:
+        hint = "name the target of the job: envbuild doctor TARGET --log FILE"
+        return not_run(f"NCCL used TCP: {listed}; without a target it is not known whether that is right", hint)
     if reading.bounced and not reading.direct and not slow:
         fix = "modprobe nvidia-peermem (as root); envbuild doctor in the job's container"
         return failed(f"{listed}, without GPUDirect RDMA: data is copied through the host's memory", "minor", fix)

@@ -106,6 +106,53 @@ SIGNS = (
         "shared-memory", (r"No space left on device.*/dev/shm|nccl-", r"/dev/shm|nccl-\w.*No space left on device", r"Bus error.*shared memory", r"insufficient shared memory \(shm\)"),
         "/dev/shm is full", USER, "docker run --ipc=host, or --shm-size=8g",
     ),
+    # ibv_modify_qp and events of ports: NVIDIA/nccl@v2.30.7-1 src/misc/ibvwrap.cc and src/transport/net_ib
+    sign(
+        "queue-pair", r"Call to ibv_modify_qp failed",
+        "InfiniBand or RoCE cannot connect two nodes: the address that was chosen (GID) does not reach the other one", ADMINISTRATOR,
+        "ibv_devinfo -v | grep GID; RoCE: NCCL_IB_GID_INDEX, NCCL_IB_ADDR_FAMILY; NCCL_IB_HCA must not name ports of another network",
+    ),
+    sign(
+        "port-event", (r"NET/IB.*async (?:fatal |non-fatal )?event.*port error|device fatal|local catastrophic", r"UCX +\w+ .*async event on .*port error|PORT_ERR|device fatal"),
+        "a port or an adapter failed while the job ran", ADMINISTRATOR, "on that node: envbuild doctor; ibstat; mlxlink -d DEVICE",
+    ),
+    sign(
+        "nccl-cuda-error", r"ncclUnhandledCudaError|unhandled cuda error",
+        "NCCL ended because CUDA failed; the cause is in the line before, with NCCL_DEBUG=WARN or INFO", USER,
+        "export NCCL_DEBUG=INFO; run the job again; a GPU that failed: envbuild doctor on the node",
+    ),
+    sign(
+        "nccl-system-error", r"ncclSystemError|unhandled system error",
+        "NCCL ended because a call of the system failed; the cause is in the line before, with NCCL_DEBUG=WARN or INFO", USER,
+        "export NCCL_DEBUG=INFO; run the job again; often: /dev/shm, the limit of locked memory, NCCL_SOCKET_IFNAME",
+    ),
+    # Open MPI's help texts (show_help) and Slurm's plugins
+    sign(
+        "no-pmi", (r"OMPI was not built with SLURM|PMI support", r"PMIX? was (?:unable|not able) to", r"PMI2?_Init failed|PMIx_Init failed", r"srun: error: .*cannot find mpi plugin|Couldn't find the specified plugin name for mpi"),
+        "MPI does not find the process manager that started it", USER,
+        "srun --mpi=pmix, which srun --mpi=list must name; the form for MPI: envbuild launch NAME -- CMD",
+    ),
+    sign(
+        "pyxis", r"pyxis: (?:container start|couldn't start container|child \d+ failed|failed to|couldn't)",
+        "pyxis or enroot did not start the container; the lines after it are enroot's log", USER,
+        "on that node: envbuild doctor; df -h for enroot's data path; envbuild verify FILE",
+    ),
+    sign(
+        "host-memory", r"oom[-_]kill|Out of memory: Killed process|task \d+: Out Of Memory|Exceeded job memory limit",
+        "the kernel ended a process: the memory of the node or of the job is used up", USER,
+        "srun --mem=0 takes all memory of the node; fewer workers of the data loader",
+    ),
+    sign(
+        "gpu-memory", r"CUDA out of memory|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
+        "the memory of a GPU is used up", USER, "a smaller batch; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; nvidia-smi lists other programs on the GPU",
+    ),
+    sign(
+        "node-failed", r"DUE TO NODE FAILURE",
+        "Slurm ended the job because a node failed", ADMINISTRATOR, "sinfo -R; on that node: envbuild doctor",
+    ),
+    sign(
+        "time-limit", r"DUE TO TIME LIMIT", "Slurm ended the job at its time limit", USER, "sbatch --time=HH:MM:SS; a job that hangs: export NCCL_DEBUG=INFO",
+    ),
     sign(
         "acs", r"ACS is enabled", "PCI access control (ACS) is on: GPUs and NICs reach each other through the CPU alone", ADMINISTRATOR,
         "turn ACS off in the firmware, or by setpci on each PCI bridge",

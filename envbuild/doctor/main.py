@@ -13,10 +13,9 @@ from .examination import examine
 from .health_check import KINDS, health_lines
 from .host import Host
 from .job_log import log_results, read_log_file
-from .model import read_need
+from .model import SCHEMA, read_need
 from .report_text import report_text
 
-SCHEMA = 1
 SPEC, ENGINE, VERIFY = 2, 5, 7  # exit codes, as envbuild's own
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+SCHEMA = 1  # of the answer with --json
 PASS, FAIL, NOT_RUN = "pass", "fail", "not-run"
 # of a failure: works, but slower or less safe; the user can fix it; an administrator can; hardware must be replaced
 MINOR, USER, ADMINISTRATOR, HARDWARE = "minor", "user", "administrator", "hardware"
@@ -16,7 +17,8 @@ DRAINING = (ADMINISTRATOR, HARDWARE)  # a node with such a failure is not for jo
 class Result:
     """The result of one check, or of one part of it.
 
-    `detail`: what was found, or for `NOT_RUN` the reason; `fix`: the command that repairs it, or a choice of them."""
+    `detail`: what was found, or for `NOT_RUN` the reason; `fix`: what repairs it. `drains`: whether the failure makes a
+    node unfit for jobs, if its severity does: a fault of the controller, or a node that is drained, does not."""
 
     status: str
     detail: str
@@ -24,6 +26,7 @@ class Result:
     fix: str = ""
     check: str = ""
     group: str = ""
+    drains: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,9 @@ def passed(detail: str) -> Result:
     return Result(PASS, detail)
 
 
-def failed(detail: str, severity: str, fix: str) -> Result:
-    """Return a failure with the command that repairs it."""
-    return Result(FAIL, detail, severity, fix)
+def failed(detail: str, severity: str, fix: str, drains: bool = True) -> Result:
+    """Return a failure with what repairs it."""
+    return Result(FAIL, detail, severity, fix, drains=drains)
 
 
 def not_run(reason: str, fix: str = "") -> Result:
@@ -74,7 +77,7 @@ def one_line(text: str) -> str:
 
 def result_data(result: Result) -> dict[str, str]:
     """Return a result as JSON has it."""
-    return {name: str(value) for name, value in asdict(result).items()}
+    return {name: str(value) for name, value in asdict(result).items() if name != "drains"}
 
 
 def read_need(data: dict[str, Any]) -> Need:

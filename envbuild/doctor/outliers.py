@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .model import one_line
+from .model import SCHEMA, one_line
 
 # What differs between healthy nodes of one kind, or from minute to minute.
 OWN = ("host", "slurm_node", "time", "user", "place_because", "bus")
@@ -47,6 +47,9 @@ def compare_nodes(documents: dict[str, Any], unread: dict[str, str]) -> Comparis
         facts = document.get("facts") if isinstance(document, dict) else None
         if not isinstance(facts, dict) or not facts.get("host"):
             faults[name] = "not an answer of envbuild doctor --json"
+            continue
+        if document.get("schema") != SCHEMA:
+            faults[name] = f"of schema {document.get('schema')!s:.20}, and this envbuild reads {SCHEMA}"
             continue
         node = str(facts["host"])
         if node in nodes:

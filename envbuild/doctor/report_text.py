@@ -1,6 +1,9 @@
-"""The report of an examination for a terminal: a group, a mark, what was found, the command that repairs it."""
+"""The report of an examination for a terminal: a group, a mark, what was found, what repairs it."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 from .checks import GROUPS
 from .examination import Examination
@@ -17,8 +20,17 @@ def report_text(found: Examination) -> str:
     for group in dict.fromkeys([*GROUPS, *(result.group for result in found.results)]):
         rows = [result for result in found.results if result.group == group]
         if rows:
-            lines += [group, *(line for row in rows for line in result_lines(row)), ""]
+            lines += [group, *(line for row in joined(rows) for line in result_lines(row)), ""]
     return "\n".join([*lines, summary_line(found)])
+
+
+def joined(rows: Sequence[Result]) -> list[Result]:
+    """Return the results, with checks that did not run for the same reason as one."""
+    alike: dict[tuple[str, ...], list[Result]] = {}
+    for number, row in enumerate(rows):
+        key = (row.detail, row.fix) if row.status == NOT_RUN else (str(number),)
+        alike.setdefault(key, []).append(row)
+    return [replace(same[0], check=", ".join(row.check for row in same)) for same in alike.values()]
 
 
 def result_lines(result: Result) -> list[str]:
@@ -35,7 +47,12 @@ def summary_line(found: Examination) -> str:
     counts, minor = found.counts, sum(result.severity == MINOR for result in found.failures)
     failed = f"{counts[FAIL]} failed" + (f" ({minor} minor)" if minor else "")
     target = f" for {found.need.source}" if found.need.source else ""
-    verdict = (
-        "not ready" if found.serious else "no failure, and what did not run is unknown" if counts[NOT_RUN] else "ready"
-    )
-    return f"{verdict}{target}: {counts[PASS]} passed, {failed}, {counts[NOT_RUN]} not run ({found.seconds:.1f} s)"
+    if found.serious:
+        verdict = "not ready"
+    elif counts[NOT_RUN]:
+        verdict = "no serious failure" if minor else "no failure"
+    else:
+        verdict = "ready, with minor failures" if minor else "ready"
+    unknown = "; what did not run is unknown" if counts[NOT_RUN] and not found.serious else ""
+    numbers = f"{counts[PASS]} passed, {failed}, {counts[NOT_RUN]} not run"
+    return f"{verdict}{target}{unknown}: {numbers} ({found.seconds:.1f} s)"

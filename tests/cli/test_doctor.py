@@ -104,7 +104,7 @@ def test_nodes_of_a_folder_are_compared(tmp_path: Path) -> None:
 def test_what_another_user_put_into_the_folder_is_named_and_not_waited_for(tmp_path: Path) -> None:
     facts = {"host": "n1", "kernel": "6.8.0"}
     for name in ("n1", "n2"):
-        (tmp_path / f"{name}.json").write_text(json.dumps({"facts": {**facts, "host": name}}))
+        (tmp_path / f"{name}.json").write_text(json.dumps({"schema": 1, "facts": {**facts, "host": name}}))
     os.mkfifo(tmp_path / "fifo.json")
     (tmp_path / "large.json").write_bytes(b" " * (LARGEST + 1))
     (tmp_path / "loop.json").symlink_to("loop.json")

@@ -79,6 +79,10 @@ def test_a_login_node_counts_the_nodes_of_slurm(node: Node) -> None:
     node.program("sinfo", "echo 'n1|a|down|gpu:8|cable of port 3'")
     result = result_of(node.examine(), "slurm-nodes")
     assert (result.status, "cable of port 3" in result.detail) == (FAIL, True)
+    assert not result.drains
+    node.program("sinfo", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    result = result_of(node.examine(), "slurm-nodes")
+    assert (result.status, result.drains) == (FAIL, False)  # of the controller: this node is as good as before
 
 
 def test_huge_pages_that_are_all_in_use_fail_with_efa(node: Node) -> None:

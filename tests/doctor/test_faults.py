@@ -31,6 +31,14 @@ FAULTS: dict[str, tuple[Callable[[Node], object], str, str]] = {
         "nvidia-driver",
         ADMINISTRATOR,
     ),
+    "nvidia-smi fails": (
+        lambda node: node.program(
+            "nvidia-smi", "echo 'Unable to determine the device handle: GPU is lost' >&2; exit 15"
+        ),
+        "nvidia-driver",
+        ADMINISTRATOR,
+    ),
+    "nvidia-smi hangs": (lambda node: node.program("nvidia-smi", "sleep 300"), "nvidia-driver", ADMINISTRATOR),
     "mixed models": (lambda node: node.write_gpu("0000:43:00.0", 1, "NVIDIA A100-SXM4-80GB"), "gpu-count", USER),
     "another model": (
         lambda node: [node.write_gpu(slot, 0, "NVIDIA A100-SXM4-80GB") for slot in ("0000:1b:00.0", "0000:43:00.0")],
@@ -48,6 +56,21 @@ FAULTS: dict[str, tuple[Callable[[Node], object], str, str]] = {
     "a device file is missing": (lambda node: (node.root / "dev/nvidia1").unlink(), "gpu-devices", ADMINISTRATOR),
     "an XID": (lambda node: node.write("dev/kmsg", (TEXTS / "kernel.txt").read_text()), "xid", HARDWARE),
     "a program's XID": (lambda node: node.write("dev/kmsg", "NVRM: Xid (PCI:0000:1b:00): 31, pid=1\n"), "xid", MINOR),
+    "errors of GPU memory": (
+        lambda node: node.write("dev/kmsg", "NVRM: Xid (PCI:0000:1b:00): 94, pid=1, Contained\n"),
+        "xid",
+        MINOR,
+    ),
+    "a program was ended": (
+        lambda node: node.write("dev/kmsg", "NVRM: Xid (PCI:0000:1b:00): 45, pid=1, Ch 00000008\n"),
+        "xid",
+        MINOR,
+    ),
+    "a row was not recorded": (
+        lambda node: node.write("dev/kmsg", "NVRM: Xid (PCI:0000:1b:00): 64, pid=1\n"),
+        "xid",
+        ADMINISTRATOR,
+    ),
     "a link is down": (
         lambda node: node.write_port("mlx5_1", state="1: DOWN", physical="3: Disabled"),
         "rdma-ports",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -46,6 +48,30 @@ LINES = {
     ],
     "memlock": ["mlx5: ibv_reg_mr failed: Cannot allocate memory"],
     "shared-memory": ["Error while creating shared memory segment /dev/shm/nccl-a1 (size 9): No space left on device"],
+    "queue-pair": ["n1:1:2 [3] misc/ibvwrap.cc:284 NCCL WARN Call to ibv_modify_qp failed with error Invalid argument"],
+    "port-event": [
+        NCCL + "WARN NET/IB : mlx5_1:1 Got async event : port error",
+        NCCL + "WARN NET/IB : mlx5_1:1 async fatal event on device: device fatal error",
+        "[1.0] [n1:1:0] ib_device.c:1 UCX  DIAG  IB Async event on mlx5_0: port error on port 1",
+    ],
+    "nccl-cuda-error": ["torch.distributed.DistBackendError: ncclUnhandledCudaError: Call to CUDA function failed."],
+    "nccl-system-error": ["RuntimeError: NCCL error in: a.cpp:1, unhandled system error, NCCL version 2.30.7"],
+    "no-pmi": [
+        "but OMPI was not built with SLURM's PMI support and therefore cannot", "PMI2_Init failed to initialize.",
+        "srun: error: Couldn't find the specified plugin name for mpi/pmix looking at all files",
+    ],
+    "pyxis": [
+        "slurmstepd: error: pyxis: container start failed with error code: 1",
+        "slurmstepd: error: pyxis: couldn't start container",
+        "slurmstepd: error: pyxis: child 812 failed with error code: 1",
+    ],
+    "host-memory": [
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+        "srun: error: n1: task 0: Out Of Memory", "Out of memory: Killed process 812 (python3)",
+    ],
+    "gpu-memory": ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."],
+    "node-failed": ["slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE ***"],
+    "time-limit": ["slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"],
     "acs": [NCCL + "WARN ACS is enabled on some switches"],
     "efa-not-found": ["fi_getinfo: -61 (No data available)"],
     "pmix-gds": ["Framework: gds"],
@@ -78,6 +104,34 @@ def test_a_silent_fall_back_to_tcp_fails_where_the_target_has_a_fabric() -> None
     assert results(lines)["network"].status == FAIL
     assert results(lines, Need(source="cpu", fabric="ethernet"))["network"].status == PASS
     assert results([*lines, LINES["no-device"][0]], Need())["network"].status == FAIL
+
+
+def test_tcp_without_a_target_is_not_judged() -> None:
+    result = results([NCCL + "INFO Using network Socket"], Need())["network"]
+    assert result.status == NOT_RUN
+    assert "envbuild doctor TARGET --log FILE" in result.fix
+
+
+def test_no_device_followed_by_infiniband_is_no_fault() -> None:
+    found = results([LINES["no-device"][0], NCCL + "INFO Using network IB"])
+    assert set(found) == {"network"}
+    assert found["network"].status == PASS
+
+
+def test_events_of_gpus_in_a_log_are_judged_as_in_that_of_the_kernel() -> None:
+    bus = "NVRM: Xid (PCI:0000:3b:00): "
+    worst = results(["epoch 1", f"[12.3] {bus}79, pid=1, GPU has fallen off the bus.", f"{bus}45, pid=1, Ch 00000008"])
+    assert (worst["xid"].status, worst["xid"].severity) == (FAIL, "hardware")
+    assert "XID 79 of 0000:3b:00" in worst["xid"].detail
+    assert results([f"{bus}94, pid=1, Contained: CE User Channel (0x9)"])["xid"].severity == MINOR
+
+
+def test_standard_input_is_read() -> None:
+    """``srun … 2>&1 | envbuild doctor --log -``."""
+    lines = LINES["no-device"][0] + "\n" + NCCL + "INFO Using network Socket\n"
+    code = "import sys; from envbuild.doctor.job_log import read_log_file; print(read_log_file('-').lines)"
+    done = subprocess.run([sys.executable, "-c", code], input=lines, capture_output=True, text=True, check=True)
+    assert done.stdout == "2\n"
 
 
 def test_the_network_that_was_used_passes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 import pytest
 
 from envbuild.doctor.ctrf import ctrf_data
-from envbuild.doctor.examination import Examination
+from envbuild.doctor.examination import Examination, run_check
 from envbuild.doctor.health_check import health_lines
 from envbuild.doctor.host import Host
 from envbuild.doctor.main import missing_folder, mount_command
-from envbuild.doctor.model import Need
+from envbuild.doctor.model import FAIL, NOT_RUN, SCHEMA, Need, Result, not_run
 from envbuild.doctor.outliers import compare_nodes, comparison_text
-from envbuild.doctor.report_text import report_text
+from envbuild.doctor.report_text import joined, report_text, summary_line
 from tests.support.node_files import Node
 
 pytestmark = pytest.mark.unit
@@ -91,6 +92,52 @@ def test_the_command_that_drains_has_the_name_of_slurm(tmp_path: Path) -> None:
     assert command[2] == "NodeName=gpu 01;x"
 
 
+def test_a_node_that_is_drained_is_not_drained_again(tmp_path: Path) -> None:
+    """A second reason would replace the administrator's."""
+    node = Node(tmp_path)
+    node.add_gpus()
+    node.add_ports()
+    node.add_slurm()
+    node.prints("scontrol", "scontrol.lines.txt")
+    assert "slurm-node" in {one.check for one in node.examine().serious}
+    assert health_lines(node.examine(), "healthcheck") == []
+
+
+def test_a_container_that_slurm_did_not_start_names_no_node(sick: Examination) -> None:
+    found = replace(sick, facts={**sick.facts, "slurm_node": ""})
+    assert shlex.split(health_lines(found, "healthcheck")[-1])[2] == "NodeName=NODE"
+
+
+def test_checks_that_did_not_run_for_one_reason_are_one_line() -> None:
+    rows = [
+        replace(not_run("nvidia-smi is not installed"), check="a"), Result(FAIL, "x", "minor", "y", "b"),
+        replace(not_run("nvidia-smi is not installed"), check="c"), replace(not_run("another"), check="d"),
+        Result(FAIL, "x", "minor", "y", "e"),
+    ]  # fmt: skip
+    assert [row.check for row in joined(rows)] == ["a, c", "b", "d", "e"]
+
+
+def test_the_last_line_has_no_failure_only_without_one(healthy: Examination) -> None:
+    minor = Result(FAIL, "x", "minor", "y", "b", "machine")
+    passed = replace(healthy, results=tuple(one for one in healthy.results if one.status == "pass"))
+    assert summary_line(passed).startswith("ready for ")
+    assert summary_line(passed.with_results([minor])).startswith("ready, with minor failures for ")
+    unknown = passed.with_results([not_run("z")])
+    assert summary_line(unknown).startswith("no failure for ")
+    assert "; what did not run is unknown: " in summary_line(unknown)
+    assert summary_line(unknown.with_results([minor])).startswith("no serious failure for ")
+
+
+def test_a_check_that_this_python_cannot_import_did_not_run(
+    healthy: Examination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python built without libffi has no ctypes."""
+    monkeypatch.setitem(sys.modules, "envbuild.doctor.checks.clock", None)
+    found = run_check("clock", Host(), Need())
+    assert [(one.check, one.status) for one in found] == [("clock", NOT_RUN)]
+    assert "ModuleNotFoundError" in found[0].detail
+
+
 def test_what_a_user_can_fix_drains_no_node(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.add_gpus()
@@ -107,7 +154,7 @@ def answers(found: Examination, **changed: str) -> dict[str, Any]:
     documents = {}
     for name in ("n1", "n2", "n3"):
         facts = json.loads(json.dumps({**found.facts, "host": name}))
-        documents[f"{name}.json"] = replace(found, facts=facts).data()
+        documents[f"{name}.json"] = {"schema": SCHEMA, **replace(found, facts=facts).data()}
     documents["n3.json"]["facts"] |= changed
     return documents
 
@@ -160,10 +207,15 @@ def test_facts_that_are_nested_too_deeply_are_not_compared(healthy: Examination)
 
 def test_other_files_and_failures_are_not_equal(healthy: Examination, sick: Examination) -> None:
     documents = answers(healthy)
-    documents["n3.json"] = {**sick.data(), "facts": documents["n3.json"]["facts"]}
-    documents |= {"list.json": [], "copy.json": documents["n1.json"]}
+    documents["n3.json"] = {**documents["n3.json"], **sick.data(), "facts": documents["n3.json"]["facts"]}
+    documents |= {
+        "list.json": [],
+        "copy.json": documents["n1.json"],
+        "new.json": {**documents["n1.json"], "schema": 99},
+    }
     found = compare_nodes(documents, {"bad.json": "truncated"})
-    assert set(found.unread) == {"bad.json", "list.json", "copy.json"}
+    assert set(found.unread) == {"bad.json", "list.json", "copy.json", "new.json"}
+    assert found.unread["new.json"] == "of schema 99, and this envbuild reads 1"
     assert "rdma-ports" in found.failures["n3"]
     assert not found.equal
 

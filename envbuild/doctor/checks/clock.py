@@ -27,7 +27,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if code < 0:
         yield not_run("adjtimex is not permitted here")
     elif (timex[STATUS] & 0xFFFFFFFF) & UNSYNCHRONISED:
-        fix = "timedatectl set-ntp true, or start chronyd"
+        fix = "timedatectl set-ntp true" if host.has("/run/systemd/system") else "start chronyd or ntpd as root"
         yield failed("the clock is not synchronised with a time server", MINOR, fix)
     else:
         yield passed("synchronised")

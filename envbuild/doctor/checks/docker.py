@@ -8,6 +8,7 @@ from ..facts.place import is_container
 from ..host import Host
 from ..model import MINOR, Need, Result, failed, not_run, passed
 from ..tools.docker import COMMAND, parse_docker
+from .subordinate_ids import user_name
 
 GROUP = "containers"
 
@@ -24,11 +25,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif found and found.engine:
         yield passed(f"Engine {found.engine}, client {found.client}" + (f" ({found.name})" if found.name else ""))
     elif "permission denied" in output.errors.lower():
-        yield failed("the user may not use the Engine's socket", MINOR, "usermod -aG docker USER, then log in again")
+        fix = f"sudo usermod -aG docker {user_name()}, then log in again: members of that group have the rights of root"
+        yield failed("the user may not use the Engine's socket", MINOR, fix)
     elif found is None and not output.errors:
         yield not_run("the output of docker version is truncated")
     elif is_container(host):
         yield not_run("no Docker Engine answers in this container")
     else:
         client = f", client {found.client}" if found else ""
-        yield failed(f"no Docker Engine answers{client}", MINOR, "systemctl start docker, or set DOCKER_HOST")
+        start = "systemctl start docker" if host.has("/run/systemd/system") else "start dockerd as root"
+        yield failed(f"no Docker Engine answers{client}", MINOR, f"{start}, or set DOCKER_HOST")

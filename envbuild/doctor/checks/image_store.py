@@ -13,6 +13,7 @@ from ..model import MINOR, USER, Need, Result, failed, not_run, passed
 
 GROUP = "storage"
 ROOM = 20 << 30
+PLACES = ("/local", "/scratch", "/localscratch", "/mnt", "/data", "/var/tmp")  # where clusters have local disks
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -29,22 +30,27 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(
             f"{path} is on {found.kind}, which cannot hold a store",
             USER,
-            "export ENVBUILD_STORE=/local/envbuild; images themselves may be there",
+            f"{other_place(host, path)}; images themselves may be there",
         )
     elif not os.access(found.folder, os.W_OK | os.X_OK):
-        yield failed(
-            f"{path}: this user may not write in {found.folder}", MINOR, "export ENVBUILD_STORE=/local/envbuild"
-        )
+        yield failed(f"{path}: this user may not write in {found.folder}", MINOR, other_place(host, path))
     elif found.free < ROOM:
-        yield failed(
-            f"{amount(found.free)} free in {path}",
-            MINOR,
-            "envbuild store gc, or: export ENVBUILD_STORE=/local/envbuild",
-        )
+        fix = f"envbuild store gc; or: {other_place(host, path)}"
+        yield failed(f"{amount(found.free)} free in {path}", MINOR, fix)
     else:
         private = found.folder == path and not is_open(path)
         note = "; other users cannot read it: publish or copy images for them" if private else ""
         yield passed(f"{path}: {found.kind}, {amount(found.free)} free{note}")
+
+
+def other_place(host: Host, path: str) -> str:
+    """Return the command that chooses a folder on a local disk of this machine with room, where there is one."""
+    for folder in PLACES:
+        found = file_system(host, folder) if folder != path and host.is_real else None
+        usable = found is not None and found.folder == folder and not found.is_network and found.free >= ROOM
+        if usable and os.access(folder, os.W_OK | os.X_OK):
+            return f"export ENVBUILD_STORE={folder}/envbuild-{os.getuid()}"
+    return f"export ENVBUILD_STORE=DIR, a folder on a local disk with {amount(ROOM)} free"
 
 
 def is_open(path: str) -> bool:

@@ -7,7 +7,7 @@ import resource
 from collections.abc import Iterator
 
 from ..facts.network import rdma_ports
-from ..facts.place import JOB, find_place, is_container, pid_of
+from ..facts.place import COMPUTE, JOB, find_place, is_container, pid_of
 from ..facts.storage import amount
 from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
@@ -33,6 +33,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(f"limit of {bytes_text(soft)}", USER, "docker run --ulimit memlock=-1")
     else:
         fix = "slurmd.service: LimitMEMLOCK=infinity; slurm.conf: PropagateResourceLimitsExcept=MEMLOCK"
+        if find_place(host)[0] not in (JOB, COMPUTE):  # limits of a session (pam_limits)
+            fix = "echo '* - memlock unlimited' > /etc/security/limits.d/memlock.conf (as root), and log in again"
         yield failed(f"limit of {bytes_text(soft)}", ADMINISTRATOR, fix)
 
 

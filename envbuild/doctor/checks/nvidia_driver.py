@@ -1,4 +1,4 @@
-"""The NVIDIA driver is loaded, not older than the target's, and of the version of its libraries."""
+"""The NVIDIA driver is loaded, not older than the target's, of the version of its libraries, and answers nvidia-smi."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..facts.cpu import is_older
-from ..facts.gpus import SMI, driver_version, pci_gpus, smi_report, wants_smi
+from ..facts.gpus import SMI, driver_version, pci_gpus, smi_failure, smi_report, wants_smi
 from ..facts.place import is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
@@ -43,8 +43,20 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif is_container(host) and not library and not host.programs.find("nvidia-smi"):
         fix = "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility; docker run --gpus all"
         yield failed("the driver's libraries are not in this container", USER, fix)
+    elif fault := smi_failure(host):
+        yield smi_result(fault, is_container(host))
     else:
         yield passed(f"driver {version}" + (f", needed: {need.driver}" if need.driver else ""))
+
+
+def smi_result(fault: str, container: bool) -> Result:
+    """Return the failure of nvidia-smi beside a driver that is loaded: a GPU is lost or hangs, the driver is
+    initialised again for each program, or a container has lost its devices."""
+    if container:
+        fix = "start the container again: a change of its cgroup takes its GPUs away; then: envbuild doctor on the node"
+        return failed(f"the driver is loaded, and {fault}", USER, fix)
+    fix = "dmesg | grep -i -e nvrm -e xid; systemctl enable --now nvidia-persistenced; a GPU that is lost: reboot"
+    return failed(f"the driver is loaded, and {fault}", ADMINISTRATOR, fix)
 
 
 def mismatch(host: Host) -> bool:

@@ -31,7 +31,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if bad:
         reason = node.get("Reason", "")
         fix = f"after the repair: scontrol update NodeName={node.get('NodeName', '…')} State=RESUME"
-        yield failed(f"state {node['State']}" + (f": {reason}" if reason else ""), ADMINISTRATOR, fix)
+        detail = f"state {node['State']}" + (f": {reason}" if reason else "")
+        yield failed(detail, ADMINISTRATOR, fix, drains=False)  # with a second reason the first would be lost
     elif "State" not in node or configured is None:
         yield not_run("the answer of scontrol is truncated")
     elif here and configured != here:

@@ -26,7 +26,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(
             output.failure("sinfo"),
             ADMINISTRATOR,
-            "scontrol ping; systemctl status slurmctld munge",
+            "scontrol ping; on the controller: systemctl status slurmctld munge",
+            drains=False,
         )
     elif not rows:
         yield not_run("sinfo lists no node")
@@ -39,6 +40,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
                 f"no usable node: {listed}" + (f" ({'; '.join(sorted(reasons)[:3])})" if reasons else ""),
                 ADMINISTRATOR,
                 "sinfo -R",
+                drains=False,
             )
         else:
             yield passed(listed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..facts.place import COMPUTE, JOB, find_place
 from ..host import Host
@@ -12,6 +12,7 @@ from ..model import MINOR, Need, Result, failed, not_run, passed
 
 GROUP = "containers"
 NEEDED = 65535
+LOWEST = 100_000  # SUB_UID_MIN of login.defs(5)
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -26,12 +27,22 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     user = user_name()
     counts = [count_ids(host.text(f"/etc/{name}"), user) for name in ("subuid", "subgid")]
     if min(counts) < NEEDED:
-        fix = f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
+        ids = free_ids([host.text(f"/etc/{name}") for name in ("subuid", "subgid")])
+        fix = f"sudo usermod --add-subuids {ids} --add-subgids {ids} {user}"
         yield failed(f"{user} has {min(counts)} ids, and builds need {NEEDED}", MINOR, fix)
     elif not host.programs.find("newuidmap"):
-        yield failed("newuidmap is not installed", MINOR, "apt-get install uidmap")
+        fix = "apt-get install uidmap, dnf install shadow-utils, or zypper install shadow"
+        yield failed("newuidmap is not installed", MINOR, fix)
     else:
         yield passed(f"{min(counts)} ids")
+
+
+def free_ids(texts: Sequence[str]) -> str:
+    """Return a range above all that subuid(5) and subgid(5) list: two users with one range would be one user."""
+    rows = [line.split(":") for text in texts for line in text.splitlines()]
+    ends = [int(row[1]) + int(row[2]) for row in rows if len(row) == 3 and row[1].isdigit() and row[2].isdigit()]
+    first = max([LOWEST, *ends])
+    return f"{first}-{first + NEEDED}"
 
 
 def user_name() -> str:

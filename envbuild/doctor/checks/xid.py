@@ -18,6 +18,10 @@ ACTIONS = {
     "reset": (ADMINISTRATOR, "drain the node; nvidia-smi --gpu-reset -i BUS"),
     "nvlink": (HARDWARE, "drain the node; systemctl restart nvidia-fabricmanager; again: replace the GPU or its board"),
     "unknown": (ADMINISTRATOR, "search the number in NVIDIA's catalogue of XIDs"),
+    "memory": (
+        MINOR,
+        "errors of GPU memory: nvidia-smi -q -d ECC,ROW_REMAPPER; a row that waits to be remapped: a reset",
+    ),
     "application": (MINOR, "a program's fault is the usual cause: read its log"),
 }
 READERS = "a user of the groups adm or systemd-journal, or root, may read it: journalctl -k | grep -e Xid -e SXid"
@@ -32,13 +36,16 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if fault:
         yield not_run(f"kernel log: {fault}", READERS)
         return
-    events = parse_kernel_log(text)
+    yield worst_event(parse_kernel_log(text)) or passed(f"none in {len(text.splitlines())} lines of the kernel log")
+
+
+def worst_event(events: list[Event]) -> Result | None:
+    """Return the failure that the most serious events are, or None without one."""
     kinds = {event.action for event in events}
     for kind, (severity, fix) in ACTIONS.items():
         if kind in kinds:
-            yield failed(describe([event for event in events if event.action == kind]), severity, fix)
-            return
-    yield passed(f"none in {len(text.splitlines())} lines of the kernel log")
+            return failed(describe([event for event in events if event.action == kind]), severity, fix)
+    return None
 
 
 def describe(events: list[Event]) -> str:

@@ -100,10 +100,17 @@ def smi_fault(host: Host) -> str:
         return "nvidia-smi is not installed"
     if not wants_smi(host):
         return "there is no NVIDIA GPU"
-    output = host.output(*SMI)
-    if output.fault or output.code:
-        return output.failure("nvidia-smi -q")
+    if failure := smi_failure(host):
+        return failure
     return "" if smi_report(host).complete else "the output of nvidia-smi -q is truncated"
+
+
+def smi_failure(host: Host) -> str:
+    """Return how nvidia-smi failed where it is installed and there is a GPU, or ""."""
+    if not wants_smi(host):
+        return ""
+    output = host.output(*SMI)
+    return output.failure("nvidia-smi -q") if output.fault or output.code else ""
 
 
 def smi_report(host: Host) -> SmiReport:

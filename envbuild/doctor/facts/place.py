@@ -60,8 +60,10 @@ def host_name(host: Host) -> str:
 
 
 def slurm_name(host: Host) -> str:
-    """Return Slurm's name of the machine, which may differ from its own."""
-    return host.environ.get("SLURMD_NODENAME") or host_name(host).partition(".")[0]
+    """Return Slurm's name of the machine, which may differ from its own; "" in a container that Slurm did not start:
+    its name is not that of the node."""
+    name = host.environ.get("SLURMD_NODENAME", "")
+    return name or ("" if is_container(host) else host_name(host).partition(".")[0])
 
 
 def pid_of(host: Host, name: str) -> int:

@@ -1,7 +1,7 @@
 """The kernel's log: XID events of NVIDIA GPUs and SXID events of NVSwitches.
 
 What a number means, and what it needs, is from NVIDIA's catalogue of XIDs (release 590) as AWS' health check of its
-accelerated instances classes it."""
+accelerated instances classes it; those of memory (63, 64, 92, 94, 95) from NVIDIA's "GPU Memory Error Management"."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ XID = re.compile(
 )
 SXID = re.compile(r"nvidia-nvswitch\S* SXid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<number>\d+),? ?(?P<text>.*)")
 REBOOT = (79, 151, 168)
-RESET = (48, 95, 119, 120, 140)
+RESET = (48, 64, 95, 119, 120, 140)
 NVLINK = (74, *range(144, 151))
-APPLICATION = (13, 31, 43, 63, 92, 94)  # a program's fault, or information
+MEMORY = (63, 92, 94)  # recorded, many corrected, or contained: the GPU works; its counters state what it needs
+APPLICATION = (13, 31, 43, 45)  # a program's fault, or the end of a program after another event
 
 
 class Event(NamedTuple):
@@ -28,10 +29,12 @@ class Event(NamedTuple):
 
     @property
     def action(self) -> str:
-        """reboot, reset, nvlink, application, or "unknown" for numbers without a class."""
+        """reboot, reset, nvlink, memory, application, or "unknown" for numbers without a class."""
         if self.switch:
             return "nvlink"
-        named = (("reboot", REBOOT), ("reset", RESET), ("nvlink", NVLINK), ("application", APPLICATION))
+        named = (
+            ("reboot", REBOOT), ("reset", RESET), ("nvlink", NVLINK), ("memory", MEMORY), ("application", APPLICATION),
+        )  # fmt: skip
         return next((name for name, numbers in named if self.number in numbers), "unknown")
 
 
