@@ -36,6 +36,7 @@ def find_minimal_core(
     One member after the other is left out, in several orders, the same ones each time: a single order may end in a far
     larger part than another."""
     best: tuple[frozenset[T], bool] | None = None
+    possible: list[frozenset[T]] = []  # parts that do not contradict
     for seed in range(orders):
         shuffled = list(members)
         if seed:
@@ -48,27 +49,37 @@ def find_minimal_core(
             break
         if used is None:
             return None
-        found, proved = _delete_members(find_core, [member for member in shuffled if member in used], deadline)
+        found, proved = _delete_members(
+            find_core, [member for member in shuffled if member in used], deadline, possible
+        )
         if best is None or (not proved, len(found)) < (not best[1], len(best[0])):
             best = frozenset(found), proved
-        if len(best[0]) <= SMALL or deadline.has_passed():
+        if len(best[0]) <= SMALL or len(best[0]) == len(members) or deadline.has_passed():
             break
     return best
 
 
-def _delete_members(find_core: FindCore[T], members: list[T], deadline: Deadline) -> tuple[list[T], bool]:
+def _delete_members(
+    find_core: FindCore[T], members: list[T], deadline: Deadline, possible: list[frozenset[T]]
+) -> tuple[list[T], bool]:
     """Return what is left after every member that can be left out, tried in this order; a member that one proof does
-    not need is left out too."""
+    not need is left out too. Parts of one of `possible` do not contradict; what is found not to is added to them."""
     proved = True
     for member in list(members):
         if member not in members:
             continue
         rest = [other for other in members if other != member]
+        part = frozenset(rest)
+        if any(part <= other for other in possible):
+            continue
         try:
             used = find_core(rest) if not deadline.has_passed() else None
             proved = proved and not deadline.has_passed()
         except UndecidedError:
             used, proved = None, False
+        else:
+            if used is None and proved:
+                possible.append(part)
         if used is not None:
             members = [other for other in rest if other in used]
     return members, proved
