@@ -9,6 +9,7 @@ from envbuild.core.errors import SpecError
 from envbuild.core.paths import expand_home
 from envbuild.core.shell import shell_word
 from envbuild.export.built_image import load_built_image, read_image_record
+from envbuild.lock.dev_repositories import project_mounts
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import current_lock
 from envbuild.spec.image_spec import load_image_spec
@@ -56,7 +57,8 @@ def run_image(
         store, reporter = workspace.store, workspace.reporter
         return run_in_root(file, argv, env=None, store=store, network=network, binds=mounts, reporter=reporter)
     plan, layers = current_layers(name, workspace, live=live)
-    mounts = [*dev_mounts(name, workspace), *mounts]
+    projects = [(project.folder, project.place) for project in load_image_spec(name, workspace.project).dev]
+    mounts = [*project_mounts(projects), *mounts]
     ensure_trees(workspace.store, layers)
     trees = [workspace.store.layer_tree(layer) for layer in layers]
     argv = list(command) or list(plan.config.cmd)
@@ -91,20 +93,6 @@ def make_live(name: str, workspace: Workspace, *, renew: bool) -> tuple[Plan, li
     rule = LockRule.RENEW if renew else LockRule.REQUIRE
     plan, built = make_layers(name, workspace, Options(caches=site_caches(workspace), lock=rule, mounted=True))
     return plan, [layer.diff_id for layer in built.layers]
-
-
-def dev_mounts(name: str, workspace: Workspace) -> list[tuple[str, str, bool]]:
-    """Return the mounts of the project folders of an image (`dev:`): an edit there is seen at once. Their repositories
-    are read-only: a program of the image could leave a hook there, which the caller's next git runs. Raises SpecError
-    for a repository that cannot be protected."""
-    from envbuild.lock.dev_git import find_repositories
-
-    mounts = []
-    for project in load_image_spec(name, workspace.project).dev:
-        mounts.append((str(project.folder), project.place, False))
-        for place in find_repositories(project.folder):
-            mounts.append((str(project.folder / place), f"{project.place}/{place}", True))
-    return mounts
 
 
 def parse_bind(bind: str) -> tuple[str, str, bool]:

@@ -7,7 +7,6 @@ decides them."""
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,6 @@ from subprocess import TimeoutExpired
 
 from envbuild.core.errors import SpecError
 from envbuild.core.regular_file import read_bounded
-from envbuild.core.shell import shell_word
 from envbuild.core.text import printable
 from envbuild.lock.git.git_program import error_summary, run_git
 from envbuild.lock.git.repositories import find_git_directory
@@ -46,26 +44,6 @@ def list_git(folder: Path, place: Path) -> Iterator[str]:
             yield from (f"{name}/{path}" for path in found)
         else:
             yield name
-
-
-def find_repositories(folder: Path) -> Iterator[str]:
-    """Yield the ``.git`` of a folder and those of the submodules in it, as paths relative to it: what decides which
-    programs git starts there. Raises SpecError for one that is a link: its name can lead elsewhere afterwards."""
-    place = find_work_tree(folder)
-    if place == folder:
-        own = folder / ".git"
-        if own.is_symlink():
-            target, top = shell_word(own.resolve()), shell_word(folder)
-            words = f"rm {shell_word(own)} && git init --separate-git-dir={target} {top}"
-            what = f"{printable(str(own))} is a link, which a program of the image could replace by another repository"
-            raise SpecError(what, f"write it as a file: {words}")
-        yield ".git"
-    if place is None or not shutil.which("git") or find_git_directory(place) is None:
-        return
-    for name in dict.fromkeys(ask_git(folder, place)):
-        inner = folder / name
-        if is_inside(name) and inner.is_dir() and not inner.is_symlink() and os.path.lexists(inner / ".git"):
-            yield from (f"{name}/{path}" for path in find_repositories(inner))
 
 
 def ask_git(folder: Path, place: Path) -> list[str]:

@@ -8,8 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -18,21 +16,6 @@ from tests.support.command import envbuild, refused
 from tests.support.programs import importing
 
 pytestmark = pytest.mark.unit
-
-
-def test_the_repository_of_a_project_folder_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from envbuild.cli import run_image
-
-    (tmp_path / "mine/.git").mkdir(parents=True)
-    (tmp_path / "plain").mkdir()
-    dev = [SimpleNamespace(folder=tmp_path / name, place=f"/opt/dev/{name}") for name in ("mine", "plain")]
-    monkeypatch.setattr(run_image, "load_image_spec", lambda *_: SimpleNamespace(dev=dev))
-    workspace: Any = SimpleNamespace(project=None)
-    assert run_image.dev_mounts("x", workspace) == [
-        (str(tmp_path / "mine"), "/opt/dev/mine", False),
-        (str(tmp_path / "mine/.git"), "/opt/dev/mine/.git", True),
-        (str(tmp_path / "plain"), "/opt/dev/plain", False),
-    ]
 
 
 def test_help_has_examples_and_exit_codes() -> None:

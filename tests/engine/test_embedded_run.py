@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from envbuild.build.engines.embedded import mount_squashfs
+from envbuild.build.engines.embedded.run_command import run_in_root
 from envbuild.core.errors import EngineError, SpecError, VerifyError
 from envbuild.core.store.store import Store
 from envbuild.core.userns.namespaces import SetupError
+from envbuild.lock.dev_repositories import project_mounts
 from envbuild.spec.recipe import Check
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
@@ -278,3 +280,26 @@ def test_loop_devices_are_released(image: Path, store: Store) -> None:
     while str(image) in subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout:
         assert time.monotonic() < end, "a loop device remains"
         time.sleep(0.1)
+
+
+def test_a_submodule_of_a_project_folder_cannot_be_exchanged(tmp_path: Path) -> None:
+    """The mount on its .git was read-only, and the folder with it could be renamed."""
+    store = Store.open(tmp_path / "store")
+    built = kit.build(store, kit.unit("a", "true"))
+    trees = [store.layer_tree(layer.diff_id) for layer in built.layers]
+    top, inner = tmp_path / "mine", tmp_path / "inner"
+    setting = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+    for folder in (inner, top):
+        folder.mkdir()
+        subprocess.run(["git", "init", "-q", folder], check=True)
+        (folder / "x.py").touch()
+    subprocess.run(["git", "-C", inner, "add", "."], check=True)
+    subprocess.run(["git", "-C", inner, *setting, "commit", "-qm", "x"], check=True)
+    subprocess.run(["git", "-C", top, *setting, "submodule", "--quiet", "add", inner, "a/b"], check=True)
+    tries = "mv a c; mv a/b a/c; rm -rf a/b; echo gitdir: x > a/b/.git; touch .git/x; mv .git x; touch a/b/new"
+    binds = project_mounts([(top, "/opt/dev/mine")])
+    code = run_in_root(trees, ["/bin/sh", "-c", f"cd /opt/dev/mine; {tries}"], env={}, store=store, binds=binds)
+    assert code == 0
+    assert sorted(path.name for path in top.iterdir()) == [".git", ".gitmodules", "a", "x.py"]
+    assert (top / "a/b/.git").read_text().startswith("gitdir: ../../.git/modules/")
+    assert sorted(path.name for path in (top / "a/b").iterdir()) == [".git", "new"]

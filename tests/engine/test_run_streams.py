@@ -6,11 +6,14 @@ import contextlib
 import os
 import pty
 import select
+import shlex
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import termios
+import threading
 import time
 from pathlib import Path
 
@@ -195,3 +198,75 @@ def test_much_that_is_typed_at_once_does_not_stop_the_terminal(command: list[str
     os.set_blocking(terminal.main, True)
     terminal.end()
     assert (len(text), lines.replace(b"\r", b"").count(line) >= 14_000) == (0, True)
+
+
+def test_a_program_types_no_commands_into_the_pipe_of_the_callers_shell(command: list[str], tmp_path: Path) -> None:
+    """``cat script | bash``: the shell reads its commands from the pipe that is the program's input, too."""
+    inner = "(echo echo typed > /proc/self/fd/0) & sleep 1"  # it waits where its input has not been read
+    words = " ".join(map(shlex.quote, [*command[:4], inner, *command[5:]]))
+    script = f"echo begin\n{words}\necho end\n"
+    done = subprocess.run(["/bin/bash"], input=script, env=importing(), capture_output=True, text=True, check=False)
+    assert done.stdout == "begin\nend\n", done
+
+
+def test_input_of_a_pipe_that_is_not_read_is_left_for_the_shell(command: list[str]) -> None:
+    """A command in a script that comes through a pipe takes what it reads, and no more."""
+    words = " ".join(map(shlex.quote, [*command[:4], "head -c 6", *command[5:]]))
+    script = f"echo begin\n{words}\nfirst\necho end\n" + "# a line\n" * 20_000 + "echo last\n"
+    done = subprocess.run(["/bin/bash"], input=script, env=importing(), capture_output=True, text=True, check=False)
+    assert done.stdout == "begin\nfirst\nend\nlast\n", done
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_large_input_and_output_of_pipes_and_sockets(command: list[str], kind: str) -> None:
+    ours, theirs = socket.socketpair()
+    data = os.urandom(1 << 20) * 2
+    stdin = subprocess.PIPE if kind == "pipe" else theirs
+    process = start(command, "cat; echo end >&2", stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    theirs.close()
+    if kind == "socket":
+
+        def send() -> None:
+            ours.sendall(data)
+            ours.shutdown(socket.SHUT_WR)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        output, errors = process.communicate(timeout=60)
+        sender.join()
+    else:
+        output, errors = process.communicate(data, timeout=60)
+    ours.close()
+    assert (output == data, errors, process.returncode) == (True, b"end\n", 0)
+
+
+def test_a_program_does_not_read_what_the_caller_wrote_into_its_pipe(command: list[str]) -> None:
+    read, write = os.pipe()
+    os.write(write, b"of the caller\n")
+    process = start(command, "timeout 1 cat /proc/self/fd/1 > /tmp/x; cat /tmp/x >&2", stdin=subprocess.DEVNULL,
+                    stdout=write, stderr=subprocess.PIPE)  # fmt: skip
+    assert b"of the caller" not in process.communicate(timeout=60)[1]
+    os.close(write)
+    with os.fdopen(read, "rb") as file:
+        assert file.read() == b"of the caller\n"
+
+
+def test_a_program_whose_output_is_not_read_any_more_ends(command: list[str]) -> None:
+    process = start(command, "while echo line; do :; done", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE)  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.read(100)
+    process.stdout.close()
+    assert process.wait(timeout=60) == 141  # of SIGPIPE, as without envbuild
+    assert process.stderr is not None
+    assert b"Traceback" not in process.stderr.read()
+
+
+def test_input_is_not_set_back_by_what_a_program_writes_into_it(command: list[str], tmp_path: Path) -> None:
+    """The offset of the caller's file was set back before the place where it was, into lines that were executed."""
+    given = tmp_path / "in"
+    given.write_bytes(b"x" * 100 + b"y" * 100)
+    with given.open("rb", buffering=0) as file:
+        file.seek(100)
+        assert start(command, "head -c 3000 /dev/zero > /proc/self/fd/0", stdin=file).wait() == 0
+        assert file.tell() == 100

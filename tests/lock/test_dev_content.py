@@ -19,7 +19,7 @@ from envbuild.core.store.store import Store
 from envbuild.lock import dev_files, dev_git
 from envbuild.lock.dev_content import add_contents, read_content, with_contents
 from envbuild.lock.dev_files import list_files
-from envbuild.lock.dev_git import find_repositories
+from envbuild.lock.dev_repositories import find_repositories, project_mounts
 from envbuild.lock.git.git_program import git_path
 from envbuild.spec.dev_metadata import DevMetadata
 from envbuild.spec.dev_project import DevContent, DevProject
@@ -80,13 +80,40 @@ def test_the_repositories_of_a_folder_are_its_own_and_those_of_submodules(repo: 
         git(top, "submodule", "--quiet", "add", str(other), name)
         git(top, "commit", "-qm", "a submodule")
     git(repo.path, "submodule", "--quiet", "update", "--init", "--recursive")
-    assert list(find_repositories(repo.path)) == [".git", "sub/.git", "sub/deep/.git"]
+    git_folder = repo.path / ".git"
+    assert list(dict.fromkeys(find_repositories(repo.path))) == [
+        git_folder, repo.path / "sub/.git", git_folder / "modules/sub", repo.path / "sub/deep/.git",
+        git_folder / "modules/sub/modules/deep",
+    ]  # fmt: skip
+    assert project_mounts([(repo.path, "/opt/dev/p")]) == [  # no folder on the way can be renamed
+        (str(repo.path / path).rstrip("/."), f"/opt/dev/p/{path}".rstrip("/."), path.endswith(".git"))
+        for path in (".", "sub", "sub/deep", ".git", "sub/.git", "sub/deep/.git")
+    ]
     assert list(find_repositories(fill(tmp_path / "plain", {"x.py": b""}))) == []
     (repo.path / ".git").rename(repo.path / ".repo")
     (repo.path / ".git").symlink_to(".repo")
     with pytest.raises(SpecError, match="is a link, which a program of the image could replace") as caught:
         list(find_repositories(repo.path))
     assert f"git init --separate-git-dir={repo.path / '.repo'} {repo.path}" in caught.value.hint
+
+
+def test_a_git_directory_in_the_folder_is_read_only_too(repo: Repo, tmp_path: Path) -> None:
+    """What ``git init --separate-git-dir`` and working trees beside a bare repository leave."""
+    top = repo.path
+    (top / ".git").rename(top / "a.repo")
+    (top / ".git").write_text("gitdir: a.repo\n")
+    assert [mount for mount in project_mounts([(top, "/p")]) if mount[2]] == [
+        (str(top / ".git"), "/p/.git", True), (str(top / "a.repo"), "/p/a.repo", True),
+    ]  # fmt: skip
+    (top / "link").symlink_to(".")
+    (top / ".git").write_text("gitdir: link/a.repo\n")
+    with pytest.raises(SpecError, match="is a link on the way to a git directory"):
+        project_mounts([(top, "/p")])
+    (top / ".git").write_text("gitdir: a.repo\n")
+    git(top, "worktree", "add", "-q", str(tmp_path / "tree"))
+    places = [(tmp_path / "tree", "/tree"), (top, "/p")]  # the common directory is in the other project
+    closed = {target for _, target, read_only in project_mounts(places) if read_only}
+    assert closed == {"/tree/.git", "/p/.git", "/p/a.repo"}
 
 
 @pytest.mark.parametrize(

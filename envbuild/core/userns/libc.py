@@ -28,6 +28,7 @@ MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 1024, 2048, 1 << 21
 MNT_DETACH = 2
 AT_FDCWD, RENAME_NOREPLACE = -100, 1
 SYNC_FILE_RANGE_WRITE = 2
+SPLICE_F_NONBLOCK = 2
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23, 24
 SECCOMP_SET_MODE_FILTER = 1
@@ -127,6 +128,14 @@ def start_writing(file: int, at: int, length: int) -> None:
     Nothing happens where a file system or a C library cannot."""
     with contextlib.suppress(AttributeError):
         _libc.sync_file_range(file, ctypes.c_int64(at), ctypes.c_int64(length), SYNC_FILE_RANGE_WRITE)
+
+
+def tee(source: int, target: int, count: int) -> int:
+    """Copy up to `count` bytes from one pipe into another without a wait, and leave them in the first (tee(2)). Return
+    how many; 0: no process has the first open for writing any more. Raises OSError."""
+    copied = int(_libc.tee(source, target, ctypes.c_size_t(count), SPLICE_F_NONBLOCK))
+    _check(copied, "tee")
+    return copied
 
 
 def pivot_root(root: str | os.PathLike[str]) -> None:

@@ -1,57 +1,22 @@
 """The standard streams of a program that the caller does not trust: pipes, and a terminal of its own.
 
 A descriptor is a way to its file: a process that has it can change the file's mode and owner, and open it again for
-writing through /proc/self/fd. So files, devices and terminals of the caller remain with the caller, which copies their
-input and output. Pipes and sockets without a name are passed on: they lead to nothing but their other end.
+writing through /proc/self/fd. That is true of a pipe, too: a program that writes into the pipe which is its input types
+commands into the shell that reads from it next. So all streams of the caller remain with the caller, which copies.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
 import select
 import stat
-import struct
 import subprocess
-import termios
-from dataclasses import dataclass
-from pathlib import Path
 
 from envbuild.core.terminal import RawTerminal, following_size, has_program, open_terminal
+from envbuild.core.userns.copies import Copy, PeekedInput
 
-CHUNK = 1 << 16  # bytes
 STARTING = 50  # milliseconds until the program is checked again
-
-
-@dataclass
-class Copy:
-    """Bytes on their way from one descriptor to another. `data`: read, and not yet written."""
-
-    source: int
-    target: int
-    data: bytes = b""
-
-    def move(self) -> bool:
-        """Read, or write what was read, without a wait. Return False at the end of the source."""
-        file = self.target if self.data else self.source
-        mode = os.fstat(file).st_mode
-        try:
-            if not self.data:
-                self.data = os.read(file, CHUNK)
-                return bool(self.data)
-            # A pipe that is ready takes PIPE_BUF bytes; more could wait, and the other streams with it. The program's
-            # terminal may take one byte only: it is not blocking.
-            self.data = self.data[os.write(file, self.data[: CHUNK if stat.S_ISREG(mode) else select.PIPE_BUF]) :]
-            return True
-        except BlockingIOError:
-            return True
-        except OSError as error:
-            # A terminal whose other end no process has open any more; a folder as input.
-            if (error.errno == errno.EIO and stat.S_ISCHR(mode)) or error.errno == errno.EISDIR:
-                return False
-            raise
 
 
 class Streams:
@@ -66,7 +31,8 @@ class Streams:
         self._theirs: list[int] = []
         self._ours: list[int] = []
         self._unread = -1  # the end of the input's pipe from which the program reads
-        self._input: Copy | None = None
+        self._input: Copy | PeekedInput | None = None
+        self._piped: Copy | PeekedInput | None = None  # the same, also after its end, unless it is a terminal
         self._outputs: list[Copy] = []
         self.child: list[int] = []
         terminals = [number for number in range(3) if os.isatty(number)]
@@ -75,8 +41,6 @@ class Streams:
             earlier = [other for other in range(1, number) if is_same_file(number, other)]
             if number in terminals:
                 self.child.append(slave)
-            elif is_nameless(number):
-                self.child.append(number)
             elif earlier:
                 self.child.append(self.child[earlier[0]])  # `> file 2>&1`: one pipe preserves the order
             else:
@@ -110,14 +74,15 @@ class Streams:
             self._outputs.append(Copy(read, number))
             return write
         self._ours += [read, write]
-        self._unread, self._input = read, Copy(0, write)
+        self._unread = read
+        self._input = self._piped = PeekedInput(0, write) if is_pipe_or_socket(0) else Copy(0, write)
         return read
 
     def relay(self, process: subprocess.Popen[bytes]) -> None:
         """Copy until the process that was started with `child`, and all that have its streams, have ended.
 
-        Input of a file that no process has read remains for the next reader. Raises OSError for an output that cannot
-        be written.
+        Input that the program has not read remains for the next reader. Raises OSError for an output that cannot be
+        written.
         """
         for descriptor in self._theirs:
             os.close(descriptor)
@@ -140,20 +105,23 @@ class Streams:
         poll = select.poll()
         wanted: dict[int, int] = {}
         for copy in copies:
-            descriptor, event = (copy.target, select.POLLOUT) if copy.data else (copy.source, select.POLLIN)
+            descriptor, event = copy.waits_for()
             wanted[descriptor] = wanted.get(descriptor, 0) | event
         for descriptor, events in wanted.items():
             poll.register(descriptor, events)
         ready = dict(poll.poll(timeout))
         for copy in copies:
-            event = select.POLLOUT if copy.data else select.POLLIN
-            came = ready.get(copy.target if copy.data else copy.source, 0)
+            descriptor, event = copy.waits_for()
+            came = ready.get(descriptor, 0)
             if came & (event | select.POLLERR | select.POLLHUP | select.POLLNVAL) and not copy.move():
                 self._end(copy)
 
-    def _end(self, copy: Copy) -> None:
-        if copy is not self._input:
+    def _end(self, copy: Copy | PeekedInput) -> None:
+        if isinstance(copy, Copy) and copy is not self._input:
             self._outputs.remove(copy)
+            if copy.source != self._terminal:
+                self._ours.remove(copy.source)
+                os.close(copy.source)  # where the caller reads no more, the program's next write fails
             return
         self._input = None
         if copy.target != self._terminal:
@@ -161,19 +129,18 @@ class Streams:
             os.close(copy.target)  # the program reads its end
 
     def _give_back(self) -> None:
-        """Set the input file back by what was read of it and not taken by the program."""
-        if self._unread >= 0:
-            unread = struct.unpack("i", fcntl.ioctl(self._unread, termios.FIONREAD, bytes(4)))[0]
-            with contextlib.suppress(OSError):  # no regular file
-                os.lseek(0, -unread - len(self._input.data if self._input else b""), os.SEEK_CUR)
+        """Leave input that the program has not read to its next reader."""
+        if self._piped:
+            self._piped.finish(self._unread)
 
 
-def is_nameless(descriptor: int) -> bool:
-    """Return whether a descriptor is a pipe or a socket without a name in any file system."""
+def is_pipe_or_socket(descriptor: int) -> bool:
+    """Return whether what is read from a descriptor is gone."""
     try:
-        return str(Path(f"/proc/self/fd/{descriptor}").readlink()).startswith(("pipe:[", "socket:["))
+        mode = os.fstat(descriptor).st_mode
     except OSError:
         return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def is_same_file(first: int, second: int) -> bool:

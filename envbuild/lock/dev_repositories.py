@@ -1,0 +1,84 @@
+"""Repositories of a project folder (`dev:` of a spec) that a program of the image must not change: the caller's next
+git there starts what their settings and hooks name.
+
+A ``.git`` may be a file that names another folder (gitrepository-layout(5)), also one in the project. A mount on it is
+useless while a folder above it can be renamed, so each folder on the way is a mount, too: the kernel renames no mount.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from envbuild.core.errors import SpecError
+from envbuild.core.shell import shell_word
+from envbuild.core.text import printable
+from envbuild.lock.dev_git import ask_git, common_directory, find_work_tree, is_inside
+from envbuild.lock.git.repositories import find_git_directory
+
+Place = tuple[Path, str]  # a folder of this machine, and where it is mounted
+Mount = tuple[str, str, bool]  # source, target, whether it is read-only
+
+
+def project_mounts(projects: Sequence[Place]) -> list[Mount]:
+    """Return the mounts of project folders: an edit there is seen at once, and repositories are read-only. Raises
+    SpecError for a repository that cannot be protected."""
+    places = [(folder.resolve(), target) for folder, target in projects]
+    guarded = dict.fromkeys(path for folder, _ in places for path in find_repositories(folder))
+    mounts: list[Mount] = []
+    for folder, target in places:
+        inside = [path.relative_to(folder) for path in guarded if path.is_relative_to(folder)]
+        top = [path for path in inside if not any(other in path.parents for other in inside)]
+        above = sorted({parent for path in top for parent in path.parents}, key=lambda path: len(path.parts))
+        mounts += [(str(folder / path), _join(target, path), False) for path in above or [Path()]]
+        mounts += [(str(folder / path), _join(target, path), True) for path in top]
+    return mounts
+
+
+def _join(target: str, path: Path) -> str:
+    return f"{target}/{path}" if path.parts else target
+
+
+def find_repositories(folder: Path) -> Iterator[Path]:
+    """Yield what decides which programs git starts in a folder: its ``.git`` and those of its submodules, the git
+    directories that these name, and the common directories of those. Raises SpecError where a link is on the way: it
+    can lead elsewhere afterwards."""
+    place = find_work_tree(folder)
+    if place == folder:
+        own = folder / ".git"
+        if own.is_symlink():
+            target, top = shell_word(own.resolve()), shell_word(folder)
+            hint = f"write it as a file: rm {shell_word(own)} && git init --separate-git-dir={target} {top}"
+            raise SpecError(f"{printable(str(own))} is a link, which {REPLACE}", hint)
+        yield own
+        if repository := find_git_directory(folder):
+            yield from (without_links(path, folder) for path in (repository, common_directory(repository)))
+    if place is None or not shutil.which("git") or find_git_directory(place) is None:
+        return
+    for name in dict.fromkeys(ask_git(folder, place)):
+        inner = folder / name
+        if is_inside(name) and inner.is_dir() and not inner.is_symlink() and os.path.lexists(inner / ".git"):
+            yield from find_repositories(inner)
+
+
+REPLACE = "a program of the image could replace by another repository"
+
+
+def without_links(path: Path, folder: Path) -> Path:
+    """Return the place of a git directory that is named by a repository in `folder`. Raises SpecError if a link that is
+    in a folder of the caller leads there."""
+    at = Path("/")
+    for part in path.parts[1:]:
+        if part == "..":
+            at = at.parent
+            continue
+        at /= part
+        if at.is_symlink():
+            if at.parent.is_relative_to(folder):
+                words = f"git init --separate-git-dir={shell_word(path.resolve())} {shell_word(folder)}"
+                hint = f"write the path without it: {words}"
+                raise SpecError(f"{printable(str(at))} is a link on the way to a git directory, which {REPLACE}", hint)
+            at = at.resolve()
+    return at
