@@ -1,6 +1,7 @@
 """The link ``NAME.sqsh`` beside the artifacts: what a job script names.
 
-Images of projects have it for themselves: a third-party image of the same name gets ``NAME-image.sqsh``."""
+Images of projects have it for themselves: a third-party image of the same name gets ``NAME-image.sqsh``. Of two
+third-party images of different repositories the first one has it."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.core.store.json_files import read_json
-from envbuild.core.store.records import parse_record
+from envbuild.core.store.records import file_names, parse_record
 from envbuild.core.store.store import Store
+from envbuild.core.text import printable
 
 if TYPE_CHECKING:
     from envbuild.spec.workspace import Workspace
@@ -25,6 +27,39 @@ def link_by_name(path: Path, name: str) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(path.name)
     temporary.replace(link)
+
+
+def link_reference(path: Path, name: str, reference: str, workspace: Workspace) -> None:
+    """Link ``NAME.sqsh`` beside the file of a third-party image to it, unless it is that of an image of another
+    repository, which is reported: a job that names the link would start the other team's image."""
+    owner = owner_of(workspace.store, name)
+    if owner and repository_of(owner) != repository_of(reference):
+        link = path.with_name(f"{name}.sqsh")
+        workspace.reporter.warn(
+            f"{link} remains a link to {printable(owner)}, which is of another repository: use {path}, or -o FILE"
+        )
+        return
+    link_by_name(path, name)
+
+
+def owner_of(store: Store, name: str) -> str:
+    """Return the reference of the third-party image that ``NAME.sqsh`` in the store links to; "" if it is not known."""
+    try:
+        target = (store.root / "artifacts" / f"{name}.sqsh").readlink().name
+    except OSError:
+        return ""
+    for path in sorted((store.root / "images").iterdir()):
+        value = parse_record(read_json(path))
+        reference = value["made"].get("reference") if value and file_names(value).get("artifact") == target else None
+        if isinstance(reference, str):
+            return reference
+    return ""
+
+
+def repository_of(reference: str) -> str:
+    """Return a reference without its tag and digest: ``registry.example/team/app``."""
+    folder, slash, last = reference.partition("@")[0].rpartition("/")
+    return f"{folder}{slash}{last.partition(':')[0]}"
 
 
 def is_project_link(store: Store, name: str) -> bool:

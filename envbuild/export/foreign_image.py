@@ -18,7 +18,7 @@ from envbuild.core.digest import file_digest
 from envbuild.core.errors import InputError
 from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.text import amount, printable
-from envbuild.export.artifact_link import free_name, link_by_name
+from envbuild.export.artifact_link import free_name, link_reference
 from envbuild.export.drop_damaged import write_again_if_damaged
 from envbuild.export.options import ExportOptions
 from envbuild.export.pack_layers import LayerPacker, PackedLayer
@@ -77,7 +77,8 @@ def convert_open_image(image: SourceImage, progress: Progress, options: ExportOp
         if options.sha256 and not done.artifact.sha256:
             done = replace(done, artifact=replace(done.artifact, sha256=file_digest(done.artifact.path)))
             write_conversion(record, done)
-        link_by_name(done.artifact.path, image.name)
+        if options.link:
+            link_reference(done.artifact.path, image.name, image.reference, workspace)
         return done
     path = progress.output = out.file(name) if out else workspace.store.root / "artifacts" / name
 
@@ -92,7 +93,8 @@ def convert_open_image(image: SourceImage, progress: Progress, options: ExportOp
     seconds = round(time.monotonic() - began, 1)
     done = ConvertedImage(artifact, image.reference, image.origin, image.identity, layers, seconds)
     if record:
-        link_by_name(path, image.name)
+        if options.link:
+            link_reference(path, image.name, image.reference, workspace)
         write_conversion(record, done)
     return done
 

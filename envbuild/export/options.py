@@ -29,6 +29,7 @@ class ExportOptions:
     `keep_dev`: preserve the content of /dev, except device nodes.
     `sha256`: compute the digest of the file, which reads it again.
     `keep_layers`: store the layers of a registry's image unchanged.
+    `link`: give a file of the store its name, ``NAME.sqsh``.
     """
 
     to: str = "squashfs"
@@ -45,6 +46,7 @@ class ExportOptions:
     keep_dev: bool = False
     sha256: bool = False
     keep_layers: bool = False
+    link: bool = True
 
     def check(self, name: str) -> None:
         """Raise SpecError with every option that is incompatible with the others."""

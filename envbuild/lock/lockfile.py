@@ -12,7 +12,7 @@ from envbuild.core.errors import EngineError, LockError
 from envbuild.core.plain_yaml import MAX_BYTES, load_plain
 from envbuild.core.regular_file import read_bounded
 from envbuild.core.store.store import write_atomic
-from envbuild.core.text import amount
+from envbuild.core.text import amount, first_hidden
 from envbuild.core.yaml_reader import short
 from envbuild.lock.hidden_text import find_hidden
 from envbuild.lock.lock_head import read_text, read_texts
@@ -70,8 +70,11 @@ def dump_lock(lock: Lock) -> str:
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     value = _lock_value(lock)
-    body = yaml.dump(value, Dumper=dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1 << 20)
-    return HEADER.format(image=lock.image) + str(body)
+    options: dict[str, Any] = {"Dumper": dumper, "sort_keys": False, "default_flow_style": False, "width": 1 << 20}
+    body = str(yaml.dump(value, allow_unicode=True, **options))
+    if any(first_hidden(line) for line in body.split("\n")):  # in a variable of the base image: written as an escape
+        body = str(yaml.dump(value, allow_unicode=False, **options))
+    return HEADER.format(image=lock.image) + body
 
 
 def _lock_value(lock: Lock) -> dict[str, Any]:

@@ -38,14 +38,18 @@ class PublishedSquashfs:
 
 
 def find_squashfs(image: RemoteImage, found: ImageDocument, *, bound: bool = False) -> PublishedSquashfs | None:
-    """Return the squashfs file of an image, or of its artifact; None if it was published without one, or if its
-    manifest has none and the image was named by its digest, or only what the manifest names is wanted (`bound`).
+    """Return the squashfs file of an image, or of the artifact that is named; None if it was published without one, or
+    if its manifest has none and the image was named by its digest, or only what the manifest names is wanted (`bound`).
 
     Raises InputError for a newer format, and if a part is damaged or not available; VerifyError for an artifact of
     another image or with another file, ConflictError.
     """
     if str(found.value.get("artifactType", "")).startswith(FAMILY):
-        return read_artifact(image, found)
+        named = read_artifact(image, found)
+        if not named.image:
+            return named
+        owner = image.read(named.image)  # what it claims; the image's manifest names its file
+        return check_artifact(named, read_binding(owner.value), image.name, owner.digest)
     binding = read_binding(found.value)
     if (image.pinned or bound) and not binding.file:
         return None

@@ -7,23 +7,37 @@ published. Packs remain in the store as blobs under their digest, never as packs
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.core.errors import SignatureError
+from envbuild.core.errors import SignatureError, VerifyError
 from envbuild.core.result import Result
 from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.text import amount, counted
-from envbuild.export.artifact_link import free_name, link_by_name
+from envbuild.export.artifact_link import free_name, link_reference
 from envbuild.export.output_path import Output
 from envbuild.export.project_image import SquashfsFile, describe_squashfs
 from envbuild.net.download import Transfer
 from envbuild.net.registry.upload import FIRST_PAUSE, TRIES
 from envbuild.oci.sources.platform import Platform
-from envbuild.publish.find_squashfs import find_squashfs
+from envbuild.publish.find_squashfs import PublishedSquashfs, find_squashfs
 from envbuild.publish.pull_packs import Pull
 from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote, report_reading
 from envbuild.publish.signature_check import SignatureReport, check_policy, refuse_unsigned
 from envbuild.spec.workspace import Workspace
+
+NO_FILE = "it has no squashfs file"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A published image that was read once: its manifest, its signatures by the policy of the site, and its squashfs
+    file (None: its layers are converted)."""
+
+    image: RemoteImage
+    document: ImageDocument
+    signed: SignatureReport
+    found: PublishedSquashfs | None
 
 
 def pull_image(text: str, output: Output | None, workspace: Workspace, platform: str = "") -> Result:
@@ -41,51 +55,70 @@ def pull_image(text: str, output: Output | None, workspace: Workspace, platform:
     image = open_remote(text, workspace.site)
     if output:
         output.prepare(image.source if image else text)
-    found, document, signed = None, None, SignatureReport()
-    if image:
-        transfer = Transfer(image.transport, workspace.store, pause=FIRST_PAUSE, attempts=TRIES)
-        with report_reading(image, workspace.reporter):
-            document = image.find(Platform.of(platform))
-            signed = check_policy(image, document, workspace)
-            found = find_squashfs(image, document, bound=bool(signed.keys))
-    if image and document and signed.keys and not found:
-        return convert_signed(image, document, signed, output, workspace, platform)
-    if image is None or found is None:
-        if image is None:
-            refuse_unsigned(text, workspace.site)
-        why = "the digest of this image names no squashfs file" if image and image.pinned else "it has no squashfs file"
-        return convert(image.source if image else text, why, output, workspace, platform)
-    result = write_published(Pull(image, found, transfer, workspace), output, began)
-    return add_signatures(result, signed)
+    if image is None:
+        refuse_unsigned(text, workspace.site)
+        return convert(text, NO_FILE, output, workspace, platform)
+    with report_reading(image, workspace.reporter):
+        compared = compare_image(image, workspace, platform)
+    if compared.found is None and not compared.signed.keys:
+        why = "the digest of this image names no squashfs file" if image.pinned else NO_FILE
+        return convert(image.source, why, output, workspace, platform)
+    return pull_compared(compared, output, workspace, platform, began)
 
 
-def convert(source: str, why: str, output: Output | None, workspace: Workspace, platform: str) -> Result:
+def compare_image(image: RemoteImage, workspace: Workspace, platform: str, *, attestations: bool = False) -> Compared:
+    """Read an image and compare its signatures with the policy of the site. `attestations`: as `check_policy` takes it.
+    Raises as `pull_image`."""
+    document = image.find(Platform.of(platform))
+    signed = check_policy(image, document, workspace, attestations=attestations)
+    return Compared(image, document, signed, find_squashfs(image, document, bound=bool(signed.keys)))
+
+
+def pull_compared(
+    compared: Compared,
+    output: Output | None,
+    workspace: Workspace,
+    platform: str,
+    began: float,
+    *,
+    link: bool = True,
+) -> Result:
+    """Write the squashfs file of an image that was compared, and of no other: from here on all is named by digest.
+    `link`: give a file of the store its name. Raises as `pull_image`."""
+    image = compared.image
+    if compared.found is None:
+        return convert_compared(compared, output, workspace, platform, link=link)
+    transfer = Transfer(image.transport, workspace.store, pause=FIRST_PAUSE, attempts=TRIES)
+    result = write_published(Pull(image, compared.found, transfer, workspace), output, began, link=link)
+    return add_signatures(result, compared.signed)
+
+
+def convert(
+    source: str, why: str, output: Output | None, workspace: Workspace, platform: str, *, link: bool = True
+) -> Result:
     """Convert the layers of an image that was published without a squashfs file."""
     from envbuild.export.export import export_foreign
     from envbuild.export.options import ExportOptions
 
-    options = ExportOptions("squashfs", output=output, platform=platform, sha256=True)
+    options = ExportOptions("squashfs", output=output, platform=platform, sha256=True, link=link)
     workspace.reporter.info(f"{source}: {why}; converting its layers")
     return export_foreign(source, options, workspace)
 
 
-def convert_signed(
-    image: RemoteImage,
-    document: ImageDocument,
-    signed: SignatureReport,
-    output: Output | None,
-    workspace: Workspace,
-    platform: str,
+def convert_compared(
+    compared: Compared, output: Output | None, workspace: Workspace, platform: str, *, link: bool
 ) -> Result:
-    """Convert the layers of the manifest that is signed. Raises SignatureError if a layout has another one by then."""
-    why = "what is signed names no squashfs file"
-    result = convert(image.pin(document.digest), why, output, workspace, platform)
-    if document.digest not in str(result.data["origin"]):
+    """Convert the layers of the manifest that was compared. Raises SignatureError, or VerifyError for an image without
+    a signature, if a layout has another one by then."""
+    image, digest = compared.image, compared.document.digest
+    signed = bool(compared.signed.keys)
+    why = "what is signed names no squashfs file" if signed else NO_FILE
+    result = convert(image.pin(digest), why, output, workspace, platform, link=link)
+    if digest not in str(result.data["origin"]):
         Path(result.data["path"]).unlink(missing_ok=True)
-        raise SignatureError(
-            f"{image.name} was changed after its signature was compared", hint="run the command again", where=""
-        )
-    return add_signatures(result, signed)
+        text, hint = f"{image.name} was changed after it was compared", "run the command again"
+        raise SignatureError(text, hint=hint, where="") if signed else VerifyError(text, hint=hint)
+    return add_signatures(result, compared.signed)
 
 
 def add_signatures(result: Result, signed: SignatureReport) -> Result:
@@ -95,7 +128,7 @@ def add_signatures(result: Result, signed: SignatureReport) -> Result:
     return Result({**result.data, **keys}, text)
 
 
-def write_published(pull: Pull, output: Output | None, began: float) -> Result:
+def write_published(pull: Pull, output: Output | None, began: float, *, link: bool = True) -> Result:
     """Write the file, unless an earlier run left it in the store."""
     store, document = pull.store, pull.published.document
     name = free_name(pull.image.stem, pull.workspace)
@@ -106,8 +139,8 @@ def write_published(pull: Pull, output: Output | None, began: float) -> Result:
     present = done is not None and done.get("sha256") == document.sha256 and Path(done["artifact"]) == path
     if not present:
         pull.run(path)
-    if record:
-        link_by_name(path, name)
+    if record and link:
+        link_reference(path, name, pull.image.name, pull.workspace)
     if record and not present:
         made = {
             "artifact": str(path),

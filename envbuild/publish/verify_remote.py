@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
-from envbuild.oci.sources.platform import Platform
 from envbuild.publish.attached_documents import read_documents
-from envbuild.publish.pull import pull_image
+from envbuild.publish.pull import compare_image, pull_compared
 from envbuild.publish.remote_image import report_reading, require_remote
 from envbuild.publish.show_remote import describe_documents, value_at
-from envbuild.publish.signature_check import check_policy, signed_provenance
+from envbuild.publish.signature_check import signed_provenance
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.evidence import evidence_document, raise_failures, summary_lines
 from envbuild.verify.verify_file import verify_file
@@ -26,15 +25,15 @@ def verify_remote(text: str, workspace: Workspace, platform: str = "") -> Result
     Raises SignatureError, VerifyError, SpecError, InputError, ConflictError, PublishError.
     """
     image = require_remote(text, workspace.site)
+    began = time.monotonic()
     with report_reading(image, workspace.reporter):
-        found = image.find(Platform.of(platform))
-        report = check_policy(image, found, workspace, attestations=True)
+        compared = compare_image(image, workspace, platform, attestations=True)
+        found, report = compared.document, compared.signed
         documents = read_documents(image, found.digest)
     signed = signed_provenance(report)
     provenance = signed or documents.provenance
-    pulled = pull_image(image.source, None, workspace, platform)
-    if found.digest not in (pulled.data.get("digest"), pulled.data.get("squashfs"), *origin_of(pulled)):
-        raise VerifyError(f"{image.name} was changed while it was verified", hint="run the command again")
+    # Without a link: what is only verified is not what jobs start by its name.
+    pulled = pull_compared(compared, None, workspace, platform, began, link=False)
     evidence = verify_file(Path(pulled.data["path"]), workspace, pulled.data["sha256"])
     raise_failures(evidence)
     state = "none" if provenance is None else "signed" if signed else "not signed"
@@ -54,8 +53,3 @@ def verify_remote(text: str, workspace: Workspace, platform: str = "") -> Result
         *describe_documents(provenance, documents.sbom),
     ]
     return Result(data, "\n".join(lines))
-
-
-def origin_of(pulled: Result) -> list[str]:
-    """Return the digest of the manifest whose layers were converted, if they were."""
-    return [str(pulled.data.get("origin", "")).rpartition("@")[2].removeprefix("oci-layout:")]

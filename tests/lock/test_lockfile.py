@@ -19,6 +19,7 @@ from yaml import YAMLError
 
 from envbuild.core.errors import LockError
 from envbuild.core.plain_yaml import load_plain
+from envbuild.core.text import first_hidden
 from envbuild.lock.diff import describe_changes
 from envbuild.lock.lock_head import read_head
 from envbuild.lock.lockfile import dump_lock, parse_lock, read_lock, write_lock
@@ -278,9 +279,10 @@ def test_a_size_is_a_number_of_bytes(size: str) -> None:
 
 
 def test_variables_of_a_base_image_may_have_any_text() -> None:
-    base = BaseImage("x", SHA, SHA, (), "debian:13", env={"PS1": "\x1b[31m\n", "OTHER": "\u200d"})
+    base = BaseImage("x", SHA, SHA, (), "debian:13", env={"PS1": "\x1b[31m\n", "OTHER": "\u200d\u202e"})
     lock = replace(SMALL, base_image=base)
     assert parse_lock(dump_lock(lock), Path("demo.lock")) == lock
+    assert not any(first_hidden(line) for line in dump_lock(lock).split("\n"))  # for who reads it
 
 
 @pytest.mark.parametrize("line", ["? " * 79, "- " * 79, "-", "a:", "[]"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import struct
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -300,3 +302,18 @@ def test_a_malformed_file_becomes_an_input_error() -> None:
 def _metadata(content: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(content)) as opened:
         return opened.read("demo-1.0.dist-info/METADATA")
+
+
+def test_metadata_takes_a_time_that_grows_with_it_alone() -> None:
+    """600,000 names of headers took ten hours, and requirements of 11 kB a minute."""
+    names = ("".join(letters) for letters in itertools.product("abcdefghijklmnopqrstuvwxyz0123456789", repeat=4))
+    head = b"Name: x\nRequires-Python: >=3.9\nRequires-Dist: torch\n"
+    many = head + b"".join(b"%s:\n" % name.encode() for name in itertools.islice(names, 80_000))
+    began = time.process_time()
+    assert Metadata.of(many).requires == ("torch",)
+    assert time.process_time() - began < 10
+    for more in (b"x: y\n" * 200_000, b"Requires-Dist: torch[%s]\n" % (b"a," * 5000)):
+        with pytest.raises(MalformedFileError, match="its metadata has"):
+            Metadata.of(head + more)
+    described = Metadata.of(head + b"\nRequires-Dist: not a header\n" + b"x" * (1 << 20))
+    assert (described.requires, described.requires_python) == (("torch",), ">=3.9")

@@ -28,6 +28,7 @@ from tests.support.published import built, document, publish, publish_folder, pu
 from tests.support.pulls import MORE, digest
 from tests.support.pulls import no_pauses as no_pauses
 from tests.support.push_proxy import pushing
+from tests.support.signing import messages
 
 pytestmark = pytest.mark.registry
 
@@ -45,6 +46,23 @@ def test_another_store_gets_the_same_file(tmp_path: Path, registry: Server) -> N
     out = pull(name, tmp_path / "b", tmp_path / "out.sqsh")
     assert (out["fetched"], digest(tmp_path / "out.sqsh")) == (0, sha256)
     assert pull(f"{registry.host}/team/app@{artifacts[0].digest}", tmp_path / "b")["sha256"] == sha256
+
+
+def test_an_image_of_another_repository_does_not_take_the_name(tmp_path: Path, registry: Server) -> None:
+    """A job that names the link would start the other team's image."""
+    team, other = built(tmp_path / "1", layers()), built(tmp_path / "2", [*layers(), MORE])
+    publish(*team[:2], f"{registry.host}/team/app:1")
+    publish(*other[:2], f"{registry.host}/other/app:1")
+    link = tmp_path / "b/artifacts/app-1.sqsh"
+    first = pull(f"{registry.host}/team/app:1", tmp_path / "b")
+    at = workspace(tmp_path / "b")
+    second = pull_image(f"{registry.host}/other/app:1", None, at).data
+    assert link.resolve() == Path(first["path"])
+    assert digest(second["path"]) == other[2]
+    assert f"remains a link to {registry.host}/team/app:1" in messages(at)
+    publish(*other[:2], f"{registry.host}/team/app:1", move=True)
+    third = pull(f"{registry.host}/team/app:1", tmp_path / "b")  # the next version of the same one does
+    assert link.resolve() == Path(third["path"]) == Path(second["path"])
 
 
 def test_only_new_packs_travel(tmp_path: Path, registry: Server) -> None:

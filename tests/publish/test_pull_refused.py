@@ -169,7 +169,7 @@ def test_the_digest_of_an_image_fixes_its_squashfs_file(tmp_path: Path, registry
         assert (made["sha256"], made["squashfs"]) == (sha256, artifacts[0].digest) != (evil, forged.digest)
     alone = f"{registry.host}/alone"
     publish(parts, [forged], f"{alone}:1")
-    for reference in (f"{alone}@{parts.digest}", f"{alone}:1"):
+    for reference in (f"{alone}@{parts.digest}", f"{alone}:1", f"{alone}@{forged.digest}"):  # of itself: what it claims
         with pytest.raises(VerifyError, match="another squashfs file, spec or lock"):
             pull(reference, tmp_path / "f")
         with pytest.raises(VerifyError, match="another squashfs file, spec or lock"):

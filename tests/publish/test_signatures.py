@@ -293,9 +293,43 @@ def test_verify_refuses_an_unsigned_image_before_anything_is_fetched(
 
     parts, artifacts, _ = built(tmp_path / "a", layers())
     name = place(parts, artifacts)
-    monkeypatch.setattr(module, "pull_image", lambda *_: pytest.fail("it was fetched"))
+    monkeypatch.setattr(module, "pull_compared", lambda *_, **__: pytest.fail("it was fetched"))
     with pytest.raises(SignatureError, match="it has no signature"):
         verify_remote(name, requiring(tmp_path / "b", team[1]))
+
+
+@pytest.mark.parametrize("require", [True, False])
+def test_a_tag_that_moves_while_it_is_verified_is_read_once(
+    tmp_path: Path, registry: Server, team: Keys, monkeypatch: pytest.MonkeyPatch, *, require: bool
+) -> None:
+    """The signatures of the first reading were reported for the file of the second."""
+    from envbuild.publish import verify_remote as module
+
+    parts, artifacts, sha = built(tmp_path / "a", layers())
+    evil = built(tmp_path / "e", [*layers(), MORE])
+    name = f"{registry.host}/app:1"
+    publish(parts, [*artifacts, signature(parts, team[0], tmp_path / "s")], name)
+    read = module.read_documents
+
+    def move_tag(*arguments: Any) -> Any:
+        publish(*evil[:2], name, move=True)
+        return read(*arguments)
+
+    monkeypatch.setattr(module, "read_documents", move_tag)
+    verified: list[tuple[str, str]] = []
+
+    class ReachedError(Exception):
+        pass
+
+    def verify(path: Path, at: Workspace, sha256: str) -> None:
+        verified.append((digest(path), sha256))
+        raise ReachedError
+
+    monkeypatch.setattr(module, "verify_file", verify)
+    with pytest.raises(ReachedError):
+        verify_remote(f"docker://{name}", requiring(tmp_path / "b", team[1], require=require))
+    assert verified == [(sha, sha)]
+    assert not (tmp_path / "b/artifacts/app-1.sqsh").is_symlink()  # what is only verified has no name
 
 
 def test_other_bytes_than_the_published_ones_are_not_verified(tmp_path: Path, place: Place, team: Keys) -> None:

@@ -24,7 +24,7 @@ COLLECTOR = "collector nvcc 2"
 COMPILERS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc")  # they have ptxas
 HEADERS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-crt")  # they have crt/host_config.h
 PTXAS, HEADER = ".+/bin/ptxas", r".+/include/crt/host_config\.h"
-LARGEST = 1 << 28
+LARGEST = {PTXAS: 1 << 28, HEADER: 1 << 20}  # bytes; a header has some 12 kB
 ARCH = "amd64"
 DISPUTED = ("12.3",)  # torch's table allows gcc 13 there, the header does not: facts/gcc.yaml states it
 
@@ -104,7 +104,7 @@ def limits_of(header: str, name: str) -> CompilerLimits:
     clang = re.findall(r"#error -- unsupported clang version! clang version must be less than (\d+) ", header)
     if len(gcc) != 1 or len(clang) != 1:
         raise InputError(f"the host_config.h of {name} does not state its limits as those before did")
-    tests = set(re.findall(r"^\s*#\s*if\b.*\(__clang_major__ >= (\d+)\)", header, re.MULTILINE))
+    tests = set(re.findall(r"^[ \t]*#[ \t]*if\b.*\(__clang_major__ >= (\d+)\)", header, re.MULTILINE))
     return CompilerLimits(gcc[0], tests.pop() if len(tests) == 1 else clang[0])
 
 
@@ -193,7 +193,7 @@ def _member(context: Context, file: IndexFile, pattern: str) -> bytes:
         found = [name for name in wheel.names() if re.fullmatch(pattern, name)]
         if len(found) != 1:
             raise MalformedFileError(f"{len(found)} of its members are {pattern}")
-        return wheel.read(found[0], LARGEST)
+        return wheel.read(found[0], LARGEST[pattern])
 
 
 def _sha256(content: bytes) -> str:
