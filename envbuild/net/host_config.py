@@ -38,12 +38,15 @@ SNAPSHOT = re.compile(r"\d{8}T\d{6}Z")
 
 @dataclass(frozen=True, slots=True)
 class PythonIndexes:
-    """Sources of Python files: simple indexes (the first is the default one) and find-links folders or pages."""
+    """Sources of Python files: simple indexes in their order, and find-links folders or pages. `pool`: of a name that
+    several indexes have the best version is taken, as pip does; else the first index that has a name has all of it, so
+    that nobody can put another package of that name on a later one."""
 
     indexes: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     insecure: tuple[str, ...] = ()  # hosts whose certificate is not checked (pip's trusted-host)
     ca_bundle: str = ""
+    pool: bool = False
 
 
 def debian_archives(etc: Path = Path("/etc/apt")) -> dict[str, tuple[str, ...]]:

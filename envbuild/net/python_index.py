@@ -68,7 +68,8 @@ class PackageIndex:
     in_parts: bool = False  # files are read by ranges, so no digest is compared
 
     def files(self, project: str) -> list[IndexFile]:
-        """Return the files of a project on all indexes, in the order of the indexes; none when no index lists it.
+        """Return the files of a project: of the first index that lists it, or of all, in their order, where they are
+        one pool; none when no index lists it.
 
         Raises InputError when an index fails.
         """
@@ -76,7 +77,11 @@ class PackageIndex:
         with self.guard:
             known = self.cache.get(name)
         if known is None:
-            known = [file for place in self.indexes.indexes for file in self._simple(place, name)]
+            known = []
+            for place in self.indexes.indexes:
+                known += self._simple(place, name)
+                if known and not self.indexes.pool:
+                    break
             known += [
                 file for place in self.indexes.links for file in self._links(place) if is_file_of(file.name, name)
             ]

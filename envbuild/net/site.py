@@ -104,8 +104,8 @@ class Site:
         return self.keyrings.get("debian:") or self.debian_keyring  # one set of keys signs both archives
 
     def python(self, origin: str = "python:") -> PythonIndexes:
-        """Return the Python indexes of ``python:`` (its mirrors, else what pip uses on this machine), or those of a
-        vendor (``pip:pytorch/cu113``: its mirrors, else its public home).
+        """Return the Python indexes of ``python:`` (its mirrors, else what pip uses on this machine, as one pool), or
+        those of a vendor (``pip:pytorch/cu113``: its mirrors, else its public home).
         """
         from envbuild.net import host_config
 
@@ -113,7 +113,7 @@ class Site:
         if origin == "python:" and self.use_host and origin not in self.mirrors:
             found = host_config.pip_indexes()
             insecure, ca_bundle = (*insecure, *found.insecure), ca_bundle or found.ca_bundle
-            return host_config.PythonIndexes(found.indexes, found.links, insecure, ca_bundle)
+            return host_config.PythonIndexes(found.indexes, found.links, insecure, ca_bundle, pool=True)
         roots = self.roots(origin)
         indexes = tuple(place for place in roots if "://" in place)
         links = tuple(place for place in roots if "://" not in place)

@@ -16,6 +16,7 @@ from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.resolve import names_package
 from envbuild.lock.python.uv_resolver import Resolver
 from envbuild.lock.request import UnitRequest
+from envbuild.net.site import Site
 from tests.support.lock_server import sdist, serve, sha256, simple_index, wheel
 from tests.support.python_resolver import versions, work
 
@@ -114,8 +115,31 @@ def test_earlier_version_that_the_first_index_has_for_others_only(tmp_path: Path
 
 
 @pytest.mark.slow_unit
-def test_version_that_the_first_index_has_for_others_only(tmp_path: Path) -> None:
+def of_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the indexes of a test be those of pip's configuration: one pool."""
+    python = Site.python
+    monkeypatch.setattr(Site, "python", lambda site, *origin: replace(python(site, *origin), pool=True))
+
+
+def test_another_package_of_the_same_name_on_a_later_index_is_not_taken(tmp_path: Path) -> None:
+    """Anybody may register a private name on a public index: the same version with a dependency, or a higher one."""
+    folders = [tmp_path / name for name in ("private", "public")]
+    own = [wheel(folders[0], "acme", "1.0")]
+    others = [
+        wheel(folders[1], "acme", "1.0", requires=("evil",)), wheel(folders[1], "acme", "5.9.0"),
+        wheel(folders[1], "evil", "1.0"), wheel(folders[1], "other", "1.0"),
+    ]  # fmt: skip
+    places = [simple_index(tmp_path / name, wheels) for name, wheels in (("one", own), ("two", others))]
+    found = work(tmp_path, *places).lock({"venv": UnitRequest(python=("acme", "other"))})
+    assert versions(found, "venv") == ["acme 1.0", "other 1.0"]
+    assert found.files[own[0].name].sha256 == sha256(own[0].read_bytes())
+    turned = work(tmp_path / "turned", *places[::-1]).lock({"venv": UnitRequest(python=("acme",))})
+    assert versions(turned, "venv") == ["acme 5.9.0"]
+
+
+def test_version_that_the_first_index_has_for_others_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """uv alone reports that a locked version does not exist."""
+    of_pip(monkeypatch)
     files = tmp_path / "files"
     first = [wheel(files, "demo", "2.0", "cp313-cp313-manylinux_2_28_aarch64")]
     second = [wheel(files, "demo", "2.0", f"cp313-cp313-{LINUX}"), wheel(files, "user", "1.0", requires=("demo==2.0",))]

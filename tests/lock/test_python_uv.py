@@ -25,7 +25,8 @@ def test_uv_sees_the_settings_of_the_site_only(tmp_path: Path, monkeypatch: pyte
         insecure_hosts=("i.example",),
     )
     text = " ".join(site_arguments(site, IndexLogins()))
-    assert "--default-index https://i.example/simple --index file:///x/simple --find-links /wheels" in text
+    assert "--index https://i.example/simple --default-index file:///x/simple --find-links /wheels" in text
+    assert "--index-strategy first-index" in text
     assert "--allow-insecure-host i.example" in text and "--no-config" in text
     environment = site_environment(site)
     assert environment["SSL_CERT_FILE"] == str(tmp_path / "ca.pem")

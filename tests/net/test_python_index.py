@@ -27,9 +27,9 @@ pytestmark = pytest.mark.unit
 A, B = "a" * 64, "b" * 64
 
 
-def index(*indexes: str, links: tuple[str, ...] = ()) -> PackageIndex:
+def index(*indexes: str, links: tuple[str, ...] = (), pool: bool = False) -> PackageIndex:
     site = Site(Path("/none"), mirrors={"python:": ()}, use_host=False)
-    return PackageIndex(Transport(site.network()), PythonIndexes(indexes, links))
+    return PackageIndex(Transport(site.network()), PythonIndexes(indexes, links, pool=pool))
 
 
 def test_html_page() -> None:
@@ -71,13 +71,17 @@ def test_json_and_html_of_a_server() -> None:
         ]
         server.files["/json/demo-pkg/"] = json.dumps({"files": files}).encode()
         server.kinds["/json/demo-pkg/"] = "application/vnd.pypi.simple.v1+json"
-        client = index(f"{server.url}/html", f"{server.url}/json", f"{server.url}/none")
-        assert client.files("Demo_Pkg") == [
+        places = f"{server.url}/html", f"{server.url}/json", f"{server.url}/none"
+        client = index(*places, pool=True)
+        both = client.files("Demo_Pkg")
+        assert both == [
             IndexFile("demo_pkg-1.0.tar.gz", f"{server.url}/f/demo_pkg-1.0.tar.gz", A),
             IndexFile("demo_pkg-1.1.tar.gz", f"{server.url}/f/demo_pkg-1.1.tar.gz", B, size=7),
         ]
         client.files("demo.pkg")
         assert len(server.asked) == 3  # one answer a project and index
+        assert index(*places).files("demo-pkg") == both[:1]  # of the first one that has the name
+        assert index(*places[::-1]).files("demo-pkg") == both[1:]
 
 
 JSON = "application/vnd.pypi.simple.v1+json"

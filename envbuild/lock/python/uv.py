@@ -27,19 +27,21 @@ OUT_OF_MEMORY = "memory allocation of"  # the message of Rust's runtime when an 
 UNFIT = "no wheels with a matching"  # uv's message for a version whose files are for other platforms
 
 
-def site_arguments(site: Site, logins: IndexLogins, *, turned: bool = False, links: Sequence[str] = ()) -> list[str]:
-    """Return uv's options for the site's indexes; all indexes are one pool, as for pip (uv's own default uses the first
-    that has a name). `turned`: in reverse order; `links`: more places with files; `logins` gets the passwords.
+def site_arguments(
+    site: Site, logins: IndexLogins, *, turned: bool = False, links: Sequence[str] = (), pool: bool = False
+) -> list[str]:
+    """Return uv's options for the site's indexes, in their order. `turned`: in reverse order; `links`: more places with
+    files; `logins` gets the passwords; `pool`: all indexes are one, also those of a site.
     """
     python = site.python()
     indexes = python.indexes[::-1] if turned else python.indexes
-    arguments = ["--no-config", "--index-strategy", "unsafe-best-match"]
-    if indexes:
-        arguments += ["--default-index", logins.option("site-0", indexes[0])]
-    else:
+    strategy = "unsafe-best-match" if pool or python.pool else "first-index"
+    arguments = ["--no-config", "--index-strategy", strategy]
+    if not indexes:
         arguments.append("--no-index")
-    for number, index in enumerate(indexes[1:], 1):
-        arguments += ["--index", logins.option(f"site-{number}", index)]
+    for number, index in enumerate(indexes):  # the default index comes after all others
+        option = "--index" if index != indexes[-1] else "--default-index"
+        arguments += [option, logins.option(f"site-{number}", index)]
     arguments += logins.links([*python.links, *links])
     for name in python.insecure:
         arguments += ["--allow-insecure-host", name]
@@ -92,7 +94,7 @@ class Uv:
         pages = [vendor.place for vendor in self.vendors if pool and "://" not in vendor.place]
         links = [*pages, *([str(folder)] if omit else [])]
         command = [uv_binary(), "pip", "compile", "--quiet"]
-        command += site_arguments(self.site, logins, turned=turned, links=links)
+        command += site_arguments(self.site, logins, turned=turned, links=links, pool=pool)
         command += ["--python", sys.executable, "--python-version", self.python, "--python-platform", self.platform]
         command += ["--generate-hashes", "--no-build", "--no-header", "--cache-dir", str(self.cache)]
         command += ["--annotation-style", "line"]
@@ -139,7 +141,8 @@ class Uv:
             limit = LIMITS.program_file >> 30
             raise _resolution_error(what, f"uv wrote a file of over {limit} GiB: a wheel is endless")
         # uv 0.13 uses a preferred version from the first index that has it, maybe for other platforms only.
-        if done.returncode and UNFIT in done.stderr and not turned and len(self.site.python().indexes) > 1:
+        known = self.site.python()
+        if done.returncode and UNFIT in done.stderr and not turned and known.pool and len(known.indexes) > 1:
             with suppress(EnvbuildError):
                 return self.run(what, requirements, constraints, prefer, omit, pool=pool, turned=True)
         if done.returncode:
