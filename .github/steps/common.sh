@@ -32,9 +32,27 @@ fail() {
 case $WORK/ in
   "$(pwd -P)"/*) fail "WORK is in the checkout: $WORK" "WORK=/another/folder $0" ;;
 esac
-mkdir -p "$OUT" && (umask 077 && mkdir -p "$WORK")
-# shellcheck source=/dev/null
-[ ! -f "$WORK/env.sh" ] || . "$WORK/env.sh"
+# require_private FOLDER: neither it nor a folder above it is one that another user could have made or can exchange.
+require_private() {
+  local place=$1 owner group mode hint="WORK=\$(mktemp -d) $0, the same for all steps; or a folder of yours"
+  while :; do
+    read -r owner group mode < <(stat -c '%u %g %a' -- "$place")
+    case $owner in "$UID" | 0) ;; *) fail "WORK is not private: $place belongs to uid $owner" "$hint" ;; esac
+    if (((8#$mode & 8#0002) || ((8#$mode & 8#0020) && group != $(id -g)))) && ((!(8#$mode & 8#1000))); then
+      fail "WORK is not private: other users may write in $place" "$hint"
+    fi
+    [ "$place" != / ] || return 0
+    place=$(dirname -- "$place")
+  done
+}
+
+(umask 077 && mkdir -p "$WORK") && require_private "$WORK" && mkdir -p "$OUT"
+[ -O "$WORK" ] || fail "WORK belongs to another user: $WORK" "WORK=\$(mktemp -d) $0, the same for all steps"
+if [ -f "$WORK/env.sh" ]; then
+  [ -O "$WORK/env.sh" ] || fail "$WORK/env.sh is of another user" "rm $WORK/env.sh, and start with prepare.sh"
+  # shellcheck source=/dev/null
+  . "$WORK/env.sh"
+fi
 
 # require VARIABLE EXAMPLE
 require() {

@@ -39,8 +39,8 @@ SNAPSHOT = re.compile(r"\d{8}T\d{6}Z")
 @dataclass(frozen=True, slots=True)
 class PythonIndexes:
     """Sources of Python files: simple indexes in their order, and find-links folders or pages. `pool`: of a name that
-    several indexes have the best version is taken, as pip does; else the first index that has a name has all of it, so
-    that nobody can put another package of that name on a later one."""
+    several indexes have the best version is taken, as pip does; else the first index that has a name has all of it:
+    another package of that name on a later one is not taken."""
 
     indexes: tuple[str, ...] = ()
     links: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ def import_image(uri: str, workspace: Workspace, step: JobStep | None = None, *,
     if workspace.store.is_shared:  # another member could replace the file that a job reads
         raise SpecError(
             f"the store {workspace.store.root} is a group's, and files of an importer belong to one user",
-            hint="write a store for each user into the site:  store: /local/scratch/envbuild-$SLURM_JOB_UID",
+            hint="write a store for each user into the site:  store: /local/envbuild/$SLURM_JOB_UID/store",
         )
     reference = parse_uri(uri)
     try:

@@ -38,3 +38,57 @@ def test_a_folder_of_the_checkout_is_not_the_private_folder(name: str, work: str
         assert done.stderr.startswith(f"error: WORK is in the checkout: {env_file.parent}\nhint: WORK=/another/folder")
     else:
         assert next(path.name for path in (home / ".cache/envbuild-ci").iterdir()).isalnum()
+
+
+STRANGER = 12345  # an id that no user of a test has
+
+
+@pytest.mark.parametrize("place", ["work", "above", "file", "open", "mine"])
+def test_a_private_folder_of_another_user_is_refused(place: str, tmp_path: Path) -> None:
+    """Its env.sh was run, and the password of the registry written into it."""
+    if os.geteuid():
+        pytest.skip("needs root, who may give a folder to another user")
+    tmp_path.chmod(0o755)
+    work, seen = tmp_path / "a/work", tmp_path / "seen"
+    work.mkdir(parents=True)
+    (work / "env.sh").write_text(f"touch {seen}\n")
+    if place == "open":
+        work.parent.chmod(0o777)
+    elif place != "mine":
+        os.chown({"work": work, "above": work.parent, "file": work / "env.sh"}[place], STRANGER, STRANGER)
+    (tmp_path / "checkout").mkdir()
+    done = subprocess.run(
+        ["bash", "-c", f". {ROOT}/.github/steps/common.sh"],
+        cwd=tmp_path / "checkout",
+        env={**os.environ, "WORK": str(work), "OUT": str(tmp_path / "out")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, seen.exists()) == ((0, True) if place == "mine" else (2, False)), done.stderr
+    assert place == "mine" or str(work.parent) in done.stderr
+
+
+def test_the_prolog_of_the_documents_changes_nothing_that_exists(tmp_path: Path) -> None:
+    """With `install -d -o USER` the folder that a link of that user names became the user's."""
+    if os.geteuid():
+        pytest.skip("needs root, as whom Slurm runs a prolog")
+    text = (ROOT / "docs/publish.md").read_text()
+    lines = text.partition("# prolog of Slurm\n")[2].partition("```")[0]
+    place, target = tmp_path / "envbuild", tmp_path / "target"
+    script = lines.replace("/local/envbuild", str(place))
+    place.mkdir(0o755)
+    target.mkdir(0o755)
+
+    def run(user: int) -> int:
+        return subprocess.run(["bash", "-c", script], env={**os.environ, "SLURM_JOB_UID": str(user)}).returncode
+
+    assert [run(STRANGER), run(STRANGER)] == [0, 0]
+    made = (place / str(STRANGER)).stat()
+    assert (made.st_uid, made.st_mode & 0o777) == (STRANGER, 0o700)
+    (place / "5").symlink_to(target)  # as if another user could write there
+    run(5)
+    assert target.stat().st_uid == 0
+    os.chown(place, STRANGER, STRANGER)
+    assert run(6) != 0
+    assert not (place / "6").exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.doctor.checks import GROUPS, check_names, kernel, user_namespaces
-from envbuild.doctor.facts.place import find_place
+from envbuild.doctor.facts.place import find_place, pid_of
 from envbuild.doctor.host import Host
 from envbuild.doctor.model import FAIL, HARDWARE, NOT_RUN, PASS, SEVERITIES, USER, Need
 from tests.support.node_files import NEED, Node, result_of
@@ -85,6 +85,15 @@ def test_a_login_node_counts_the_nodes_of_slurm(node: Node) -> None:
     assert (result.status, result.drains) == (FAIL, False)  # of the controller: this node is as good as before
 
 
+def test_a_users_process_with_the_name_of_slurmd_is_not_slurmd(node: Node) -> None:
+    """Its limits drained the node."""
+    node.write("proc/9/comm", "slurmd")
+    node.write("proc/9/status", "Name:\tslurmd\nUid:\t1000\t1000\t1000\t1000\n")
+    node.write("proc/9/limits", "Max locked memory  65536  65536 bytes")
+    assert pid_of(node.host(), "slurmd") == 77
+    assert result_of(node.examine(), "memlock").status == PASS
+
+
 def test_huge_pages_that_are_all_in_use_fail_with_efa(node: Node) -> None:
     node.write("proc/meminfo", "HugePages_Total:    8\nHugePages_Free:     0\n")
     assert result_of(node.examine(), "huge-pages").status == NOT_RUN
@@ -148,7 +157,7 @@ def test_one_of_a_domain_of_several_nodes_needs_a_channel(node: Node) -> None:
 
 
 PLACES = {
-    "compute node": ({"proc/77/comm": "slurmd"}, (), {}),
+    "compute node": ({"proc/77/comm": "slurmd", "proc/77/status": "Uid:\t0\t0\t0\t0"}, (), {}),
     "login node": ({}, ("srun",), {}),
     "machine without Slurm": ({}, (), {}),
     "container of a job": ({}, (), {"SLURM_JOB_ID": "7"}),

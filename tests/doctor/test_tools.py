@@ -170,6 +170,28 @@ def test_xids_are_classed_by_what_they_need() -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "4,1,2,-;tmpfs: Unknown parameter 'NVRM: Xid (PCI:0000:3b:00.0): 79 GPU has fallen off the bus'",
+        "[   12.345678] tmpfs: Unknown parameter 'kernel: NVRM: Xid (PCI:0000:3b:00.0): 79'",
+        "Jan 15 03:00:00 n1 kernel: process 'nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 11001' started",
+    ],
+)
+def test_a_text_of_a_user_in_the_kernels_log_is_not_an_event(line: str) -> None:
+    """`unshare -Urm mount -t tmpfs -o TEXT none /mnt` fails, and the kernel logs TEXT: the node was drained."""
+    assert parse_kernel_log(line) == []
+
+
+def test_an_event_is_recognised_as_each_program_prints_it() -> None:
+    event = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1"
+    before = (
+        "", "6,1,2,-;", "[ 1399.140323] ", "[Thu Jan 15 03:00:00 2026] ", "Jan 15 03:00:00 n1 kernel: ",
+        "2026-01-15T03:00:00,000000+00:00 ", "2026-01-15T03:00:00+0000 n1 kernel: ",
+    )  # fmt: skip
+    assert [len(parse_kernel_log(words + event)) for words in before] == [1] * len(before)
+
+
+@pytest.mark.parametrize(
     ("printed", "version"),
     [("NVIDIA Container Toolkit CLI version 1.17.8\ncommit: f202b80", "1.17.8"), ("3.5.0\n", "3.5.0"), ("", "")],
 )

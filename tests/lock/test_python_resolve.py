@@ -122,7 +122,7 @@ def of_pip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_package_of_the_same_name_on_a_later_index_is_not_taken(tmp_path: Path) -> None:
-    """Anybody may register a private name on a public index: the same version with a dependency, or a higher one."""
+    """A private name can be registered on a public index: the same version with a dependency, or a higher one."""
     folders = [tmp_path / name for name in ("private", "public")]
     own = [wheel(folders[0], "acme", "1.0")]
     others = [

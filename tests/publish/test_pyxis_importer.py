@@ -158,7 +158,7 @@ def test_a_store_of_a_group_is_refused(tmp_path: Path) -> None:
     folder.chmod(0o3775)
     with pytest.raises(SpecError, match=r"is a group's.*") as raised:
         import_image("docker://registry.example/app:1", workspace(folder), JobStep("1", "0", "n"))
-    assert "store: /local/scratch/envbuild-$SLURM_JOB_UID" in str(raised.value.findings[0].hint)
+    assert "store: /local/envbuild/$SLURM_JOB_UID/store" in str(raised.value.findings[0].hint)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ class Node:
         self.write("proc/cpuinfo", f"model name\t: CPU\nflags\t\t: {FLAGS}\n")
         self.write("proc/self/limits", "Max locked memory         unlimited            unlimited            bytes\n")
         self.write("proc/77/comm", "slurmd")
+        self.write("proc/77/status", "Name:\tslurmd\nUid:\t0\t0\t0\t0\n")
         self.write("proc/77/limits", "Max locked memory         unlimited            unlimited            bytes\n")
         for kind, number in (("user", 4026531837), ("pid", 4026531836)):
             self.link(f"proc/self/ns/{kind}", f"{kind}:[{number}]")

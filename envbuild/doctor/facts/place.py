@@ -6,6 +6,7 @@ image has them, too."""
 from __future__ import annotations
 
 import os
+import re
 
 from ..host import Host
 
@@ -17,6 +18,7 @@ FIRST = {
 }  # fmt: skip
 MARKS = ("/.dockerenv", "/run/.containerenv")
 CLIENTS = ("srun", "scontrol")
+ROOT = re.compile(r"^Uid:\s+0\s+0\s", re.MULTILINE)  # real and effective (proc_pid_status(5))
 
 
 def find_place(host: Host) -> tuple[str, str]:
@@ -67,6 +69,7 @@ def slurm_name(host: Host) -> str:
 
 
 def pid_of(host: Host, name: str) -> int:
-    """Return the id of the first process with this name; 0: none."""
+    """Return the id of the first process of root with this name; 0: none. Any user can give a process a name."""
     pids = [entry for entry in host.names("/proc") if entry.isdecimal()]
-    return next((int(pid) for pid in pids if host.text(f"/proc/{pid}/comm") == name), 0)
+    named = (pid for pid in pids if host.text(f"/proc/{pid}/comm") == name)
+    return next((int(pid) for pid in named if ROOT.search(host.text(f"/proc/{pid}/status"))), 0)

@@ -8,10 +8,17 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)(?: (?P<part>GPU-I:\w+))?\): (?P<number>\d+),? ?(?P<text>.*)"
+# A record begins with the words of the driver: a user can have any text in the middle of one, by the option of a
+# mount that fails. Before them: what /dev/kmsg, dmesg (also with --time-format) and journalctl write.
+BEFORE = (
+    r"^(?:\d+,\d+,\d+,[^;]*;|\[[^\]]*\]\s*|(?:\w{3} [ \d]\d [\d:]{8}|\d{4}-\S+) (?:\S+ kernel: )?(?:\[[^\]]*\] )?)?"
 )
-SXID = re.compile(r"nvidia-nvswitch\S* SXid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<number>\d+),? ?(?P<text>.*)")
+XID = re.compile(
+    BEFORE + r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)(?: (?P<part>GPU-I:\w+))?\): (?P<number>\d+),? ?(?P<text>.*)"
+)
+SXID = re.compile(
+    BEFORE + r"nvidia-nvswitch\S* SXid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<number>\d+),? ?(?P<text>.*)"
+)
 REBOOT = (79, 151, 168)
 RESET = (48, 64, 95, 119, 120, 140)
 NVLINK = (74, *range(144, 151))
