@@ -7,6 +7,7 @@ a tenth of the time.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -18,21 +19,43 @@ FLAT = 160  # characters of the longest line: a block collection begins at least
 
 
 def load_plain(text: str) -> Any:
-    """Return the value of a YAML text without tags, aliases and merge keys. Raises YAMLError, ValueError or
-    RecursionError."""
+    """Return the value of a YAML text without tags, aliases, merge keys and keys that occur twice. Raises YAMLError,
+    ValueError or RecursionError."""
     import yaml
 
     if len(text) > MAX_BYTES:
         raise ValueError(f"it is longer than {MAX_BYTES >> 20} MiB")
     if sum(map(text.count, SIGNS)) > MAX_SIGNS:
         raise ValueError("it has too many values")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = _loader()
     if not _is_flat(text):
         _check_events(yaml.parse(text, Loader=loader))
     try:
         return yaml.load(text, Loader=loader)
     except (ArithmeticError, LookupError, TypeError, AttributeError) as error:  # of constructors: 1:0:0…:0.0, ""
         raise ValueError(f"it has a value that cannot be read: {error}") from None
+
+
+@functools.cache
+def _loader() -> Any:
+    """Return a loader that refuses a key that a mapping has twice: a reader sees the first one, and the last one would
+    count."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            found = super().construct_mapping(node, deep)
+            if len(found) != len(node.value):
+                keys = [key.value for key, _ in node.value]
+                twice = next((key for key in keys if keys.count(key) > 1), "")
+                raise ValueError(
+                    f"it has the key {twice!r:.100} twice in one mapping, from line {node.start_mark.line + 1}"
+                )
+            return found
+
+    return Loader
 
 
 def _is_flat(text: str) -> bool:

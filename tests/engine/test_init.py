@@ -88,3 +88,10 @@ def test_only_files_are_wheels(store: Store, tmp_path: Path, command: str, why: 
     assert why in str(caught.value) and caught.value.hint
     assert secret.stat().st_mode & 0o777 == 0o600
     assert [path for path in (store.tmp).iterdir() if path.is_dir()] == []
+
+
+def test_a_step_that_takes_the_descriptors_of_init_ends_as_it_would(store: Store) -> None:
+    """prlimit(2) requires no more than the same user; the error was an internal one."""
+    lower = kit.unit("limits", "prlimit --pid 1 --nofile=3:3; sleep 100 & echo made > /opt/made")
+    made = kit.build(store, lower).layers[1].diff_id
+    assert read_product(store, made, "opt/made") == "made\n"

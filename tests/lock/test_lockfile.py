@@ -306,3 +306,15 @@ def test_a_value_that_the_parser_cannot_make_is_no_traceback(text: str) -> None:
     for wrong in (f"schema: 1{':0' * 300}.0\n", f"schema: 1\nx: 1{':0' * 300}.0\n"):
         with pytest.raises(ValueError, match="cannot be read"):
             load_plain(wrong)
+
+
+@pytest.mark.parametrize("more", ["sha256: " + "a" * 64, "schema: 1"])
+def test_a_key_that_is_in_a_mapping_twice_is_refused(more: str) -> None:
+    """Who reads the lock sees the first one, and the last one was used."""
+    text = dump_lock(SMALL)
+    lines = text.splitlines()
+    at = next((number for number, line in enumerate(lines) if line.lstrip("- ").startswith("sha256:")), 0)
+    indent = " " * (len(lines[at]) - len(lines[at].lstrip("- ")))
+    lines.insert(at + 1 if more.startswith("sha256") else len(lines), (indent if more.startswith("sha") else "") + more)
+    with pytest.raises(LockError, match="twice in one mapping"):
+        parse_lock("\n".join(lines) + "\n", Path("demo.lock"))

@@ -32,7 +32,7 @@ from envbuild.oci.config import ImageConfig  # noqa: E402
 EPOCH = 1_700_000_000
 PROGRAMS = """
 sh cat comm cut find sort xargs grep ls mkdir rm rmdir mv ln cp touch chmod chown id env sleep setsid stat dd mknod
-mkfifo true false head tail setcap sync readlink printf test wc kill hostname uname setfattr stty
+mkfifo true false head tail setcap sync readlink printf test wc kill hostname uname setfattr stty prlimit
 """
 DEB = "tinyroot_1_all.deb"
 

@@ -231,7 +231,10 @@ def _prepare_step(interactive: bool) -> None:
 def _kill_rest() -> list[str]:
     """Kill what a step left running; returns a line that names it."""
     names = []
-    for entry in sorted(path.name for path in Path("/proc").iterdir()):
+    entries: list[str] = []
+    with contextlib.suppress(OSError):  # where a step lowered the limits of this process (prlimit(2)), nothing is named
+        entries = sorted(path.name for path in Path("/proc").iterdir())
+    for entry in entries:
         if entry.isdecimal() and entry != "1":
             with contextlib.suppress(OSError):
                 name, _, rest = Path(f"/proc/{entry}/stat").read_bytes().partition(b"(")[2].rpartition(b")")
