@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from envbuild.sdk import (
     PYTHON,
     STUB_DRIVER,
+    VENV,
     Check,
     Git,
     OptionError,
@@ -19,7 +20,7 @@ from envbuild.sdk import (
     Sources,
     beside_torch,
     python_wheel,
-    two_ranks,
+    two_ranks_beside_torch,
     unknown_words,
     written,
 )
@@ -255,11 +256,10 @@ class Torch(Recipe):
         nccl = self.has_cuda and (self.provider != "source" or env.has("nccl"))
         checks = [
             beside_torch("torch: imports", program, rf"{nccl}\n3\.0"),
-            Check(
-                "torch: two-rank all-reduce over gloo",
-                f"{written('/tmp/gloo.py', gloo)} && {two_ranks('/tmp/gloo.py')}",
-                r"sum 8\n(?s:.*)sum 8",
+            two_ranks_beside_torch(
+                "torch: two-rank all-reduce over gloo", "/tmp/gloo.py", r"sum 8\n(?s:.*)sum 8", source=gloo
             ),
+            starts_workers(),
         ]
         if self.compiler and self.provider != "base":
             checks.append(compiles())
@@ -280,6 +280,16 @@ class Torch(Recipe):
             program = f"import torch, {', '.join(names)}; print(torch.ops.{names[0]} is not None)"
             checks.append(beside_torch(f"torch: {', '.join(names)} import", program, "True"))
         return checks
+
+
+def starts_workers() -> Check:
+    """Return the check that torchrun starts workers: its agent in this process, and two shells without an import."""
+    words = ["--standalone", "--nproc_per_node", "2", "--no_python", "sh", "-c", "echo worker $RANK of $WORLD_SIZE"]
+    program = (
+        f"import torch, os, torch.distributed.run; assert os.access('{VENV}/bin/torchrun', os.X_OK); "
+        f"torch.distributed.run.main({words})"
+    )
+    return beside_torch("torch: torchrun starts two workers", program, r"worker [01] of 2\n(?s:.*)worker [01] of 2")
 
 
 def compiles() -> Check:

@@ -82,7 +82,8 @@ def cubins_alone(sm: str) -> str:
 def two_ranks(program: str, *, options: str = "", environment: str = "") -> str:
     """Return the command that runs a Python program (a path) as two ranks on this machine, by torchrun."""
     prefix = f"{environment} " if environment else ""
-    return f"{prefix}{VENV}/bin/torchrun --standalone --nproc-per-node 2 {program}{f' {options}' if options else ''}"
+    # with underscores: torch before 2.0 takes no other form
+    return f"{prefix}{VENV}/bin/torchrun --standalone --nproc_per_node 2 {program}{f' {options}' if options else ''}"
 
 
 # Runs a program as two ranks, forks of this process, which has imported torch: an import takes two CPU seconds. Ends
@@ -116,10 +117,13 @@ sys.exit(failed)
 """.strip()
 
 
-def two_ranks_beside_torch(name: str, program: str, expect: str) -> Check:
+def two_ranks_beside_torch(name: str, program: str, expect: str, *, source: str = "") -> Check:
     """Return the check that runs a Python program (a path), which imports torch, as two ranks on this machine, without
-    torchrun: its agent and each rank would import torch. The check of torch itself starts torchrun."""
-    return beside_torch(name, TWO_RANKS.replace("WORDS", repr([program])), expect)
+    torchrun: its agent and each rank would import torch. `source`: the text of the program, where no file of the image
+    has it."""
+    write = f"with open({program!r}, 'w') as file:\n    file.write({source!r})\n" if source else ""
+    first, _, rest = TWO_RANKS.replace("WORDS", repr([program])).partition("\n")
+    return beside_torch(name, f"{first}\n{write}{rest}", expect)
 
 
 def two_ranks_alone(program: str, *, options: str = "", environment: str = "") -> str:
