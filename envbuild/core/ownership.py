@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from envbuild.core.access_list import named_writers
 from envbuild.core.link_walk import Place, Step, walk
 
 UID_MAP = Path("/proc/self/uid_map")
@@ -43,14 +44,27 @@ def find_intrusion(path: str, users: frozenset[int], groups: frozenset[int] | No
         reason = f"belongs to {user_name(uid)}"
     elif status.st_mode & stat.S_IWOTH:
         reason = "can be written by every user"
-    elif status.st_mode & stat.S_IWGRP and status.st_gid not in (own_groups() if groups is None else groups):
-        reason = f"can be written by the group {group_name(status.st_gid)}"
     else:
-        return None
+        accepted = own_groups() if groups is None else groups
+        if status.st_gid not in accepted:
+            reason = f"can be written by the group {group_name(status.st_gid)}"
+        elif other := find_named_writer(path, users, accepted):
+            reason = f"can be written by {other}, by its access list"
+        else:
+            return None
     who = "" if not own else f"owner {user_name(uid)}, "
     return Intrusion(
         Path(path), f"{reason} ({who}mode {stat.S_IMODE(status.st_mode):04o})", own and uid == os.geteuid()
     )
+
+
+def find_named_writer(path: str, users: frozenset[int], groups: frozenset[int]) -> str:
+    """Return a user or a group that an access list lets write `path`, and that is not of `users` or `groups`; "" if
+    there is none."""
+    for writer in named_writers(path):
+        if writer.number not in (groups if writer.is_group else users):
+            return f"the group {group_name(writer.number)}" if writer.is_group else user_name(writer.number)
+    return ""
 
 
 def find_any_intrusions(path: Path) -> Iterator[Intrusion]:

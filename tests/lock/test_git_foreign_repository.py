@@ -127,7 +127,13 @@ def test_a_link_to_a_repository_of_its_own_owner_is_followed(demo: Repo, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "text", ["[include]\n path = /tmp/fifo\n", '[core] [ IncludeIf "gitdir:/"] path = x', "#" * LARGEST]
+    "text",
+    [
+        "[include]\n path = /tmp/fifo\n",
+        "[extensions]\n partialClone = o\n",
+        '[core] [ IncludeIf "gitdir:/"] path = x',
+        "#" * LARGEST,
+    ],
 )
 def test_settings_of_another_user_that_include_others_are_refused(demo: Repo, tmp_path: Path, text: str) -> None:
     """git opens any file that they name, and waits for a FIFO."""

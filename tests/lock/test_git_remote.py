@@ -204,7 +204,7 @@ def test_an_address_never_chooses_a_program(
 
 def test_an_alias_of_a_repository_is_no_protocol(demo: Repo, tmp_path: Path) -> None:
     """A name in GIT_ALLOW_PROTOCOL permits a program git-remote-NAME, and an alias answers for one."""
-    for name in ("none", "x"):
+    for name in ("none", "x", ""):
         git(demo.path, "config", f"alias.remote-{name}", f"!touch {tmp_path}/started")
         done = run_git(demo.path / ".git", "ls-remote", f"{name}::place")
         assert done.returncode and b"not allowed" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -201,3 +202,10 @@ def test_a_version_without_a_label_comes_from_the_index_by_default(tmp_path: Pat
     assert channel.default
     assert channel.node("2026-11-21")["default"] is True
     assert "default" not in fact(derived, "wheel-arch").node("2026-11-21")
+
+
+def test_a_list_without_an_end_takes_no_time() -> None:
+    """It took 1.4 GB of memory, and days, for 5 million of them."""
+    began = time.process_time()
+    assert architectures(b"sm_80 " * 1_000_000) == ()
+    assert time.process_time() - began < 10

@@ -15,7 +15,8 @@ from envbuild.core.ownership import find_intrusion, own_users
 # Files that make git read elsewhere (gitrepository-layout(5)), as paths in a git directory.
 LEADING = ("commondir", "gitdir", "objects/info/alternates")
 SETTINGS = ("config", "config.worktree")
-INCLUDE = re.compile(rb"\[\s*include", re.IGNORECASE)  # [include], [includeIf "…"] of git-config(1)
+# [include], [includeIf "…"] of git-config(1); a partial copy, for which git before 2.45 fetches what is missing
+INCLUDE = re.compile(rb"\[\s*include|promisor|partialclone", re.IGNORECASE)
 LARGEST = 1 << 20  # bytes of a file of settings that is read
 
 

@@ -65,7 +65,8 @@ def git_environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
         "GIT_ALLOC_LIMIT": MEMORY,
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "",
-        "GIT_ALLOW_PROTOCOL": "",  # not "none": an alias remote-none of a repository is a program for none::
+        # Not "none", nor "": an alias remote-none of a repository is a program for none::, and remote- for ::
+        "GIT_ALLOW_PROTOCOL": "/",
         "GIT_HTTP_LOW_SPEED_LIMIT": "1",
         "GIT_HTTP_LOW_SPEED_TIME": str(SLOW),
     }

@@ -14,12 +14,13 @@ import re
 from envbuild.matrix.collect.fact_writer import Context, Derived
 from envbuild.matrix.collect.torch_facts import make_facts
 from envbuild.matrix.collect.torch_rows import BACKENDS, LIBRARY, DeviceCode, TorchRelease, WheelFacts
-from envbuild.matrix.facts.index_releases import Build, Cell, Release, list_releases
+from envbuild.matrix.facts.index_releases import ANY, Build, Cell, Release, list_releases
 from envbuild.matrix.facts.version import oldest_first
 from envbuild.net.range_file import MalformedFileError
 
 OLDEST = "1.10.0"
-ARCHITECTURES = re.compile(rb"((?:sm|compute)_[0-9]{2,3}[af]?(?: (?:sm|compute)_[0-9]{2,3}[af]?)+)\0")
+# Of bounded length, and not from the middle of a list: a wheel of 44 kB took gigabytes, and days.
+ARCHITECTURES = re.compile(rb"(?<! )((?:sm|compute)_[0-9]{2,3}[af]?(?: (?:sm|compute)_[0-9]{2,3}[af]?){1,40})\0")
 
 
 def collect(context: Context) -> dict[str, Derived]:
@@ -44,6 +45,8 @@ def collect(context: Context) -> dict[str, Derived]:
 
 def _seen(context: Context, build: Build) -> tuple[str, WheelFacts]:
     with context.wheels.open(build.file) as wheel:
+        if ANY in build.pythons:
+            raise MalformedFileError("it is for any Python, and has code for one")
         metadata, text = wheel.metadata(), wheel.read("torch/version.py", 1 << 16)
         return build.file.name, WheelFacts(metadata, cuda_version(text.decode("utf-8", "replace")), _sha256(text))
 
