@@ -36,3 +36,18 @@ def test_an_undecided_core_is_not_called_minimal() -> None:
     assert find_minimal_core(contradict, [1, 2, 3], Deadline(9), 2) == ({1, 2, 3}, False)
     with pytest.raises(UndecidedError):
         find_minimal_core(contradict, [1, 2], Deadline(9), 2)
+
+
+def test_a_part_of_what_is_possible_is_not_tested_again() -> None:
+    """Each of eight orders ends at the same part; only the first tests each of its members."""
+    tested: list[int] = []
+
+    def contradict(members: Sequence[int]) -> list[int] | None:
+        tested.append(len(members))
+        return [1, 2, 3] if {1, 2, 3} <= set(members) else None
+
+    assert find_minimal_core(contradict, [*range(20)], Deadline(9), 8) == ({1, 2, 3}, True)
+    assert sorted(tested) == [2] * 3 + [20] * 8
+    tested.clear()
+    assert find_minimal_core(contradict, [1, 2, 3], Deadline(9), 8) == ({1, 2, 3}, True)
+    assert len(tested) == 4  # all of them: no other order can end at another part
