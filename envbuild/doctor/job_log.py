@@ -112,7 +112,10 @@ def log_results(reading: LogReading, need: Need) -> list[Result]:
             *[result for result in results if result.status == FAIL],
             not_run(f"no line of NCCL, UCX, UCC or libfabric in {reading.lines} lines", hint),
         ]
-    return [replace(one, detail=one_line(one.detail), check=one.check or "network", group="log") for one in results]
+    return [  # of the nodes that ran the job: they do not drain this one
+        replace(one, detail=one_line(one.detail), check=one.check or "network", group="log", drains=False)
+        for one in results
+    ]
 
 
 def is_overcome(sign: Sign, reading: LogReading) -> bool:

@@ -123,6 +123,7 @@ def test_events_of_gpus_in_a_log_are_judged_as_in_that_of_the_kernel() -> None:
     worst = results(["epoch 1", f"[12.3] {bus}79, pid=1, GPU has fallen off the bus.", f"{bus}45, pid=1, Ch 00000008"])
     assert (worst["xid"].status, worst["xid"].severity) == (FAIL, "hardware")
     assert "XID 79 of 0000:3b:00" in worst["xid"].detail
+    assert not worst["xid"].drains  # the log may be of other nodes
     assert results([f"{bus}94, pid=1, Contained: CE User Channel (0x9)"])["xid"].severity == MINOR
 
 
