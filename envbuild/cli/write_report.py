@@ -7,7 +7,7 @@ from pathlib import Path
 from envbuild.cli.check_images import check_image
 from envbuild.core.errors import Finding, PublishError, SpecError
 from envbuild.core.paths import expand_home
-from envbuild.core.store.json_files import write_atomic
+from envbuild.core.store.json_files import new_file_mode, write_atomic
 from envbuild.core.yaml_reader import one_of, short
 from envbuild.report.file_report import report_file
 from envbuild.report.forms import FORMS
@@ -47,7 +47,7 @@ def write_report(output: str, file_name: str, text: str) -> Path:
     if path.is_dir():
         path = path / file_name.replace("/", "-")
     try:
-        write_atomic(path, lambda file: file.write(text.encode()))
+        write_atomic(path, lambda file: file.write(text.encode()), new_file_mode())
     except OSError as error:
         raise PublishError(
             f"-o {output} cannot be written: {error.strerror}", hint="name a file in a folder that you can write to"

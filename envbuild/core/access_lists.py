@@ -1,5 +1,6 @@
-"""Access control lists of folders (acl(5)). A default one decides the modes of what is made below, in place of the
-umask: in the folder of a build it would decide bytes of the image."""
+"""Access control lists (acl(5)). A default one of a folder decides the modes of what is made below, in place of the
+umask: in the folder of a build it would decide bytes of the image. With a list of a file the bits of the group in its
+mode are a mask: a mode of 0664 may mean that another user writes."""
 
 from __future__ import annotations
 
@@ -7,13 +8,37 @@ import contextlib
 import os
 import stat
 import struct
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
 ACCESS_LISTS = (ACCESS, DEFAULT)
 # The attribute: a version, then (tag, permissions, id) of each entry (linux/posix_acl_xattr.h).
 VERSION, ENTRY = struct.Struct("<I"), struct.Struct("<HHI")
 GROUP_OBJ, MASK = 0x04, 0x10  # the entry of the owning group; the most that a group or a named user may do
+USER, GROUP = 0x02, 0x08  # entries of further users and groups
+WRITE = 2
+
+
+class Writer(NamedTuple):
+    """A user or a group that an entry names."""
+
+    is_group: bool
+    number: int
+
+
+def named_writers(path: str) -> Iterator[Writer]:
+    """Yield the further users and groups that the list of a file lets write; none for a file without one."""
+    try:
+        value = os.getxattr(path, ACCESS)[VERSION.size :]
+        entries = list(ENTRY.iter_unpack(value))
+    except (OSError, struct.error):
+        return
+    mask = next((permissions for tag, permissions, _ in entries if tag == MASK), WRITE)
+    for tag, permissions, number in entries:
+        if tag in (USER, GROUP) and permissions & mask & WRITE:
+            yield Writer(tag == GROUP, number)
 
 
 def remove_access_lists(folder: int | Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from envbuild.core.access_list import named_writers
+from envbuild.core.access_lists import named_writers
 from envbuild.core.link_walk import Place, Step, walk
 
 UID_MAP = Path("/proc/self/uid_map")

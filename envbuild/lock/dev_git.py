@@ -14,6 +14,7 @@ from subprocess import TimeoutExpired
 
 from envbuild.core.errors import SpecError
 from envbuild.core.regular_file import read_bounded
+from envbuild.core.shell import shell_word
 from envbuild.core.text import printable
 from envbuild.lock.git.git_program import error_summary, run_git
 from envbuild.lock.git.repositories import find_git_directory
@@ -35,7 +36,7 @@ def list_git(folder: Path, place: Path) -> Iterator[str]:
     for name in dict.fromkeys(ask_git(folder, place)):
         if not is_inside(name):
             text = f"the repository of {printable(str(folder))} names a file outside of it: {printable(name)}"
-            raise SpecError(text, f"git -C {folder} ls-files")
+            raise SpecError(text, f"git -C {shell_word(printable(str(folder)))} ls-files")
         if not is_there(folder, name):  # removed, and not yet committed
             continue
         inner = folder / name
@@ -48,9 +49,13 @@ def list_git(folder: Path, place: Path) -> Iterator[str]:
 
 def ask_git(folder: Path, place: Path) -> list[str]:
     """Return the names that git lists in a folder. Raises SpecError."""
+    name = shell_word(printable(str(folder)))
     repository = find_git_directory(place)
     if repository is None:
-        raise SpecError(f"{printable(str(place / '.git'))} is not a repository", f"git -C {folder} status")
+        raise SpecError(
+            f"{printable(str(place / '.git'))} is not a repository",
+            f"git -C {name} status",
+        )
     check_index(place, repository, common_directory(repository))
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     try:
@@ -58,10 +63,10 @@ def ask_git(folder: Path, place: Path) -> list[str]:
         done = run_git(repository, *words, settings=(NO_PROGRAM,), timeout=LIMIT)
     except TimeoutExpired:
         text = f"git did not list the files of {printable(str(folder))} in {LIMIT} s"
-        raise SpecError(text, f"is a .gitignore there a pipe? find {folder} -name .gitignore -type p") from None
+        raise SpecError(text, f"is a .gitignore there a pipe? find {name} -name .gitignore -type p") from None
     if done.returncode:
         text = f"git cannot list the files of {printable(str(folder))}: {error_summary(done.stderr)}"
-        raise SpecError(text, f"git -C {folder} status")
+        raise SpecError(text, f"git -C {name} status")
     return [os.fsdecode(item).rstrip("/") for item in done.stdout.split(b"\0") if item]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from envbuild.core.errors import EngineError, LockError
 from envbuild.core.plain_yaml import MAX_BYTES, load_plain
 from envbuild.core.regular_file import read_bounded
+from envbuild.core.store.json_files import new_file_mode
 from envbuild.core.store.store import write_atomic
 from envbuild.core.text import amount, first_hidden
 from envbuild.core.yaml_reader import short
@@ -58,7 +59,7 @@ def write_lock(lock: Lock, path: Path) -> None:
         raise LockError(str(error), hint, str(path)) from None
     content = dump_lock(lock).encode()
     try:
-        write_atomic(path, lambda file: file.write(content))
+        write_atomic(path, lambda file: file.write(content), new_file_mode())
     except OSError as error:
         hint = f"{amount(len(content))} must be free in {path.parent.absolute()}, and you must be able to write there"
         raise EngineError(f"the lock cannot be written: {error.strerror}", hint, str(path)) from error

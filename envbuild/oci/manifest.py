@@ -16,6 +16,7 @@ from envbuild.net.registry.media_types import DOCKER, DOCKER_INDEX, INDEX, OCI, 
 from envbuild.oci.document import InvalidDocumentError, Part, check_names, parse_json
 
 SYSTEM = "linux"
+WORD = re.compile(r"[A-Za-z0-9._-]{0,100}")  # of a platform: in messages and hints it is a word of a command line
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 LAYER = re.compile(
     r"application/vnd\.(oci\.image\.layer\.(nondistributable\.)?v1\.tar(\+gzip|\+zstd)?"
@@ -235,6 +236,8 @@ def parse_platform(item: Part) -> tuple[str, str]:
     """
     platform = item.part("platform")
     system, arch, variant = (platform.optional(key).text() for key in ("os", "architecture", "variant"))
+    if odd := next((word for word in (system, arch, variant) if not WORD.fullmatch(word)), ""):
+        raise InvalidDocumentError(f"its platform has the word {odd[:100]!a}")
     return (f"{system}/{arch}" if platform.value else ""), variant
 
 

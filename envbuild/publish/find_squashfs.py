@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from envbuild.core.errors import EnvbuildError, InputError, VerifyError
 from envbuild.oci import manifest as m
@@ -49,7 +49,9 @@ def find_squashfs(image: RemoteImage, found: ImageDocument, *, bound: bool = Fal
         if not named.image:
             return named
         owner = image.read(named.image)  # what it claims; the image's manifest names its file
-        return check_artifact(named, read_binding(owner.value), image.name, owner.digest)
+        binding = read_binding(owner.value)
+        checked = check_artifact(named, binding, image.name, owner.digest)
+        return checked if binding.file else replace(checked, image="")
     binding = read_binding(found.value)
     if (image.pinned or bound) and not binding.file:
         return None

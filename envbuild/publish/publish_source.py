@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from envbuild.core.errors import InputError, SpecError, VerifyError
 from envbuild.core.result import Result
+from envbuild.core.shell import shell_word
 from envbuild.core.store.records import forget_damaged
 from envbuild.export.foreign_image import ConvertedImage, conversion_record, convert_open_image
 from envbuild.export.options import ExportOptions
@@ -104,7 +105,8 @@ def parse_publishable(source: str) -> SourceReference | None:
     if place and place.kind == "daemon":
         raise SpecError(
             f"{source[:200]!r} cannot be published from the Docker Engine",
-            hint=f"docker save -o image.tar {place.rest[:200]}; then: envbuild publish docker-archive:image.tar --to …",
+            hint=f"docker save -o image.tar {shell_word(place.rest[:200])}; "
+            "then: envbuild publish docker-archive:image.tar --to …",
         )
     return place
 
@@ -122,7 +124,7 @@ def find_destination(source: str, to: str) -> Destination:
     if not to:
         raise SpecError(
             "publish of a third-party image needs a destination",
-            hint=f"envbuild publish {source[:200]} --to REGISTRY/REPOSITORY[:TAG]",
+            hint=f"envbuild publish {shell_word(source[:200])} --to REGISTRY/REPOSITORY[:TAG]",
         )
     return parse_destination(to, source_tag(parse_publishable(source)))
 

@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.errors import SignatureError, SpecError
+from envbuild.core.errors import EngineError, SignatureError, SpecError
+from envbuild.core.ownership import find_renamers, own_users, private_groups
 from envbuild.core.result import Result
 from envbuild.core.store.leases import JobStep, lease_file
 from envbuild.core.store.records import read_record, record_path, write_record
@@ -45,6 +46,7 @@ def import_image(uri: str, workspace: Workspace, step: JobStep | None = None, *,
             f"the store {workspace.store.root} is a group's, and files of an importer belong to one user",
             hint="write a store for each user into the site:  store: /local/envbuild/$SLURM_JOB_UID/store",
         )
+    refuse_exchangeable(workspace.store.root)
     reference = parse_uri(uri)
     try:
         found = Repository(reference, workspace.site, Transport(workspace.site.network())).digest()
@@ -62,6 +64,17 @@ def import_image(uri: str, workspace: Workspace, step: JobStep | None = None, *,
     if not reference.digest:
         _write(reference, made, workspace)
     return _lease(made, workspace, step)
+
+
+def refuse_exchangeable(root: Path) -> None:
+    """Raise EngineError for a store above which another user may rename: the path that this command prints would then
+    be that user's file."""
+    found = next(find_renamers(str(root), own_users(), private_groups()), None)
+    if found:
+        raise EngineError(
+            f"the store {root} is not one for an importer: {found.path} {found.reason}",
+            hint="choose a folder below one in which root alone writes:  store: /local/envbuild/$SLURM_JOB_UID/store",
+        )
 
 
 def parse_uri(uri: str) -> Reference:

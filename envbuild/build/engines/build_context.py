@@ -16,6 +16,7 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
                     open_output_folder(folder.absolute(), LISTED, partial(check_older, folder))
                 )
                 fill_context(plan, store, output.handle, text)
-                output.publish()
+                replace(output, mode=output.mode & ~before).publish()  # the folder itself is not in a layer
             else:
                 fill_context(plan, store, Path(f"/proc/self/fd/{own}"), text)
     except OSError as error:

@@ -74,6 +74,13 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0
         raise
 
 
+def new_file_mode() -> int:
+    """Return the mode of a new file of the user, by the umask."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file that at no moment another user can read: it may contain passwords."""
     write_atomic(path, lambda file: file.write(text.encode()), 0o600, durable=False)

@@ -7,11 +7,15 @@ import contextlib
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
 
 from envbuild.build.engines.error_report import FULL, free_bytes, is_full
+from envbuild.core.bombs import UnpackedFiles
+from envbuild.core.errors import VerifyError
+from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError
 
 FUSE = "/dev/fuse"
@@ -45,7 +49,7 @@ def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path,
     if not shutil.which("unsquashfs"):
         tried.append("unsquashfs is not installed")
     else:
-        check_names(image)
+        check_content(image)
         done = run_program("unsquashfs", "-quiet", "-no-progress", "-force", "-dest", str(target), str(image))
         raise_full_disk(done, target)
         if done.returncode == 0 or (one_id and done.returncode == NOT_FATAL):
@@ -62,18 +66,34 @@ def raise_full_disk(done: subprocess.CompletedProcess[str], target: Path) -> Non
         raise OSError(code, os.strerror(code))
 
 
-def check_names(image: Path) -> None:
-    """Read all names of a file, because unsquashfs would follow a link that has the same name as a folder
-    (CVE-2021-41072). Raises VerifyError."""
+def check_content(image: Path) -> None:
+    """Read all names and sizes of a file: unsquashfs would follow a link that has the same name as a folder
+    (CVE-2021-41072), and 80 kB can be 2 GB. Raises VerifyError."""
+    from envbuild.squashfs.read.inode import REGULAR
     from envbuild.squashfs.read.tree import SquashTree
 
+    files, seen = UnpackedFiles(image.stat().st_size), set[int]()
     with SquashTree(image) as tree:
-        for _ in tree.walk():
-            pass
+        for path, inode in tree.walk():
+            is_new = inode.reference not in seen  # further names of one file are links
+            seen.add(inode.reference)
+            try:
+                files.add(inode.size if inode.kind == REGULAR and is_new else 0, os.fsdecode(path))
+            except ValueError as error:
+                hint = "mount it instead: install squashfuse, or run as root"
+                raise VerifyError(f"{image.name} is not unpacked: {error}, which no real image does", hint) from None
 
 
 def run_program(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(arguments, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        arguments, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent
+    )
+
+
+def end_with_parent() -> None:
+    """Let a program end when this process is killed: a session is in no pid namespace of its own. This process has one
+    thread, so a function may run between fork and exec."""
+    libc.set_parent_death_signal(signal.SIGKILL)
 
 
 def last_line(text: str, otherwise: str) -> str:
@@ -94,13 +114,14 @@ def squashfuse_obstacle() -> str:
 
 
 def start_squashfuse(image: Path, target: Path, options: str) -> str:
-    """Start squashfuse; it runs in the unit's pid namespace and ends with it. Returns why it did not mount, or ""."""
+    """Start squashfuse; it ends with this process. Returns why it did not mount, or ""."""
     before = target.stat().st_dev
     child = subprocess.Popen(
         ["squashfuse", "-f", "-o", options, str(image), str(target)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        preexec_fn=end_with_parent,
     )
     end = time.monotonic() + WAIT
     while time.monotonic() < end and child.poll() is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.access_list import ATTRIBUTE, Writer, named_writers
+from envbuild.core.access_lists import ACCESS, Writer, named_writers
 from envbuild.core.ownership import find_intrusion
 
 pytestmark = pytest.mark.unit
@@ -22,7 +22,7 @@ def set_list(path: Path, *entries: tuple[int, int, int], mask: int = 7) -> None:
     rows = sorted([(OWNER, 6, -1), *entries, (OWN_GROUP, 4, -1), (MASK, mask, -1), (OTHER, 4, -1)])
     content = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *row) for row in rows)
     try:
-        os.setxattr(path, ATTRIBUTE, content)
+        os.setxattr(path, ACCESS, content)
     except OSError as error:
         if error.errno != errno.ENOTSUP:
             raise
