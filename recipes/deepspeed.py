@@ -59,6 +59,8 @@ WITHOUT = {
     "gds": "requires cuFile on the node and was not tested",
     "ragged_device_ops": "requires the package deepspeed-kernels, which this recipe does not provide",
 }
+STUBS = "/opt/cuda/lib64/stubs"
+PIN_MEMORY = (0, 19, 5)  # the first source distribution with op_builder/pin_memory.py
 # CPU → its vector instructions, by the names in op_builder/builder.py, which would detect those of the build machine.
 VECTORS = {"x86-64-v3": "AVX256", "x86-64-v4": "AVX512", "armv8-a": "NEON", "armv9-a": "NEON"}
 
@@ -101,8 +103,10 @@ class Deepspeed(Recipe):
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """Return the requested ops, and those that DeepSpeed compiles along with them."""
-        more = ("pin_memory",) if "async_io" in self.ops and "pin_memory" not in self.ops else ()
+        """Return the requested ops, and those that DeepSpeed compiles along with them: since 0.19.5 async_io is two."""
+        numbers = tuple(int(part) for part in self.version.split(".")[:3] if part.isdigit())
+        separate = not numbers or numbers >= PIN_MEMORY[: len(numbers)]
+        more = ("pin_memory",) if separate and "async_io" in self.ops and "pin_memory" not in self.ops else ()
         return (*self.ops, *more)
 
     def sources(self, env: RecipeEnv) -> Sources:
@@ -135,6 +139,8 @@ class Deepspeed(Recipe):
                 **{f"DS_BUILD_{OPS[op].variable}": "1" for op in self.chosen},
                 "TORCH_CUDA_ARCH_LIST": env.target.cuda_arch_list,
                 "MAX_JOBS": "$ENVBUILD_JOBS",
+                # It is linked with -lcuda, which a toolkit has among its stubs only, and calls nothing of it.
+                **({"LDFLAGS": "-Wl,--as-needed", "LIBRARY_PATH": STUBS} if "async_io" in self.ops else {}),
             },
             before=before,
         )

@@ -41,6 +41,25 @@ def test_deepspeed_knows_its_ops() -> None:
     assert len(kernels) == 1 and "cpu_adam" not in kernels[0].command
 
 
+@pytest.mark.parametrize(
+    ("version", "separate"), [("0.16.9", False), ("0.19.4", False), ("0.19.5", True), ("0.19", True)]
+)
+def test_async_io_is_two_ops_since_0_19_5(version: str, separate: bool) -> None:
+    """The source distribution has op_builder/pin_memory.py from 0.19.5 on; the build fails if a module is missing."""
+    made = recipe("deepspeed", version=version, ops=["async_io"])
+    assert ("deepspeed.ops.pin_memory.pin_memory_op" in made.extensions()) == separate
+    assert ('DS_BUILD_PIN_MEMORY="1"' in commands(made, image(made))) == separate
+
+
+def test_async_io_is_linked_with_the_stub_of_the_driver_and_loads_without_one() -> None:
+    """op_builder/async_io.py links -lcuda with the paths /opt/cuda and /opt/cuda/lib64, which do not have it."""
+    made = recipe("deepspeed", version="0.16.9", ops=["async_io"])
+    text = commands(made, image(made))
+    assert 'LIBRARY_PATH="/opt/cuda/lib64/stubs"' in text and 'LDFLAGS="-Wl,--as-needed"' in text
+    other = recipe("deepspeed", version="0.16.9")
+    assert "LIBRARY_PATH" not in commands(other, image(other))
+
+
 def test_deepspeed_without_ops_compiles_none() -> None:
     made = recipe("deepspeed", ops=[])
     assert made.extensions() == () and len(made.verify(image(made))) == 1
