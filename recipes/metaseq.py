@@ -29,6 +29,7 @@ NEEDS = (
     "protobuf==3.20.2",
     "regex",
     "requests",
+    "six",  # of tensorboard 2.8.0, which imports and does not require it
     "tensorboard==2.8.0",
     "tokenizers",
     "tqdm",
