@@ -8,8 +8,9 @@ from envbuild.sdk import VENV, Check, Git, Recipe, RecipeEnv, Runtime, Sources, 
 
 FOLDER = "torch-neuronx/training/dp_bert_hf_pretrain"
 SAMPLES = Git("aws-neuron-samples", "github:aws-neuron/aws-neuron-samples", "2015d650cd89e4c671ae5bd1b5f1d4499d94d4dd")
-# requirements.txt of the sample without its test runner; and setuptools, because the program of tensorboard 2.14
-# imports pkg_resources, which 82 and later do not have.
+# requirements.txt of the sample without its test runner; and what tensorboard 2.14.0 needs besides: six, which it
+# imports and does not require, names that NumPy 2 removed (np.string_, in its program), and pkg_resources, which
+# setuptools 82 and later do not have.
 NEEDS = (
     "accelerate",
     "datasets==2.19.1",
@@ -17,10 +18,12 @@ NEEDS = (
     "graphviz",
     "h5py",
     "huggingface-hub==0.24.5",
+    "numpy<2",
     "pillow",
     "requests==2.31.0",
     "sentencepiece==0.2.0",
     "setuptools<82",
+    "six",
     "tensorboard==2.14",
     "transformers==4.44.0",
 )
@@ -39,6 +42,10 @@ NO_CACHE = (
     '    echo "error: NEURON_COMPILE_CACHE_URL is not set; name a folder that outlives the container and that all '
     'nodes see" >\\&2; exit 1'
 )
+NO_FOLDER = (
+    'if [ "$PWD" = / ]; then echo "error: the results would be in /, which ends with the container; start in a folder '
+    'that outlives it and that all nodes see" >\\&2; exit 1; fi'
+)
 REMOVED = ("pip3 list |", "sudo modprobe ", "export NEURON_CC_FLAGS=")
 
 
@@ -53,7 +60,10 @@ class NeuronBert(Recipe):
       the host.
     - The first node comes from SLURM_JOB_NODELIST without scontrol, which needs the cluster's slurm.conf.
     - Under Slurm they require NEURON_COMPILE_CACHE_URL. The sample takes $HOME, which ends with the container.
-    - They find their program in this folder, so the job's folder can be another one; results are written there.
+    - They find their program in this folder, so the job's folder can be another one; results are written there. They
+      refuse /, where a container starts.
+    - The checkpoint with which phase 1 ends and phase 2 begins is in the job's folder. The sample has it in the folder
+      above, which in a container is rarely one that outlives it.
 
     Under enroot mount the devices (/dev/neuron*, EFA's uverbs), the data set and the cache.
     """
@@ -90,13 +100,21 @@ class NeuronBert(Recipe):
             r's#^( *)MASTER_ADDR=.*#\1MASTER_ADDR=$(first-node "$SLURM_JOB_NODELIST")#',
             f"s#^ *CACHE_DIR=.*#    {NO_CACHE}#",
             f"s# dp_bert_large_hf_pretrain_hdf5.py # {self.prefix}/dp_bert_large_hf_pretrain_hdf5.py #",
+            rf"s#^(mkdir -p \$OUTPUT_DIR)$#{NO_FOLDER}\n\1#",
+            r"s#(--resume_ckpt_path )\.\./#\1#; s#(cp -f \$OUTPUT_DIR/ckpt_\S+) \.\./#\1 .#",
         )
         words = " ".join(f"-e {shlex.quote(edit)}" for edit in edits)
-        kept = ("ip_local_reserved_ports", "first-node", "NEURON_COMPILE_CACHE_URL is not set", f" {self.prefix}/dp_")
+        kept = (
+            "ip_local_reserved_ports",
+            "first-node",
+            "NEURON_COMPILE_CACHE_URL is not set",
+            f" {self.prefix}/dp_",
+            "the results would be in /",
+        )
         present = " && ".join(f'grep -qF {shlex.quote(text)} "$script"' for text in kept)
         return (
             f"sed -E -i {words} {scripts}",
-            f"! grep -nE 'sudo|scontrol|HOME/neuron_cache' {scripts}",
+            f"! grep -nE 'sudo|scontrol|HOME/neuron_cache|[.][.]/ckpt|ckpt.* [.][.]/' {scripts}",
             f'for script in {scripts}; do bash -n "$script" && {present} || exit 1; done',
         )
 
@@ -104,7 +122,10 @@ class NeuronBert(Recipe):
         return Runtime(debian=("curl", "jq", "rsync"), python=NEEDS)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        modules = "import h5py, tensorboard, transformers; import transformers.modeling_utils; print('imported')"
+        modules = (
+            "import h5py, transformers, transformers.modeling_utils; "
+            "from torch.utils.tensorboard import SummaryWriter; print('imported')"
+        )
         return [
             Check(
                 "neuron-bert: the first node of a job",

@@ -26,8 +26,12 @@ if [ ! -z "$SLURM_NTASKS" ]; then
         export NEURON_CC_FLAGS="--cache_dir=$CACHE_DIR"
     fi
 fi
+OUTPUT_DIR=output
+mkdir -p $OUTPUT_DIR
 sudo sysctl -w net.ipv4.ip_local_reserved_ports=48620 || exit 1
-torchrun $DISTRIBUTED_ARGS dp_bert_large_hf_pretrain_hdf5.py $ADD_ARGS
+torchrun $DISTRIBUTED_ARGS dp_bert_large_hf_pretrain_hdf5.py $ADD_ARGS \\
+        --resume_ckpt_path ../ckpt_28125.pt
+if [ -e $OUTPUT_DIR/ckpt_$MAX_STEPS.pt ]; then cp -f $OUTPUT_DIR/ckpt_$MAX_STEPS.pt ../; fi
 """
 
 
@@ -48,7 +52,9 @@ def repair(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
 def start(tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
     tools = tmp_path / "opt" / "bin"
     environ = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tmp_path), **env}
-    return subprocess.run([tools / "run_it.sh"], env=environ, cwd=tmp_path, capture_output=True, text=True)
+    folder = tmp_path / "job"
+    folder.mkdir(exist_ok=True)
+    return subprocess.run([tools / "run_it.sh"], env=environ, cwd=folder, capture_output=True, text=True)
 
 
 def test_the_script_runs_without_rights_and_without_scontrol(tmp_path: Path) -> None:
@@ -57,9 +63,27 @@ def test_the_script_runs_without_rights_and_without_scontrol(tmp_path: Path) -> 
     done = start(tmp_path, SLURM_NTASKS="2", SLURM_JOB_NODELIST="trn1-[3-4]", NEURON_COMPILE_CACHE_URL="/cache")
     assert done.returncode == 0, done.stderr
     program = tmp_path / "opt" / "dp_bert_large_hf_pretrain_hdf5.py"
-    assert done.stdout.splitlines() == [f"torchrun --master_addr trn1-3 {program}"]
+    assert done.stdout.splitlines() == [f"torchrun --master_addr trn1-3 {program} --resume_ckpt_path ckpt_28125.pt"]
     assert "sysctl -w net.ipv4.ip_local_reserved_ports=48620" in done.stderr or done.stderr == ""
-    assert not (tmp_path / "run_installed_neuron_pkgs.txt").exists()
+    assert not (tmp_path / "job" / "run_installed_neuron_pkgs.txt").exists()
+
+
+def test_the_checkpoint_between_the_phases_is_in_the_folder_of_the_job(tmp_path: Path) -> None:
+    """The sample has it in the folder above, which in a container is rarely one that outlives it."""
+    repair(tmp_path, SCRIPT)
+    (tmp_path / "job" / "output").mkdir(parents=True)
+    (tmp_path / "job" / "output" / "ckpt_7032.pt").touch()
+    done = start(tmp_path, MAX_STEPS="7032")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "job" / "ckpt_7032.pt").exists() and not (tmp_path / "ckpt_7032.pt").exists()
+
+
+def test_results_in_the_root_folder_are_refused(tmp_path: Path) -> None:
+    """A container starts in /, which ends with it or cannot be written."""
+    repair(tmp_path, SCRIPT)
+    program = tmp_path / "opt" / "bin" / "run_it.sh"
+    done = subprocess.run([program], cwd="/", capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    assert done.returncode == 1 and "the results would be in /" in done.stderr and not done.stdout
 
 
 def test_a_job_without_a_lasting_cache_is_refused(tmp_path: Path) -> None:
@@ -69,14 +93,15 @@ def test_a_job_without_a_lasting_cache_is_refused(tmp_path: Path) -> None:
     assert start(tmp_path).returncode == 0  # one node outside of Slurm: the compiler's own folder
 
 
-@pytest.mark.parametrize("line", ["sudo sysctl", "    MASTER_ADDR=", "        CACHE_DIR=", "torchrun "])
+@pytest.mark.parametrize("line", ["sudo sysctl", "    MASTER_ADDR=", "        CACHE_DIR=", "torchrun ", "mkdir "])
 def test_a_sample_without_a_line_to_change_fails_the_build(tmp_path: Path, line: str) -> None:
     other = "".join(text for text in SCRIPT.splitlines(keepends=True) if not text.startswith(line))
     assert other != SCRIPT and repair(tmp_path, other).returncode != 0
 
 
-def test_a_sample_with_another_sudo_fails_the_build(tmp_path: Path) -> None:
-    assert repair(tmp_path, SCRIPT + "sudo reboot\n").returncode != 0
+@pytest.mark.parametrize("line", ["sudo reboot", "mv output/ckpt_1.pt ../", "load=../ckpt_1.pt", "ls ../ckpt_1.pt"])
+def test_a_sample_with_another_sudo_or_folder_fails_the_build(tmp_path: Path, line: str) -> None:
+    assert repair(tmp_path, f"{SCRIPT}{line}\n").returncode != 0
 
 
 @pytest.mark.parametrize(
@@ -102,7 +127,8 @@ def test_the_image_has_what_the_scripts_run() -> None:
     made = recipe("neuron-bert")
     runtime = made.runtime(image(made, target="trn1", base="ubuntu:22.04"))
     assert {"curl", "jq", "rsync"} <= set(runtime.debian) and "transformers==4.44.0" in runtime.python
-    assert "setuptools<82" in runtime.python  # tensorboard 2.14 imports pkg_resources when it starts
+    # tensorboard 2.14 imports pkg_resources and six, and its program uses names that NumPy 2 removed
+    assert {"setuptools<82", "six", "numpy<2"} <= set(runtime.python)
 
 
 def test_the_licences_of_the_samples_parts_are_in_the_image() -> None:
