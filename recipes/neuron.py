@@ -144,6 +144,12 @@ SDKS = {
     "2.6.0": Sdk("focal", "2.10.37.0*", "2.10.30.0*", "2.6.1.0", "1.12.0.1.4.0", "2.3.0.4"),
 }
 
+# NumPy of the releases before 2.27.0, whose documents name none of NumPy 2: the troubleshooting page has 1.22.2 to
+# 1.25.2, AWS's image of 2.25.0 installs 1.24.3 to 1.25.2 (docker/common/nxdt_requirements.txt). Python 3.12 has
+# no wheel of these. Later ones take 2.X (facts neuron.numpy, neuron.numpy-1). The compiler of 2.6.0 takes older ones.
+NUMPY_1 = "numpy>=1.22.2,<=1.25.2; python_version < '3.12'"
+OF_NUMPY_1 = ("2.26.1", "2.25.0", "2.22.0")
+
 # PyTorch → the one release of torch-xla on the package index that is compiled for it (2.5 and 2.8 have two, and no
 # document read here states which of them torch-neuronx requires). torch-xla's METADATA requires no torch, and its
 # libraries are linked with those of the release of the same number: a later patch release of torch is another ABI.
@@ -237,7 +243,11 @@ class Neuron(Recipe):
                 "g++",
                 "libxml2",  # NEEDED by walrus_driver of neuronx-cc (huggingface/optimum-neuron#698)
             ),
-            core=(*self.linked, *(f"{name}=={version}" for name, version in wanted.items() if version)),
+            core=(
+                *self.linked,
+                *(f"{name}=={version}" for name, version in wanted.items() if version),
+                *((NUMPY_1,) if self.sdk in OF_NUMPY_1 else ()),
+            ),
             env={"PATH": TOOLS},
             libraries=(LIBRARIES,),
         )

@@ -71,6 +71,14 @@ def test_torch_and_torch_xla_are_one_release_and_can_be_loaded(sdk: str, base: s
     assert not matches(imports, "imported 2.9.1\n") and not matches(imports, "")
 
 
+@pytest.mark.parametrize(("sdk", "old"), [("2.25.0", True), ("2.26.1", True), ("2.27.1", False), ("2.28.1", False)])
+def test_an_sdk_before_2_27_has_a_numpy_1_that_upstream_names(sdk: str, old: bool) -> None:
+    made = recipe("neuron", sdk=sdk)
+    core = made.runtime(image(made, target="trn1", base="ubuntu:22.04")).core
+    assert ("numpy>=1.22.2,<=1.25.2; python_version < '3.12'" in core) == old
+    assert any(text.startswith("numpy") for text in core) == old
+
+
 def test_an_sdk_whose_torch_xla_is_not_known_names_none() -> None:
     made = recipe("neuron", sdk="2.6.0")
     core = made.runtime(image(made, target="trn1", base="ubuntu:20.04")).core
