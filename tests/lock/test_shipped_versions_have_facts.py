@@ -71,6 +71,39 @@ RESOLVED = {
         "nvshmem": "3.7.2",
         "setuptools": "84.2.1",
     },
+    # NVIDIA's images contain its own builds. torch, torchvision and flash-attn of 25.10 are those of ai-dynamo/dynamo
+    # (container/Dockerfile), the NumPy of 24.04 is that of users' reports; the others are examples.
+    "h100-ucc-ngc": {
+        "torch": "2.9.0a0+145a3a7bda",
+        "torchvision": "0.24.0a0+094e7af5",
+        "flash-attn": "2.7.4.post1+25.10",
+        "transformer-engine": "2.8.0",
+        "triton": "3.4.0",
+        "numpy": "1.26.4",
+        "protobuf": "6.31.1",
+        "setuptools": "78.1.1",
+        "pydantic": "2.12.3",
+    },
+    "h100-ucc-ngc-cu124": {
+        "torch": "2.3.0a0+6ddf5cf85e",
+        "torchvision": "0.18.0a0",
+        "flash-attn": "2.4.2",
+        "transformer-engine": "1.5.0",
+        "triton": "3.0.0",
+        "numpy": "1.24.4",
+        "protobuf": "4.24.4",
+        "setuptools": "68.2.2",
+    },
+    "azure-msccl": {
+        "torch": "2.7.0a0+7c8ec84dab",
+        "torchvision": "0.22.0a0",
+        "flash-attn": "2.7.3",
+        "transformer-engine": "2.1.0",
+        "triton": "3.2.0",
+        "numpy": "1.26.4",
+        "protobuf": "4.24.4",
+        "setuptools": "70.3.0",
+    },
     # the NumPy and protobuf of these are examples: those that the wheels of Neuron take were not read
     "trn1-bert": {
         "torch": "2.7.0",
