@@ -12,6 +12,7 @@ from envbuild.sdk import (
     Released,
     Runtime,
     Sources,
+    beside_torch,
     comment,
     environment,
     folder,
@@ -130,6 +131,15 @@ class Msccl(Released):
                 "msccl: it executes algorithms", f"grep -c -a MSCCL_ALGO_DIR {self.prefix}/lib/libnccl.so.2", "^[1-9]"
             ),
         ]
+        if env.has("torch"):
+            mapped = "sorted({line.split()[-1] for line in open('/proc/self/maps') if 'libnccl.so' in line})"
+            checks.append(
+                beside_torch(
+                    "msccl: torch loads it, and no other libnccl",
+                    f"import torch; print({mapped})",
+                    rf"^\['{self.prefix}/lib/libnccl\.so\.[0-9.]+'\]$",
+                )
+            )
         arch = env.target.sm_arch
         found = f"/opt/cuda/bin/cuobjdump --list-elf {self.prefix}/lib/libnccl.so.2 | grep -o 'sm_[0-9a-z]*' | sort -u"
         checks.append(Check(f"msccl: code for sm_{arch} and nothing else", found, rf"\Asm_{arch}[af]?\s*\Z"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.recipes import image, recipe, steps
+from tests.support.recipes import image, line, matches, recipe, steps
 
 pytestmark = pytest.mark.unit
 
@@ -35,6 +35,17 @@ def test_msccl_is_compiled_for_the_target_and_verified() -> None:
     assert "compute_80,code=sm_80" in text and "msccl-algorithms/ndv4/*.xml" in text
     assert "nccl 22304" in made.verify(env)[0].expect
     assert [git.name for git in recipe("msccl").sources(env).git] == ["msccl"]
+
+
+def test_that_torch_loads_msccl_is_verified() -> None:
+    """The loader's choice for another program proves nothing: torch's library can name folders of its own."""
+    made, cuda = recipe("msccl"), recipe("cuda", provider="apt", version="12.6")
+    base = "nvcr.io/nvidia/pytorch:25.03-py3"
+    check = line(made, image(made, cuda, recipe("torch", provider="base"), base=base), "torch loads it")
+    assert matches(check, "['/opt/msccl/lib/libnccl.so.2.23.4']\n")
+    assert not matches(check, "['/opt/msccl/lib/libnccl.so.2.23.4', '/usr/lib/x86_64-linux-gnu/libnccl.so.2.25.1']\n")
+    assert not matches(check, "['/usr/lib/x86_64-linux-gnu/libnccl.so.2.25.1']\n") and not matches(check, "[]\n")
+    assert not any("torch loads it" in item.name for item in made.verify(image(made, cuda)))
 
 
 def test_msccl_is_compiled_without_debug_information(tmp_path: Path) -> None:
