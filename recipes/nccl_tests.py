@@ -33,6 +33,9 @@ RELEASES = {
 }
 # The first release that prints its version and that of NCCL's headers and library (src/common.cu, src/util.cu).
 PRINTS_VERSIONS = (2, 17, 10)
+# The header of MSCCL includes cuda_fp8.h and is that of NCCL 2.23. From this release on src/common.cu then uses
+# ncclFloat8e4m3, which NCCL has since 2.24 (tested with its header: 2.14.1 compiles, 2.19.6 does not).
+NEEDS_FLOAT8 = (2, 15)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +63,14 @@ class NcclTests(Released):
         found = self.lacking()
         if not env.has("nccl") and not env.has("msccl"):
             found += (Refusal("it measures NCCL, and this image has none", "add nccl to the layers"),)
+        if env.has("msccl") and self.numbers >= NEEDS_FLOAT8:
+            why = f"{self.whole} does not compile with the header of layer 'msccl', which lacks NCCL's types of 8 bits"
+            found += (Refusal(why, 'write nccl-tests: "2.14.1"'),)
         return found
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(int(part) for part in re.findall(r"\d+", self.whole))
 
     def sources(self, env: RecipeEnv) -> Sources:
         mpi = env.recipes.get("openmpi")
@@ -92,7 +102,7 @@ class NcclTests(Released):
     def starts(self, program: str) -> Check:
         """Return the check that a program starts: without a GPU it ends with CUDA's error, exit status 2."""
         command = f"{program} -b 8 -e 8; test $? -eq 2"
-        if tuple(int(part) for part in re.findall(r"\d+", self.whole)) < PRINTS_VERSIONS:
+        if self.numbers < PRINTS_VERSIONS:
             name = "nccl-tests: starts, and reports that there is no driver"
             return Check(name, command, r"# Using devices[\s\S]*driver version is insufficient")
         name = "nccl-tests: starts, has the NCCL that it was compiled with, and reports that there is no driver"

@@ -37,6 +37,16 @@ def test_msccl_is_compiled_for_the_target_and_verified() -> None:
     assert [git.name for git in recipe("msccl").sources(env).git] == ["msccl"]
 
 
+@pytest.mark.parametrize(("version", "compiles"), [("", False), ("2.15.2", False), ("2.14.1", True), ("2.13.13", True)])
+def test_nccl_tests_that_need_the_header_of_a_newer_nccl_are_refused(version: str, compiles: bool) -> None:
+    """MSCCL has nccl.h include cuda_fp8.h; common.cu from 2.15.2 on then uses types that NCCL has since 2.24."""
+    tests = recipe("nccl-tests", **({"version": version} if version else {}))
+    cuda = recipe("cuda", provider="apt", version="12.6")
+    found = tests.refusals(image(tests, recipe("msccl"), cuda, base="ubuntu:22.04"))
+    assert [refusal.hint for refusal in found] == ([] if compiles else ['write nccl-tests: "2.14.1"'])
+    assert tests.refusals(image(tests, recipe("nccl"), cuda, base="ubuntu:22.04")) == ()
+
+
 def test_that_torch_loads_msccl_is_verified() -> None:
     """The loader's choice for another program proves nothing: torch's library can name folders of its own."""
     made, cuda = recipe("msccl"), recipe("cuda", provider="apt", version="12.6")
