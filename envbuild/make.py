@@ -76,15 +76,15 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
 
     # imported only when there is work, so that a run without any is short
     from envbuild.lock.model import lock_digest
-    from envbuild.verify.provenance import image_documents, read_evidence, write_documents
+    from envbuild.verify.provenance import image_documents, write_documents
     from envbuild.verify.verify import verify
 
     ready = prepare(spec, workspace, options)
     resolution, lock, plan, inputs = ready.resolution, ready.lock, ready.plan, ready.inputs
     earlier = read_image_record(before, workspace) if before else None
     built, artifact = build_and_write(ready.engine, plan, lock, workspace, ready.build, inputs.obtain, earlier)
-    evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
-    documents = image_documents(resolution, lock, read_evidence(evidence), built.engine, workspace)
+    path, evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else ("", None)
+    documents = image_documents(resolution, lock, evidence, built.engine, workspace)
     write_documents(documents, artifact.path, artifact.sha256)
     link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
     made = ImageRecord(
@@ -94,7 +94,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         lock=lock_digest(lock),
         engine=built.engine,
         messages=artifact.messages,
-        evidence=str(evidence) if evidence else "",
+        evidence=str(path),
         layers=tuple(layer.diff_id for layer in built.layers),
         built=built.built,
         reused=tuple(unit for unit in built.reused if unit not in inputs.cached),

@@ -117,6 +117,7 @@ def layers_made(name: str, workspace: Workspace, options: Options) -> tuple[dict
 
 def summary(made: ImageRecord, site: Site) -> str:
     """Return what was made and how to start it."""
+    from envbuild.core.shell import shell_word
     from envbuild.core.text import counted
     from envbuild.launch.start_line import start_lines
 
@@ -128,7 +129,7 @@ def summary(made: ImageRecord, site: Site) -> str:
         built = counted(len(made.built), "unit")
         taken = f" {len(made.cached)} from caches," if made.cached else ""
         head = f"{made.image}: {built} built,{taken} {len(made.reused)} from the store, in {made.seconds:.0f} s"
-    checked = "" if made.evidence else "\n  verify:   not run (--no-verify)"
+    checked = "" if made.evidence else f"\n  verify:   not run by this user: envbuild verify {shell_word(made.image)}"
     start = start_lines(link, site, f"envbuild export {made.image} --to squashfs", chosen=False)
     return (
         f"{head}\n  squashfs: {artifact}\n  sha256:   {made.sha256}{checked}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from envbuild.core.digest import reported_digest
 from envbuild.core.errors import EngineError, EnvbuildError
+from envbuild.core.regular_file import mode_at
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.records import forget_damaged, read_record, record_path, write_record
 
@@ -63,7 +65,7 @@ def load_built_image(name: str, workspace: Workspace, *, mounted: bool = False) 
 class ImageRecord:
     """The record of a build.
 
-    `artifact` is the squashfs file. `evidence` is the file with the results of verify ("" when it did not run).
+    `artifact` is the squashfs file. `evidence` is the file with the results of verify ("": this user did not run it).
     `messages` are the repairs made for enroot. `cached`: units that this run took from a cache; `caches`: those of
     which a unit was taken, by this run or an earlier one.
     """
@@ -103,8 +105,8 @@ def read_image_record(
 ) -> ImageRecord | None:
     """Return the record of an earlier run, if its artifact is unchanged.
 
-    `engine`: only an image of this engine. `verified`: only an image that was verified. None if there is none. Raises
-    EngineError for a store that this user may not read.
+    `engine`: only an image of this engine. `verified`: only an image that was verified, by any member of the group that
+    shares the store. None if there is none. Raises EngineError for a store that this user may not read.
     """
     check_readable(workspace.store.root)
     path = image_record_path(resolution, workspace)
@@ -125,7 +127,8 @@ def read_image_record(
         return None
     if (verified and not made.evidence) or engine not in ("", "auto", made.engine):
         return None
-    return replace(made, up_to_date=True, seconds=0.0, forecast={})
+    evidence = made.evidence if stat.S_ISREG(mode_at(Path(made.evidence))) else ""
+    return replace(made, up_to_date=True, seconds=0.0, forecast={}, evidence=evidence)
 
 
 def find_unchanged_file(made: ImageRecord, layers: Sequence[LayerRecord], reporter: Reporter) -> SquashfsFile | None:

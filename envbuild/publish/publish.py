@@ -22,6 +22,7 @@ from envbuild.spec.workspace import Workspace
 
 if TYPE_CHECKING:
     from envbuild.core.signing.key_file import Signer
+    from envbuild.verify.provenance import ImageDocuments
 
 
 def find_destination(to: str, image: BuiltImage, workspace: Workspace) -> Destination:
@@ -54,11 +55,12 @@ def publish_image(
     replaced; `whole`: the squashfs file is also published as one blob; `layers`: the OCI image is published, too;
     `signer`: the key that signs it.
 
-    Raises PublishError, VerifyError.
+    Raises PublishError, VerifyError, ConflictError, UnknownError.
     """
     target = Target.open(destination, workspace)
+    documents = built_documents(image, workspace)
     if not layers:
-        return publish_squashfs(image, target, workspace, move=move, whole=whole, signer=signer)
+        return publish_squashfs(image, documents, target, workspace, move=move, whole=whole, signer=signer)
     with (
         open_built_layout(image, compression or "gzip", workspace, target.has_blob) as folder,
         workspace.store.workdir() as work,
@@ -66,28 +68,27 @@ def publish_image(
         texts = list_texts(image, workspace)
         parts = ImageParts.read(folder).annotate(make_annotations(image.record.sha256, texts))
         artifacts = project_artifacts(image, parts.subject, texts, workspace, work, whole=whole)
-        artifacts += attach_documents(image, parts.subject, artifacts[0], destination, workspace, work, signer)
+        artifacts += attach_documents(image, documents, parts.subject, artifacts[0], destination, work, signer)
         return target.send(image.plan.image, parts, artifacts, image.record.sha256, move=move)
 
 
 def attach_documents(
     image: BuiltImage,
+    documents: ImageDocuments,
     subject: dict[str, Any],
     packs: Artifact,
     destination: Destination,
-    workspace: Workspace,
     work: Path,
     signer: Signer | None,
 ) -> list[Artifact]:
     """Return the artifacts with provenance, SBOM and evidence of what is published: the image or artifact `subject`;
     and its signatures.
 
-    packs: the artifact with the squashfs file. Raises ConflictError, UnknownError."""
+    packs: the artifact with the squashfs file."""
     name = image.plan.image
     digests = {subject["digest"]: destination.name(name), packs.digest: f"{name}.packs"}
     subjects = [Subject(title, digest.removeprefix("sha256:")) for digest, title in digests.items()]
     subjects.append(Subject(f"{name}.sqsh", image.record.sha256))
-    documents = built_documents(image, workspace)
     made = document_artifacts(documents, subjects, subject, name, work)
     if signer:
         from envbuild.publish.signature_artifacts import signature_artifacts
@@ -97,7 +98,14 @@ def attach_documents(
 
 
 def publish_squashfs(
-    image: BuiltImage, target: Target, workspace: Workspace, *, move: bool, whole: bool, signer: Signer | None
+    image: BuiltImage,
+    documents: ImageDocuments,
+    target: Target,
+    workspace: Workspace,
+    *,
+    move: bool,
+    whole: bool,
+    signer: Signer | None,
 ) -> Result:
     """Publish the squashfs file of a built image under its tag: no layer is compressed or sent."""
     plan = image.plan
@@ -106,7 +114,7 @@ def publish_squashfs(
         texts = [*list_texts(image, workspace), config]
         artifacts = project_artifacts(image, None, texts, workspace, work, whole=whole)
         packs = artifacts[0]
-        artifacts += attach_documents(image, packs.descriptor, packs, target.destination, workspace, work, signer)
+        artifacts += attach_documents(image, documents, packs.descriptor, packs, target.destination, work, signer)
         platform = {"architecture": plan.config.architecture, "os": "linux"}
         parts = ImageParts.of_artifact(artifacts[0], platform)
         return target.send(plan.image, parts, artifacts, image.record.sha256, move=move)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from envbuild.build.plan.units import Plan
 from envbuild.core.errors import ConflictError, Finding, LockError
@@ -19,7 +18,7 @@ from envbuild.spec.target import Target, load_target
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.evidence import Evidence
 from envbuild.verify.measured import Measured, find_measured
-from envbuild.verify.stored_evidence import read_evidence
+from envbuild.verify.stored_evidence import find_evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +72,8 @@ def find_known(name: str, workspace: Workspace, matrix: MatrixAnswer) -> KnownIm
     if made is None:
         reason = f"the store has no build of this spec and lock by this envbuild: envbuild make {word}"
         return replace(locked, no_evidence=reason)
-    evidence = read_evidence(Path(made.evidence)) if made.evidence else None
-    if evidence and (evidence.artifact, evidence.lock) == (f"sha256:{made.sha256}", lock_digest(lock)):
-        return replace(locked, evidence=evidence)
-    reason = "the evidence is of other bytes" if evidence else "there is no evidence of the file"
-    return replace(locked, no_evidence=f"{reason}: envbuild verify {word}")
+    evidence, reason = find_evidence(made, lock)
+    return replace(locked, evidence=evidence, no_evidence=f"{reason}: envbuild verify {word}" if reason else "")
 
 
 def locked_resolution(spec: ImageSpec, workspace: Workspace, answer: Answer) -> Resolution:

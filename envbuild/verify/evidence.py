@@ -1,4 +1,4 @@
-"""Evidence: what was verified of one artifact, as a file beside it, as lines for the terminal, and as an error."""
+"""Evidence: what was verified of one artifact, as a file, as lines for the terminal, and as an error."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def evidence_document(evidence: Evidence) -> dict[str, Any]:
 
 
 def write_evidence(evidence: Evidence, folder: Path) -> Path:
-    """Write the file into the artifact's folder; return its path."""
+    """Write the file into `folder`; return its path."""
     path = folder / evidence.file_name
     write_json(path, evidence_document(evidence))
     return path

@@ -6,7 +6,6 @@ They are made again from the lock, the record and the evidence whenever they are
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from envbuild.build.plan.embedded_documents import to_json
 from envbuild.build.plan.provenance import PREDICATE, provenance
 from envbuild.build.plan.sbom import sbom
-from envbuild.core.regular_file import read_bounded
 from envbuild.core.signing.statement import Subject, encode_statement
 from envbuild.core.store.store import write_atomic
 
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from envbuild.matrix.answer.verdict import Answer
     from envbuild.spec.resolve import Resolution
     from envbuild.spec.workspace import Workspace
+    from envbuild.verify.evidence import Evidence
 
 EVIDENCE = "application/vnd.envbuild.evidence.v1+json"
 STABLE = (
@@ -31,7 +30,6 @@ STABLE = (
     "counts",
 )  # fmt: skip
 ENDING = ".evidence.json"
-LARGEST = 64 << 20  # bytes of evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +47,11 @@ class ImageDocuments:
 
 
 def image_documents(
-    resolution: Resolution, lock: Lock, evidence: Mapping[str, Any], engine: str, workspace: Workspace
+    resolution: Resolution, lock: Lock, evidence: Evidence | None, engine: str, workspace: Workspace
 ) -> ImageDocuments:
-    """Return the documents of an image. evidence: what `verify` found of it. Raises ConflictError, UnknownError."""
+    """Return the documents of an image. evidence: what `verify` found of it; None: it did not run.
+
+    Raises ConflictError, UnknownError."""
     from envbuild.matrix.facts.compile import load_fact_table  # not for those who read documents, as pull does
     from envbuild.spec.pick_versions import check_locked_versions
 
@@ -63,7 +63,7 @@ def image_documents(
         "name": f"{lock.image}{ENDING}",
         "mediaType": EVIDENCE,
         "digest": {"sha256": hashlib.sha256(stable).hexdigest()},
-        "annotations": {key: evidence[key] for key in ("tiers", "counts") if key in evidence},
+        "annotations": {"tiers": evidence.tiers(), "counts": evidence.counts()} if evidence else {},
     }
     locked = workspace.project.lock_path(resolution.spec.path).read_bytes()
     predicate = provenance(resolution, lock, locked, matrix_answer(lock, answer), [found] if evidence else [], engine)
@@ -81,19 +81,12 @@ def matrix_answer(lock: Lock, answer: Answer) -> dict[str, Any]:
     }
 
 
-def stable_evidence(evidence: Mapping[str, Any]) -> bytes:
+def stable_evidence(evidence: Evidence | None) -> bytes:
     """Return evidence without durations, boxes and caches: the same on every machine that had the same results."""
-    value = {key: evidence[key] for key in STABLE if key in evidence}
-    return to_json(value).encode()
+    from envbuild.verify.evidence import evidence_document  # as above
 
-
-def read_evidence(path: str | Path | None) -> dict[str, Any]:
-    """Return the evidence in a file; empty for an image that was not verified, or whose evidence was removed."""
-    try:
-        value = json.loads(read_bounded(Path(path), LARGEST)) if path else {}
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    document = evidence_document(evidence) if evidence else {}
+    return to_json({key: value for key, value in document.items() if key in STABLE}).encode()
 
 
 def write_documents(documents: ImageDocuments, artifact: Path, sha256: str) -> tuple[Path, Path]:

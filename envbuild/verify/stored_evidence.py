@@ -1,7 +1,8 @@
 """Evidence that was written before, read from its file.
 
-Another user may have written the file: what is not evidence reads as none. Its results are texts to print, and are
-not trusted further: who compares `artifact` with the sha256 of a file knows which bytes it is about.
+Evidence of an image of the project is in the part of the store that this user alone writes (`Store.own`): in a store
+that a group shares, another member could state anything. A link, and what is not evidence, reads as none. Its results
+are texts to print; `artifact` is compared with the sha256 of the image.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.store.json_files import read_json
-from envbuild.verify.evidence import SCHEMA, Evidence
+from envbuild.core.store.store import Store
+from envbuild.export.built_image import ImageRecord
+from envbuild.lock.model import Lock, lock_digest
+from envbuild.verify.evidence import SCHEMA, Evidence, write_evidence
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.tiers import TIERS
 
@@ -19,6 +23,21 @@ from envbuild.verify.tiers import TIERS
 def read_evidence(path: Path) -> Evidence | None:
     """Return the evidence in a file; None if the file is missing or is not evidence of this schema."""
     return parse_evidence(read_json(path))
+
+
+def write_own_evidence(evidence: Evidence, store: Store) -> Path:
+    """Write evidence into the part of the store that this user alone writes; return its path."""
+    return write_evidence(evidence, store.own_folder("artifacts"))
+
+
+def find_evidence(made: ImageRecord, lock: Lock) -> tuple[Evidence | None, str]:
+    """Return the evidence that this user has of the file of an image; if there is none, None and the reason."""
+    found = read_evidence(Path(made.evidence)) if made.evidence else None
+    if found is None:
+        return None, "this user has no evidence of the file"
+    if (found.artifact, found.lock) != (f"sha256:{made.sha256}", lock_digest(lock)):
+        return None, "the evidence is of other bytes"
+    return found, ""
 
 
 def parse_evidence(value: Any) -> Evidence | None:

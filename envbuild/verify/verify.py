@@ -25,7 +25,6 @@ from envbuild.verify.evidence import (
     evidence_document,
     raise_failures,
     summary_lines,
-    write_evidence,
 )
 from envbuild.verify.expectations import expected_contents, own_content
 from envbuild.verify.extension_modules import import_results
@@ -38,6 +37,7 @@ from envbuild.verify.results import Status
 from envbuild.verify.run_inspector import Runner, inspect_image
 from envbuild.verify.selection import ALL, Selection, check_recipes, check_tiers
 from envbuild.verify.shared_interpreter import SharedInterpreter, can_share
+from envbuild.verify.stored_evidence import write_own_evidence
 from envbuild.verify.tasks import Task, run_tasks
 from envbuild.verify.verify_file import check_file_selection, verify_file
 
@@ -79,8 +79,8 @@ def verify_image(name: str, workspace: Workspace, only: Selection = ALL) -> Resu
 
 def verify(
     artifact: SquashfsFile, plan: Plan, built: BuildResult, resolution: Resolution, lock: Lock, workspace: Workspace
-) -> Path:
-    """Run the audit and run tiers on the squashfs file and write the evidence beside it; return its path.
+) -> tuple[Path, Evidence]:
+    """Run the audit and run tiers on the squashfs file and write the evidence; return its path and the evidence.
 
     Raises VerifyError with every failure, after the evidence is written.
     """
@@ -88,11 +88,11 @@ def verify(
     evidence = collect_evidence(
         artifact.path, artifact.sha256, artifact.messages, layers, plan, resolution, lock, workspace
     )
-    path = write_evidence(evidence, artifact.path.parent)
+    path = write_own_evidence(evidence, workspace.store)
     for line in summary_lines(evidence):
         workspace.reporter.info(f"verify {line}")
     raise_failures(evidence)
-    return path
+    return path, evidence
 
 
 def verify_built(
@@ -117,12 +117,12 @@ def verify_built(
         )
     if not only.is_all and whole.status != Status.FAIL:
         return None, evidence, evidence_document(evidence)
-    written, document = write_evidence(evidence, path.parent), evidence_document(evidence)
+    written = write_own_evidence(evidence, workspace.store)
     if not evidence.failures:
-        documents = image_documents(image.resolution, image.lock, document, record.engine, workspace)
+        documents = image_documents(image.resolution, image.lock, evidence, record.engine, workspace)
         write_documents(documents, path, record.sha256)
         record_evidence(image, written, workspace)
-    return written, evidence, document
+    return written, evidence, evidence_document(evidence)
 
 
 def collect_evidence(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +21,25 @@ from envbuild.lock.resolve import resolve_image
 from envbuild.net.site import Site
 from envbuild.spec.project import Project
 from envbuild.spec.workspace import Workspace
+from envbuild.verify.evidence import Evidence
 from envbuild.verify.provenance import ImageDocuments, image_documents, stable_evidence
+from envbuild.verify.results import AuditResult, Status
 from tests.support.command import ROOT
 
 pytestmark = pytest.mark.unit
 LOCKS = sorted((ROOT / "images").glob("*.lock"))
 SHA256, COMMIT = "a" * 64, "0123456789abcdef0123456789abcdef01234567"
-EVIDENCE = {
-    "schema": 1, "image": "x", "tiers": {"audit": "passed"}, "counts": {"audit": {"pass": 3}},
-    "seconds": {"audit": 1.5}, "box": {"seccomp": True}, "sources": {"a": "cache@1"},
-}  # fmt: skip
+RESULTS = (AuditResult("link check", Status.PASS, "4 files"), AuditResult("one copy", Status.PASS, "of libucp"))
+EVIDENCE = Evidence(
+    "x", "", (), "", results=RESULTS, seconds={"audit": 1.5}, box={"seccomp": True}, sources={"a": "cache@1"}
+)
 
 
 def documents(name: str, folder: Path, **changes: Any) -> ImageDocuments:
     at = Workspace(Project.find(ROOT), Site(folder), Store(folder), SilentReporter())
     resolution = resolve_image(name, at)
     lock = read_lock(ROOT / "images" / f"{name}.lock")
-    return image_documents(resolution, lock, {**EVIDENCE, **changes}, "embedded", at)
+    return image_documents(resolution, lock, replace(EVIDENCE, **changes), "embedded", at)
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=[path.stem for path in LOCKS])
@@ -67,7 +70,7 @@ def test_the_bytes_do_not_depend_on_the_machine(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("HOSTNAME", "elsewhere.example")
     other = documents("cpu-ucx", tmp_path / "b", seconds={"audit": 9.0}, box={}, sources={})
     assert other.statement(subject) == first
-    assert documents("cpu-ucx", tmp_path, counts={"audit": {"pass": 2}}).statement(subject) != first
+    assert documents("cpu-ucx", tmp_path, results=RESULTS[:1]).statement(subject) != first
     text = first.decode()
     for secret in (str(tmp_path), str(ROOT), os.environ["HOME"], "somebody", "elsewhere.example"):
         assert secret not in text
@@ -84,8 +87,9 @@ def test_the_statement_names_builder_verdict_waivers_and_evidence(tmp_path: Path
     assert matrix["verdict"] in ("valid", "conditional") and matrix["facts"] == list(lock.facts)
     assert matrix["waivers"] == list(lock.waivers) and run["builder"]["id"] == LOCAL_BUILDER
     (evidence,) = run["byproducts"]
-    assert evidence["annotations"]["tiers"] == {"audit": "passed"}
-    assert evidence["digest"]["sha256"] and json.loads(made.evidence)["counts"] == EVIDENCE["counts"]
+    assert evidence["annotations"]["tiers"]["audit"] == "passed"
+    assert evidence["annotations"]["counts"]["audit"] == {"pass": 2, "fail": 0, "not-run": 0}
+    assert evidence["digest"]["sha256"] and json.loads(made.evidence)["counts"] == EVIDENCE.counts()
     assert b"seconds" not in stable_evidence(EVIDENCE)
 
 

@@ -63,7 +63,7 @@ class Steps:
             "envbuild.build.plan.planner.make_plan": step("plan", SimpleNamespace(image="app", units=("base", "venv"))),
             "envbuild.export.project_image.write_artifact": step("export", artifact),
             "envbuild.make.link_by_name": step("link", None),
-            "envbuild.verify.verify.verify": step("verify", "/app.evidence.json"),
+            "envbuild.verify.verify.verify": step("verify", ("/app.evidence.json", None)),
             "envbuild.verify.provenance.image_documents": step("documents", None),
             "envbuild.verify.provenance.write_documents": step("", None),
             "envbuild.build.reproducibility.rebuild_and_compare": self.rebuild,

@@ -92,6 +92,20 @@ def test_everything_that_a_built_image_needs_is_preserved(store: Store, monkeypa
     assert everything_in(store) == before
 
 
+def test_own_evidence_in_a_store_of_a_group_is_removed_with_its_image(store: Store) -> None:
+    store.root.chmod(0o3775)
+    store = Store.open(store.root)
+    image(store, "one", "aaaaaaaaaaaa")
+    own = store.own_folder("artifacts")
+    assert own.parent.name.startswith("user-")
+    for lock in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
+        (own / f"one-{lock}.evidence.json").write_text("{}")
+    assert collect(store, SilentReporter(), dry_run=False, everything=False)[0] == [], "younger than a week"
+    removed, _ = collect(store, SilentReporter(), dry_run=False, everything=True)
+    assert removed == [f"{own.parent.name}/artifacts/one-bbbbbbbbbbbb.evidence.json"]
+    assert [path.name for path in own.iterdir()] == ["one-aaaaaaaaaaaa.evidence.json"]
+
+
 def test_an_older_build_of_an_image_is_removed_with_what_only_it_used(store: Store) -> None:
     image(store, "one", "bbbbbbbbbbbb")
     (store.root / "artifacts" / "one.sqsh").unlink()

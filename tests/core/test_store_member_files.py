@@ -53,7 +53,8 @@ def test_a_record_of_another_member_names_files_of_the_store_alone(shared: Path,
     artifact.write_bytes(secret.read_bytes())
     os.utime(artifact, ns=(status.st_mtime_ns, status.st_mtime_ns))
     found = read_record(record)
-    assert found and (found["artifact"], found["evidence"]) == (str(artifact), str(artifact.with_name("passwd")))
+    own = store.own / "artifacts" / "passwd"
+    assert found and (found["artifact"], found["evidence"]) == (str(artifact), str(own))
 
 
 @contextmanager

@@ -72,6 +72,10 @@ def test_two_members_make_images_in_one_store(engine: str, members: tuple[Cli, C
     second = two.json("make", "larger", "--engine", engine)
     assert "base" in second["reused"] and "venv" in second["built"]
     assert one.json("make", "larger", "--engine", engine)["sha256"] == second["sha256"]
+    titles = [member.json("report", "small")["verdict"]["title"] for member in members]
+    assert titles == ["verified", "not verified"], "each has evidence of its own alone"
+    two.run("publish", "small", "--to", "oci:./published:1", "--squashfs-only")
+    assert two.json("report", "small")["verdict"]["title"] == "verified", "verified before it was published"
     for member in members:
         assert "Hello" in member.run("run", "small", "--", "hello").stdout
         assert member.run("verify", "small").returncode == 0

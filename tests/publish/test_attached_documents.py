@@ -21,14 +21,16 @@ from envbuild.publish.show_remote import show_remote
 from envbuild.publish.squashfs_artifact import Artifact
 from envbuild.spec.project import Project
 from envbuild.spec.workspace import Workspace
+from envbuild.verify.evidence import Evidence
 from envbuild.verify.provenance import ImageDocuments, image_documents
+from envbuild.verify.results import AuditResult, Status
 from tests.support.command import ROOT
 from tests.support.foreign_images import layers, workspace
 from tests.support.local_registry import Server, skopeo
 from tests.support.published import built, publish, publish_folder
 
 pytestmark = pytest.mark.registry
-EVIDENCE = {"schema": 1, "image": "cpu-ucx", "tiers": {"audit": "passed"}, "counts": {}}
+EVIDENCE = Evidence("cpu-ucx", "", (), "", results=(AuditResult("link check", Status.PASS, "4 files"),))
 
 
 def documents(folder: Path) -> ImageDocuments:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from envbuild.cli.write_report import make_report
 from envbuild.core.errors import SpecError
+from envbuild.core.store.records import write_record
 from envbuild.core.store.store import Store
+from envbuild.export.built_image import ImageRecord, image_record_path
 from envbuild.gpu.model import GPU, PASS, Figure, Outcome
 from envbuild.gpu.sealed import evidence_document
 from envbuild.lock.lockfile import read_lock
 from envbuild.lock.model import lock_digest
+from envbuild.lock.resolve import resolve_image
 from envbuild.report.html.page import MAX_BYTES, write_page
 from envbuild.report.lock_rows import component_origin, origin_rows, package_rows
+from envbuild.spec.workspace import open_workspace
+from envbuild.verify.evidence import Evidence, write_evidence
 from envbuild.verify.measured import Measured, store_evidence
+from envbuild.verify.results import AuditResult, Status
+from envbuild.verify.stored_evidence import write_own_evidence
 from tests.support.command import ROOT
 from tests.support.gpu_bench import job
 
@@ -96,6 +105,32 @@ def test_an_image_with_evidence_of_its_lock_has_bandwidths_and_is_not_verified(p
     assert (report.verdict.kind, report.verdict.title) == ("open", "not built")
     (series,) = report.series
     assert series.floor and series.floor.value == 460.0
+
+
+@pytest.mark.slow_unit
+def test_evidence_of_another_member_of_a_group_verifies_nothing(project: Path) -> None:
+    """Who may write the store can state anything."""
+    for file in ("cpu-ucx.yaml", "cpu-ucx.lock"):
+        shutil.copy(ROOT / "images" / file, project / "images" / file)
+    lock = lock_digest(read_lock(project / "images" / "cpu-ucx.lock"))
+    (project / "store").mkdir()
+    (project / "store").chmod(0o3775)
+    with open_workspace() as workspace:
+        store, record = workspace.store, image_record_path(resolve_image("cpu-ucx", workspace), workspace)
+    artifact = store.root / "artifacts" / "cpu-ucx-1.sqsh"
+    artifact.write_bytes(b"squashfs")
+    sha256 = hashlib.sha256(b"squashfs").hexdigest()
+    passed = AuditResult("link check", Status.PASS, "4 files")
+    evidence = Evidence("cpu-ucx", lock, (), f"sha256:{sha256}", results=(passed,))
+    path = write_evidence(evidence, artifact.parent)
+    made = ImageRecord("cpu-ucx", str(artifact), sha256, lock, "embedded", (), str(path), (), (), (), 1.0)
+    assert record
+    write_record(record, asdict(made))
+    found = make_report("cpu-ucx").verdict
+    assert (found.kind, found.title) == ("open", "not verified")
+    assert found.text == "this user has no evidence of the file: envbuild verify cpu-ucx"
+    write_own_evidence(evidence, store)
+    assert make_report("cpu-ucx").verdict.title == "verified"
 
 
 @pytest.mark.slow_unit

@@ -76,12 +76,11 @@ def test_checks_of_recipes_are_not_known_of_a_file(only: Selection, tmp_path: Pa
 @pytest.fixture
 def built(tmp_path: Path) -> tuple[BuiltImage, Path]:
     """Return an image that `make` recorded, and its record."""
-    for name in ("artifacts", "images"):
-        (tmp_path / name).mkdir()
-    path = image(tmp_path / "artifacts", lock_yaml=LOCK)
+    store = workspace(tmp_path / "store").store.root
+    path = image(store / "artifacts", lock_yaml=LOCK)
     lock = parse_lock(LOCK.decode(), path)
     made = ImageRecord("app", str(path), file_digest(path), lock_digest(lock), "embedded", (), "", (), (), (), 1.0)
-    record = tmp_path / "images" / "record.json"
+    record = store / "images" / "record.json"
     write_record(record, asdict(made))
     parts: Any = SimpleNamespace(spec=None, keys=dict, units=())
     return BuiltImage(parts, lock, parts, made, ()), record
@@ -101,7 +100,7 @@ def test_a_flipped_bit_of_the_file_fails_and_the_next_make_writes_it_again(
         verify.verify_image("app", workspace(tmp_path / "store"))
     assert (caught.value.exit_code, caught.value.hint) == (7, "envbuild make app writes it again")
     assert known.record.sha256 in caught.value.message and file_digest(path) in caught.value.message
-    evidence = json.loads(next(tmp_path.glob("artifacts/*.evidence.json")).read_bytes())
+    evidence = json.loads(next(tmp_path.glob("store/artifacts/*.evidence.json")).read_bytes())
     assert [item["status"] for item in evidence["results"]] == ["fail"] and evidence["tiers"]["audit"] == "failed"
     assert read_record(record) is None and json.loads(record.read_bytes())["holds"] == {"units": [], "blobs": []}
 
@@ -122,6 +121,20 @@ def test_an_intact_file_is_audited_after_all_its_bytes_were_read(
     assert statement["subject"][0]["digest"] == {"sha256": known.record.sha256}
 
 
+def test_evidence_in_a_store_of_a_group_is_where_its_user_alone_writes(
+    built: tuple[BuiltImage, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, record = built
+    audited(known, record, monkeypatch)
+    (tmp_path / "store").chmod(0o3775)
+    verify.verify_image("app", workspace(tmp_path / "store"))
+    after = read_record(record)
+    assert after and Path(after["evidence"]).is_file()
+    own = Path(after["evidence"]).parents[1]
+    assert own.name.startswith("user-") and own.stat().st_mode & 0o777 == 0o700
+    assert not list(tmp_path.glob("store/artifacts/*.evidence.json"))
+
+
 @pytest.mark.parametrize(
     ("tier", "other", "state"),
     [("run", "audit", "partly: 1 not run (not requested)"), ("audit", "run", "not run: not requested")],
@@ -134,7 +147,7 @@ def test_a_part_of_the_checks_states_what_did_not_run(
     result = verify.verify_image("app", workspace(tmp_path / "store"), Selection(tiers=(tier,)))
     assert result.data["tiers"][other] == state
     assert f"): {state}\n" in result.text and "evidence: not written: only a part ran" in result.text
-    assert not list(tmp_path.glob("artifacts/*.evidence.json"))
+    assert not list(tmp_path.glob("store/artifacts/*.evidence.json"))
 
 
 def audited(known: BuiltImage, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,6 +131,7 @@ def unneeded_entries(store: Store, *, everything: bool) -> Iterator[Path]:
     for path in list_folder(store.root / "artifacts"):
         if path.name not in holds.artifacts and (path.is_symlink() or change_time(path) <= before):
             yield path
+    yield from unneeded_evidence(store, holds, before)
     images = [path for path in list_folder(store.root / "images") if RECORD.fullmatch(path.name)]
     yield from (path for path in images if path.name not in holds.images)
     content = list(unneeded_content(store, holds, before))
@@ -144,6 +145,16 @@ def unneeded_entries(store: Store, *, everything: bool) -> Iterator[Path]:
             yield path
     yield from old_files_and_caches(store, before)
     yield from old_leases(store)
+
+
+def unneeded_evidence(store: Store, holds: RequiredEntries, before: float) -> Iterator[Path]:
+    """Yield this user's evidence of artifacts that are not required, in a store that a group shares."""
+    if store.own == store.root:
+        return
+    required = {stem(name) for name in holds.artifacts}
+    for path in list_folder(store.own / "artifacts"):
+        if stem(path.name) not in required and change_time(path) <= before:
+            yield path
 
 
 def old_leases(store: Store) -> Iterator[Path]:

@@ -4,7 +4,7 @@ A record is images/KEY.json, where KEY is a digest of all that decides the file'
 time of the file, and what the store must retain for it while a link points at it (`envbuild.core.store.gc`).
 
 In a store that a group shares, another member may have written it. So it names files, which are those of artifacts/
-alone, and never a path.
+alone, and never a path. The evidence is each member's own: artifacts/ in the folder of the member (`Store.own`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.code_digest import code_digest
+from envbuild.core.store.permissions import own_place
 from envbuild.core.store.store import Store, read_json, stamp, write_json
 
 LONGEST = 255  # bytes of a file name
@@ -33,13 +34,14 @@ def record_path(store: Store, decides: Iterable[str | bytes]) -> Path:
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """Return what was made, with the paths of its files in artifacts/, if its ``artifact`` exists unchanged; else
-    None."""
+    """Return what was made, with the paths of its files, if its ``artifact`` exists unchanged; else None."""
     value = parse_record(read_json(path))
     if value is None:
         return None
-    folder = path.parent.with_name("artifacts")
-    made: dict[str, Any] = {**value["made"], **{key: str(folder / name) for key, name in file_names(value).items()}}
+    root = path.parent.parent
+    places = {"artifact": root, "evidence": own_place(root)}
+    files = {key: str(places[key] / "artifacts" / name) for key, name in file_names(value).items()}
+    made: dict[str, Any] = {**value["made"], **files}
     try:
         found = Path(made["artifact"]).lstat()
     except (OSError, ValueError):  # no file, or no path

@@ -8,7 +8,7 @@
     packs/<diff id hex>.layer.json  of a layer that a group shares: its pack, which other users unpack (SharedLayer)
     packs/<its name>.equal      content that such a pack shares with others (envbuild.squashfs.write.dedup_cache)
     images/<hex>.json           what `make` built from one lock, for the next run
-    artifacts/                  finished images (squashfs files, OCI layouts)
+    artifacts/                  finished images (squashfs files, OCI layouts), and what verify found of them
     exports/<host>-<pid>-<hex>.json  progress of each export, for a day (envbuild.export.progress)
     partial/<sha256>.part       the received part of a blob, for the next attempt
     logs/<unit>-<key 12>.log
@@ -24,7 +24,8 @@ free, and the next run removes those.
 
 A store whose folder a group may write is shared by that group: its entries have the mode of the folder, with any umask.
 What a user works in is never shared: layers/, tmp/, logs/, partial/ and the caches of other programs are in
-user-<uid>/ there, for that user alone. Members unpack what others built from its pack (`envbuild.core.store.members`).
+user-<uid>/ there, for that user alone, and so is evidence of verify (user-<uid>/artifacts/), which another member
+could forge. Members unpack what others built from its pack (`envbuild.core.store.members`).
 """
 
 from __future__ import annotations
