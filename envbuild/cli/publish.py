@@ -103,6 +103,10 @@ def publish_command(
         "compression": compression, "move": move, "whole": whole, "layers": not squashfs_only, "signer": signer,
     }  # fmt: skip
     with open_workspace() as workspace:
+        if signer:
+            from envbuild.publish.signature_artifacts import check_signing_store
+
+            check_signing_store(workspace.store)  # before an image is made, too
         if foreign:
             result = publish_source(name, to, workspace, platform=platform, index=index, **options)
         else:

@@ -11,13 +11,33 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.build.plan.provenance import PREDICATE
+from envbuild.core.errors import SignatureError
+from envbuild.core.ownership import find_intrusion, own_users, private_groups
 from envbuild.core.signing.envelope import BUNDLE, encode_bundle
 from envbuild.core.signing.key_file import Signer
 from envbuild.core.signing.statement import Subject, encode_statement
+from envbuild.core.store.store import Store
+from envbuild.core.store.store_folders import FOLDERS
 from envbuild.publish.attached_documents import PREDICATE_TYPE, text_artifact
 from envbuild.publish.signature_check import CYCLONEDX, SIGNED
 from envbuild.publish.squashfs_artifact import Artifact
 from envbuild.verify.provenance import ImageDocuments
+
+
+def check_signing_store(store: Store) -> None:
+    """Check that no other member of a group can replace what the store has of an image that this user signs: records of
+    units, packs of layers, its file.
+
+    Also what this user built may contain a pack of another member. Raises SignatureError."""
+    if not store.is_shared:
+        return
+    places = [str(store.root), *(str(store.root / name) for name in FOLDERS)]
+    found = (find_intrusion(place, own_users(), private_groups()) for place in places)
+    if intruder := next(filter(None, found), None):
+        raise SignatureError(
+            f"an image of this store cannot be signed: {intruder.path} {intruder.reason}",
+            hint="set ENVBUILD_STORE to a folder of your own",
+        )
 
 
 def signature_artifacts(

@@ -47,3 +47,16 @@ def test_a_wrong_key_ends_publish_at_once(tmp_path: Path, case: str) -> None:
     done = envbuild(*words, COSIGN_PASSWORD="wrong", ENVBUILD_STORE=str(store))
     refused(done, 7, texts[case], "hint: ")
     assert not (store / "layers").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a user may be alone in the group")
+def test_publish_signs_nothing_of_a_store_that_a_group_shares(tmp_path: Path) -> None:
+    """Another member can replace what is signed."""
+    store, key = tmp_path / "store", tmp_path / "team.key"
+    store.mkdir()
+    store.chmod(0o3775)
+    assert envbuild("key", "new", str(key), COSIGN_PASSWORD="right").returncode == 0
+    place = ("--to", f"oci:{tmp_path}/out:1", "--sign", str(key))
+    for source in ("cpu-ucx", f"oci:{tmp_path}/none:1"):
+        done = envbuild("publish", source, *place, cwd=tmp_path, COSIGN_PASSWORD="right", ENVBUILD_STORE=str(store))
+        refused(done, 7, "an image of this store cannot be signed")
