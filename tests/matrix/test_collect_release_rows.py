@@ -17,6 +17,7 @@ from envbuild.matrix.collect.release_rows import (
     release_cells,
     requirement_rows,
     specifier_constraint,
+    specifiers,
 )
 from envbuild.matrix.collect.remote_wheel import Metadata
 from envbuild.matrix.facts import values, version
@@ -168,6 +169,14 @@ def test_requirements_as_constraints_of_the_matrix(text: str, wanted: str | list
         assert matches(component, parsed, number) is SpecifierSet(text).contains(number), number
     for number in ("5.29.5", "5.29.6", "6.29.9", "6.30.1", "6.32.99", "6.33.4", "6.33.5", "7.0", "13.10.0.20.7"):
         assert matches(component, parsed, number) is SpecifierSet(text).contains(number), number
+
+
+@pytest.mark.parametrize("text", ["!=1.{}.*", "~=1.{}.0", ">={}", "===foo", ">=5!1"])
+def test_versions_that_the_matrix_does_not_read_are_left_out(text: str) -> None:
+    """They ended the command with a traceback, or were written into a file that no command could read."""
+    text = text.format("1" * 5000)
+    assert find_requirements(Metadata((f"torch{text}", "numpy>=1"), "", ""), "amd64", "3.12").keys() == {"numpy"}
+    assert specifiers(text) == SpecifierSet()
 
 
 def test_labels() -> None:

@@ -45,6 +45,8 @@ def find_requirements(metadata: Metadata, arch: str, python: str, extra: str = "
     for line in metadata.requires:
         try:
             requirement = Requirement(line)
+            if not has_matrix_versions(requirement.specifier):
+                continue
             if requirement.marker is None or requirement.marker.evaluate(environment):
                 found[str(canonicalize_name(requirement.name))] = requirement
         except (InvalidRequirement, UndefinedEnvironmentName):
@@ -71,9 +73,21 @@ def specifiers(text: str) -> SpecifierSet:
     """Return the specifiers of Requires-Python; any version where it is invalid (uploads before PEP 440 was
     enforced)."""
     try:
-        return SpecifierSet(text)
+        found = SpecifierSet(text)
     except InvalidSpecifier:
         return SpecifierSet()
+    return found if has_matrix_versions(found) else SpecifierSet()
+
+
+def has_matrix_versions(wanted: SpecifierSet) -> bool:
+    """Return whether the matrix reads every version of a requirement: not ``===foo``, an epoch, 5,000 digits. A fact
+    with another one could be written, and not be read again."""
+    try:
+        for specifier in wanted:
+            version.parse(specifier.version.removesuffix(".*"))
+    except ValueError:
+        return False
+    return True
 
 
 def specifier_constraint(wanted: SpecifierSet, *, labels: bool = False) -> str | list[str]:
