@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from envbuild.matrix.answer import conflict_core
 from envbuild.matrix.answer.change_rules import spec_rules
 from envbuild.matrix.answer.clauses import because_clauses
-from envbuild.matrix.answer.conflict_fixes import fix_text, fixes_by_conflict
+from envbuild.matrix.answer.conflict_fixes import fix_text, fixes_by_conflict, share_fixes
 from envbuild.matrix.answer.conflict_reasons import core_reasons, needed_asks
 from envbuild.matrix.answer.fix_trial import PlanFilter
 from envbuild.matrix.answer.fixes import Fix
@@ -47,7 +47,7 @@ def find_conflicts(case: Query, good: PlanFilter) -> tuple[Conflict, ...]:
     found_fixes = fixes_by_conflict(case, found, good)
     if not case.image:
         typed = TypedBack(case, found)
-        found_fixes = [typed.keep_working(some) for some in found_fixes]
+        found_fixes = share_fixes(found, [typed.keep_working(some) for some in found_fixes])
     far = hardware_hint(case, found, spec_rules(case)) if case.image and not all(found_fixes) else ""
     by_asks: dict[tuple[Ask, ...], Conflict] = {}
     same_cause: dict[tuple[Ask, ...], list[str]] = {}

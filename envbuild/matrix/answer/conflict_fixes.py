@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from envbuild.matrix.answer.change_rules import rule_stages
 from envbuild.matrix.answer.fix_trial import PlanFilter, Rules
@@ -11,6 +12,8 @@ from envbuild.matrix.facts.fact_table import PURPOSE
 from envbuild.matrix.solve.encoding import Core
 from envbuild.matrix.solve.lasting_gaps import can_be_covered, unheard_requests
 from envbuild.matrix.solve.query import Query
+
+SHARED = 3  # changes of other conflicts that are proposed for one without any
 
 
 def fixes_by_conflict(case: Query, found: Sequence[Core], good: PlanFilter) -> list[list[Fix]]:
@@ -66,6 +69,24 @@ def prefer_plain_fixes(case: Query, some: list[Fix]) -> list[Fix]:
 
 def touches(fix: Fix, core: Core) -> bool:
     return any(change.component in core.components() for change in fix.changes)
+
+
+def share_fixes(found: Sequence[Core], found_fixes: Sequence[list[Fix]]) -> list[list[Fix]]:
+    """Return the changes of each conflict, which all resolve the whole request; of one without any, those of the other
+    conflicts, with the change of its own components first."""
+    every = list({(fix.changes, fix.also): fix for some in found_fixes for fix in some}.values())
+    return [
+        some or [turn for fix in every for turn in turned(fix, core)][:SHARED]
+        for some, core in pairs(found_fixes, found)
+    ]
+
+
+def turned(fix: Fix, core: Core) -> list[Fix]:
+    """Return a change with its further needs as one that begins with a component of this conflict, if it has any."""
+    if touches(fix, core) or not fix.also:
+        return [fix] if touches(fix, core) else []
+    back = replace(fix, changes=fix.also, also=fix.changes)
+    return [back] if touches(back, core) else []
 
 
 def fix_text(fix: Fix) -> str:

@@ -1,7 +1,7 @@
 """Changes to a request that is impossible: the nearest possible combinations, cheapest first.
 
-One component is freed at a time, and each of its values tried together with all other requirements; if no single change
-helps, two at a time; if that does not help either, each conflict is resolved by itself."""
+One component is freed at a time, and each of its values tried together with all other requirements; if no other version
+of one component helps, two at a time; if that does not help either, each conflict is resolved by itself."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _find(task: Task, conflicts: Sequence[Collection[str]]) -> list[Fix]:
             nearest += [(fix, None) for fix in _leave_out(task, name)]
     task.budget.add(REACHES)
     found = [_as_far_as_it_works(fix, reach) for fix, reach in nearest]  # once each component had its tries
-    if all(fix.cost >= PURPOSE for fix in found):
+    if all(fix.cost >= PURPOSE or fix.changes[0].value is None for fix in found):
         alone = fixed.union(task.rules.sets)
         alone |= {change.component for fix in found for change in fix.changes}  # one of these does without a second
         asked = sorted({request.component for request in task.requests if request.id} - alone, key=partial(_cost, task))
