@@ -33,6 +33,11 @@ class PinnedFile:
     def __del__(self) -> None:
         os.close(self.fd)
 
+    @property
+    def path(self) -> Path:
+        """A path that leads to this file, also if another one has its name (proc_pid_fd(5))."""
+        return Path(f"/proc/self/fd/{self.fd}")
+
 
 def mode_at(path: Path) -> int:
     """Return the mode of what a path leads to; 0 for nothing that this user can see.

@@ -91,6 +91,25 @@ def test_what_is_locked(acme: Repo, site: Site, tmp_path: Path) -> None:
     assert Store.open(site.store).has_blob(entry.sha256)
 
 
+def test_a_file_of_the_store_that_another_member_replaced_does_not_decide(
+    acme: Repo, site: Site, tmp_path: Path
+) -> None:
+    """A tarball with more dependencies: they were locked."""
+    request = asked(tmp_path, wheels=(local(tmp_path),))
+    lock = make(site, request)
+    store = Store.open(site.store)
+    blob = store.blob(lock.sources["acme-v1.tar"].sha256)
+    content = blob.read_bytes()
+    blob.unlink()
+    blob.write_bytes(content.replace(b'"other"', b'"third"'))
+    more = asked(tmp_path, wheels=(local(tmp_path, requires=("third",)),))  # an edit of the spec
+    with pytest.raises(InputError, match="corrupt blob in the store"):
+        make(site, more, lock)
+    assert not blob.exists()  # moved aside: made again
+    names = [file.partition("-")[0] for file in make(site, more, lock).units["venv"].python]
+    assert "other" in names
+
+
 def test_a_changed_wheel_makes_the_lock_outdated(site: Site, tmp_path: Path) -> None:
     path = local(tmp_path)
     first = asked(tmp_path, "", (path,))

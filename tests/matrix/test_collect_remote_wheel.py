@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import InputError
+from envbuild.matrix.collect import remote_wheel
 from envbuild.matrix.collect.remote_wheel import Metadata
 from envbuild.net import range_file as module
 from envbuild.net.range_file import MalformedFileError
@@ -317,3 +318,35 @@ def test_metadata_takes_a_time_that_grows_with_it_alone() -> None:
             Metadata.of(head + more)
     described = Metadata.of(head + b"\nRequires-Dist: not a header\n" + b"x" * (1 << 20))
     assert (described.requires, described.requires_python) == (("torch",), ">=3.9")
+
+
+@pytest.mark.parametrize("form", ["gz", "bz2"])
+def test_an_sdist_that_is_a_bomb(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """862 bytes were a gigabyte, and took more than an hour."""
+    monkeypatch.setattr(remote_wheel, "UNPACKED", 1 << 22)
+    large = io.BytesIO()
+    with tarfile.open(fileobj=large, mode=f"w:{form}") as made:  # type: ignore[call-overload]
+        member = tarfile.TarInfo("demo-1.0/big")
+        member.size = 64 << 20
+        made.addfile(member, io.BytesIO(bytes(member.size)))
+    path = tmp_path / "demo-1.0.tar.gz"
+    path.write_bytes(large.getvalue())
+    words = "its PKG-INFO is not near its beginning" if form == "gz" else "cannot be read"
+    began = time.process_time()
+    with pytest.raises(InputError, match=words):
+        wheels().metadata(listed(path))
+    assert time.process_time() - began < 10
+
+
+def test_a_sparse_file_of_a_folder_takes_no_memory(tmp_path: Path) -> None:
+    """A file of 4 kB that states a directory of 6 GB."""
+    size = 6 << 30
+    path = tmp_path / "demo-1.0-py3-none-any.whl"
+    with path.open("wb") as file:
+        file.truncate(size)
+        file.seek(size)
+        file.write(struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 1, 1, size, 0))
+        file.write(struct.pack("<4sIQI", b"PK\6\7", 0, size, 1))
+        file.write(struct.pack("<4sHHHHIIH", b"PK\5\6", 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0))
+    with pytest.raises(InputError, match="bytes must be read at once"):
+        wheels().metadata(listed(path))

@@ -42,7 +42,14 @@ from pathlib import Path
 
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError, InputError
-from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regular, read_bounded
+from envbuild.core.regular_file import (
+    NotRegularError,
+    PinnedFile,
+    TooLargeError,
+    open_regular,
+    pin_regular,
+    read_bounded,
+)
 from envbuild.core.store.build_records import LayerRecord, SharedLayer, UnitRecord
 from envbuild.core.store.json_files import read_json, read_sealed, stamp, write_atomic, write_json, write_sealed
 from envbuild.core.store.members import check_entry
@@ -178,6 +185,19 @@ class Store:
                 hint="it was moved aside; run the command again to fetch it",
                 where=str(damaged),
             )
+
+    def pin_blob(self, sha256: str) -> PinnedFile:
+        """Open a blob whose content decides what is locked: another member of a group's store may have replaced it. It
+        is compared by the descriptor that is then read.
+
+        A corrupt one is moved aside. Raises InputError.
+        """
+        with contextlib.suppress(NotRegularError, OSError):
+            pinned = pin_regular(self.blob(sha256))
+            if file_digest(pinned.path) == sha256:
+                return pinned
+        self.check_blob(sha256)
+        raise InputError(f"a blob of the store changed while it was read: {sha256}", "run the command again")
 
     def read_document(self, sha256: str) -> bytes:
         """Return the content of a blob that is a document of an image. Raises InputError for a corrupt one."""

@@ -130,7 +130,7 @@ class CommitJob:
         # A lock does not list the submodules that were left out; the tarball has an empty folder for each.
         if not self.store.has_blob(earlier.sha256):
             self.download_tarball(earlier)
-        return self.store.has_blob(earlier.sha256) and not empty_folders(self.store.blob(earlier.sha256))
+        return self.store.has_blob(earlier.sha256) and not empty_folders(self.store.pin_blob(earlier.sha256))
 
     def download_tarball(self, source: SourceFile) -> list[Miss]:
         """Download the finished tarball from a mirror, if one has it. Return mirrors with another file."""

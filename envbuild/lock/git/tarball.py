@@ -7,14 +7,15 @@ follows from the commits: members in byte order below one folder, root's, with f
 from __future__ import annotations
 
 import contextlib
-import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
+from envbuild.core.regular_file import PinnedFile
 from envbuild.core.text import printable
 from envbuild.lock.git.git_program import ObjectReader
 from envbuild.lock.git.source_limits import check_size
@@ -99,11 +100,11 @@ def _write_entry(sink: TarSink, path: bytes, entry: TreeEntry, objects: ObjectRe
     return content.startswith(POINTER)
 
 
-def empty_folders(path: Path) -> list[str]:
+def empty_folders(tarball: PinnedFile) -> list[str]:
     """Return the empty folders of a tarball of this module: the submodules that were left out."""
     folders: set[str] = set()
     filled: set[str] = set()
-    with tarfile.open(path, "r:") as tar:
+    with BoundedTarFile.open(tarball.path, "r:") as tar:
         for member in tar:
             filled.add(member.name.rpartition("/")[0])
             if member.isdir():

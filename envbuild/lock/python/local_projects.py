@@ -51,10 +51,12 @@ def with_metadata(
         items: list[GitProject | LocalWheel] = [*unit.projects, *unit.wheels]
         for item in items:
             try:
+                sha256 = item.sha256 if isinstance(item, LocalWheel) else sources[item.file].sha256
+                pinned = store.pin_blob(sha256)
                 if isinstance(item, LocalWheel):
-                    read = read_wheel(store.blob(item.sha256), item, python)
+                    read = read_wheel(pinned.path, item, python)
                 else:
-                    read = read_project(store.blob(sources[item.file].sha256), item, python)
+                    read = read_project(pinned.path, item, python)
             except SpecError as error:
                 findings += error.at(where.get(item.file, "")).findings
                 continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import lzma
+import os
 import re
 import struct
 import tarfile
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.parser import HeaderParser
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from urllib3.exceptions import HTTPError
@@ -27,7 +29,7 @@ from envbuild.core.errors import InputError
 from envbuild.net.body import Pace, read_some
 from envbuild.net.failures import NotFoundError, UnreachableError, describe_error
 from envbuild.net.python_index import IndexFile
-from envbuild.net.range_file import WINDOW, MalformedFileError, NoRangesError, RemoteFile, Tally
+from envbuild.net.range_file import MAX_READ, WINDOW, MalformedFileError, NoRangesError, RemoteFile, Tally
 from envbuild.net.transport import Transport
 from envbuild.net.urls import local_path
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 MEMBER = 1 << 26  # the largest member that is read whole, where a caller sets no other limit
 STEP = 1 << 22
+UNPACKED = 1 << 28  # bytes of an sdist before its PKG-INFO
 HEADERS = 1 << 19  # bytes of all headers of METADATA
 LINE = 4096  # characters of a requirement
 RANGES_HINT = "configure an index that supports them as  mirrors: {python: [ADDRESS]}  in site.yaml"
@@ -159,7 +162,7 @@ class Wheels:
     @contextmanager
     def _file(self, url: str) -> Iterator[IO[bytes]]:
         path = local_path(url)
-        stream: Any = RemoteFile(self.transport, url, self.tally) if path is None else self.transport.open(path)
+        stream: Any = RemoteFile(self.transport, url, self.tally) if path is None else _LocalFile(self.transport, path)
         with stream:
             yield stream
 
@@ -174,6 +177,47 @@ class Wheels:
             raise InputError(
                 f"{file.name} is not available: {describe_error(error)}", "run the command again", file.name
             ) from None
+
+
+class _LocalFile(io.BufferedReader):
+    """A file of a folder, of which no more than `MAX_READ` is read at once: a sparse file may state any size."""
+
+    def __init__(self, transport: Transport, path: Path) -> None:
+        with transport.open(path) as file:
+            super().__init__(io.FileIO(os.dup(file.fileno())))
+        self.size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = max(self.size - self.tell(), 0)
+        if size is not None and size >= 0:
+            wanted = min(size, wanted)
+        if wanted > MAX_READ:
+            raise MalformedFileError(f"{wanted} bytes must be read at once")
+        return super().read(wanted)
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a gzip stream, which must have PKG-INFO before `UNPACKED` bytes: 862 bytes may be a gigabyte."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__()
+        self.stream, self.member, self.done = stream, zlib.decompressobj(zlib.MAX_WBITS | 16), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = b""
+        while not found and not self.member.eof:
+            packed = self.member.unconsumed_tail or self.stream.read(WINDOW)
+            if not packed:
+                raise MalformedFileError("it is truncated")
+            found = self.member.decompress(packed, len(buffer))
+        self.done += len(found)
+        if self.done > UNPACKED:
+            raise MalformedFileError("its PKG-INFO is not near its beginning")
+        buffer[: len(found)] = found
+        return len(found)
 
 
 class _Body(io.RawIOBase):
@@ -201,7 +245,8 @@ class _Body(io.RawIOBase):
 
 
 def _package_info(stream: IO[bytes]) -> Metadata:
-    with BoundedTarFile.open(fileobj=stream, mode="r|*") as archive:
+    unpacked = io.BufferedReader(_Unpacked(stream), WINDOW)
+    with BoundedTarFile.open(fileobj=unpacked, mode="r|") as archive:
         for member in archive:
             if re.fullmatch(r"[^/]+/PKG-INFO", member.name) and member.isreg() and member.size < 1 << 22:
                 extracted = archive.extractfile(member)
