@@ -31,17 +31,17 @@ LONGEST = 4000  # characters of a line that are searched
 OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is opened without a writer
 NEXT_WORD = 10.0  # seconds between two reports about a long log
 STANDARD_INPUT = "-"  # in the place of a file
-MOST_EVENTS = 10_000
+MOST_EVENTS, MOST_NAMES = 10_000, 100
 
 
 @dataclass
 class LogReading:
-    """The content of a log. `found`: sign → the numbers of its lines; `networks`: network of NCCL → number of lines;
-    `events`: of GPUs, in lines of the kernel."""
+    """The content of a log. `found`: sign → (its first line, the number of its lines); `networks`: network of NCCL →
+    number of lines; `events`: of GPUs, in lines of the kernel."""
 
     lines: int = 0
     known: int = 0
-    found: dict[str, list[int]] = field(default_factory=dict)
+    found: dict[str, tuple[int, int]] = field(default_factory=dict)
     networks: Counter[str] = field(default_factory=Counter)
     providers: Counter[str] = field(default_factory=Counter)
     direct: int = 0
@@ -85,18 +85,25 @@ def read_log(lines: Iterable[str]) -> LogReading:
         reading.known += bool(KNOWN.search(line))
         for sign in SIGNS:
             if sign.is_in(line):
-                reading.found.setdefault(sign.name, []).append(number)
+                first, count = reading.found.get(sign.name, (number, 0))
+                reading.found[sign.name] = first, count + 1
         if "Xid" in line and len(reading.events) < MOST_EVENTS:
             reading.events += parse_kernel_log(line)
         if network := NETWORK.search(line):
-            reading.networks[network[1].rstrip()] += 1
+            count_name(reading.networks, network[1].rstrip())
         if provider := PROVIDER.search(line):
-            reading.providers[f"{provider[1]}, {provider[2]} devices"] += 1
+            count_name(reading.providers, f"{provider[1]}, {provider[2]} devices")
         if path := DIRECT.search(line):
             is_direct = "GDRDMA" in path[0]
             reading.direct += is_direct
             reading.bounced += not is_direct
     return reading
+
+
+def count_name(names: Counter[str], name: str) -> None:
+    """Count a name: of a log of any content, the first ones."""
+    if name in names or len(names) < MOST_NAMES:
+        names[name] += 1
 
 
 def log_results(reading: LogReading, need: Need) -> list[Result]:
@@ -123,9 +130,10 @@ def is_overcome(sign: Sign, reading: LogReading) -> bool:
     return sign.name == "no-device" and bool(reading.networks) and all(map(FAST.search, reading.networks))
 
 
-def sign_result(sign: Sign, lines: list[int]) -> Result:
-    """Return the failure of one sign."""
-    times = f"line {lines[0]}" + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")
+def sign_result(sign: Sign, lines: tuple[int, int]) -> Result:
+    """Return the failure of one sign; `lines`: its first line, and their number."""
+    first, count = lines
+    times = f"line {first}" + (f" and {count - 1} more" if count > 1 else "")
     return Result(FAIL, f"{sign.meaning} ({times})", sign.severity, sign.fix, sign.name)
 
 
