@@ -7,6 +7,7 @@ import os
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ def trap(tls: ssl.SSLContext | None = None) -> Iterator[Trap]:
                     while True:
                         self.wfile.write(b"x")
                         self.wfile.flush()
+                        time.sleep(0.01)  # without it a busy machine receives all of them at once
             else:
                 self.head(500, Content_Length="0", Retry_After="0")
 
