@@ -64,9 +64,12 @@ def has_openat2() -> bool:
 
 
 def result(open_path: Callable[[], int]) -> tuple[int, int] | int:
-    """Return (device, inode) of what is opened, or the number of the error."""
+    """Return (device, inode) of what is opened, or the number of the error. Where any process of the machine renames
+    something meanwhile, openat2(2) may end with EAGAIN for a path with ``..``."""
     try:
         fd = open_path()
+    except BlockingIOError:
+        return result(open_path)
     except OSError as error:
         return error.errno or 0
     try:
