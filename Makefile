@@ -97,6 +97,11 @@ test-tools: dev tools
 	$(call need,openssl,openssl,a registry that requires tokens)
 	$(call need,gpg,gpg,signed package repositories)
 	$(call need,chromium,chromium,opens the page of a report)
+	$(call need,slurmctld,slurmctld,starts jobs on two nodes)
+	$(call need,slurmd,slurmd,the same)
+	$(call need,srun,slurm-client,the same)
+	$(call need,munged,munge,the same)
+	$(call need,mpicc,libopenmpi-dev,a program of MPI for them)
 	$(install)
 	@echo "time: environment and tools: $$(($$(date +%s) - $(BEGAN))) s"
 

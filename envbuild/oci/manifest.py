@@ -237,7 +237,7 @@ def parse_platform(item: Part) -> tuple[str, str]:
     platform = item.part("platform")
     system, arch, variant = (platform.optional(key).text() for key in ("os", "architecture", "variant"))
     if odd := next((word for word in (system, arch, variant) if not WORD.fullmatch(word)), ""):
-        raise InvalidDocumentError(f"its platform has the word {odd[:100]!a}")
+        raise InvalidDocumentError(f"its platform has the word {odd[:100]!a}, which is not a plain name")
     return (f"{system}/{arch}" if platform.value else ""), variant
 
 
