@@ -83,8 +83,9 @@ def read_log(lines: Iterable[str]) -> LogReading:
     for number, line in enumerate(lines, 1):
         reading.lines = number
         reading.known += bool(KNOWN.search(line))
+        small = line.lower()
         for sign in SIGNS:
-            if sign.is_in(line):
+            if sign.is_in(small):
                 first, count = reading.found.get(sign.name, (number, 0))
                 reading.found[sign.name] = first, count + 1
         if "Xid" in line and len(reading.events) < MOST_EVENTS:

@@ -19,9 +19,9 @@ class Sign(NamedTuple):
     fix: str
 
     def is_in(self, line: str) -> bool:
-        """Return whether a line has the sign. Each text is searched once, after the one before: a line of any content
-        takes a time that grows with its length alone, which one expression with ``.*`` does not."""
-        return any(is_row(row, line) for row in self.patterns)
+        """Return whether a line in small letters has the sign. Each text is searched once, after the one before: a line
+        of any content takes a time that grows with its length alone, which one expression with ``.*`` does not."""
+        return any(row[0].search(line) is not None and is_row(row, line) for row in self.patterns)
 
 
 def is_row(row: tuple[re.Pattern[str], ...], line: str) -> bool:
@@ -38,7 +38,9 @@ def is_row(row: tuple[re.Pattern[str], ...], line: str) -> bool:
 def sign(name: str, patterns: str | tuple[str, ...], meaning: str, severity: str, fix: str) -> Sign:
     """Return a row. `patterns`: one or several; ``.*`` is between texts that follow each other."""
     rows = (patterns,) if isinstance(patterns, str) else patterns
-    compiled = (tuple(re.compile(part, re.IGNORECASE) for part in row.split(".*")) for row in rows)
+    # In small letters, and not by re.IGNORECASE, with which each search takes three times as long.
+    small = (re.sub(r"(?<!\\)[A-Z]", lambda letter: letter[0].lower(), row) for row in rows)
+    compiled = (tuple(re.compile(part) for part in row.split(".*")) for row in small)
     return Sign(name, tuple(compiled), meaning, severity, fix)
 
 

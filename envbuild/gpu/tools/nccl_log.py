@@ -71,7 +71,7 @@ def parse_nccl_log(text: str) -> NcclLog:
     no_network, version = False, ""
     signs: set[str] = set()
     for line in unlabelled_lines(text):
-        signs.update(sign.name for sign in SIGNS if sign.is_in(line))
+        signs.update(sign.name for sign in SIGNS if sign.is_in(line.lower()))
         no_network = no_network or bool(NO_NETWORK.search(line))
         if found := NETWORK.search(line):
             networks.append(found[1])
