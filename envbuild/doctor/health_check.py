@@ -20,7 +20,7 @@ def health_lines(found: Examination, kind: str) -> list[str]:
         return []
     if kind == "nhc":
         return [f"envbuild_doctor: {reason_of(result)}" for result in failures]
-    reason = f"envbuild doctor: {'; '.join(result.check for result in failures)}: {failures[0].detail}"
+    reason = f"envbuild doctor: {'; '.join(f'{result.check}: {result.detail}' for result in failures)}"
     name = one_line(found.facts["slurm_node"])
     node = shlex.quote(name) if name else "NODE"  # in a container: Slurm's name of the node is not known there
     command = f"scontrol update NodeName={node} State=DRAIN Reason={shlex.quote(clean(reason))}"

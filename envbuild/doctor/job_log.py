@@ -151,8 +151,8 @@ def network_result(reading: LogReading, need: Need) -> Result:
         )
     if slow and (fabric or "no-device" in reading.found):
         wanted = {"efa": "Libfabric"}.get(need.fabric, "IB")
-        fix = f"export NCCL_NET={wanted}: NCCL then fails; in the job's container: envbuild doctor {need.source}"
-        fix = fix.rstrip()
+        check = f"envbuild doctor {need.source}".rstrip()
+        fix = f"in the job's container: {check}; with NCCL_NET={wanted} the next job fails instead"
         return failed(f"NCCL fell back to TCP: {listed}", USER, fix)
     if slow and not need.source:
         hint = "name the target of the job: envbuild doctor TARGET --log FILE"

@@ -142,7 +142,7 @@ SIGNS = (
     sign(
         "host-memory", r"oom[-_]kill|Out of memory: Killed process|task \d+: Out Of Memory|Exceeded job memory limit",
         "the kernel ended a process: the memory of the node or of the job is used up", USER,
-        "srun --mem=0 takes all memory of the node; fewer workers of the data loader",
+        "more memory for the job: sbatch --mem=SIZE; fewer workers of the data loader",
     ),
     sign(
         "gpu-memory", r"CUDA out of memory|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",

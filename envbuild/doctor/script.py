@@ -18,7 +18,7 @@ One file for Python >= 3.8, without packages. Written by `envbuild doctor --prin
 
     python3 THIS_FILE [--json] [--ctrf] [--as nhc|healthcheck] [--log FILE]
 
-It changes nothing. Exit codes: 0 no failure, 2 usage, 5 /proc or /sys cannot be read, 7 failures."""
+It changes nothing. Exit codes: 0 no failure but minor ones, 2 usage, 5 /proc or /sys cannot be read, 7 failures."""
 
 
 def single_file(need: Need, version: str) -> str:

@@ -34,7 +34,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     else:
         fix = "slurmd.service: LimitMEMLOCK=infinity; slurm.conf: PropagateResourceLimitsExcept=MEMLOCK"
         if find_place(host)[0] not in (JOB, COMPUTE):  # limits of a session (pam_limits)
-            fix = "echo '* - memlock unlimited' > /etc/security/limits.d/memlock.conf (as root), and log in again"
+            fix = "/etc/security/limits.d/memlock.conf, as root: the line  * - memlock unlimited  ; then log in again"
         yield failed(f"limit of {bytes_text(soft)}", ADMINISTRATOR, fix)
 
 
