@@ -44,16 +44,16 @@ class PackImage:
     `envbuild.squashfs.write.direct_image.DirectImage`.
 
     `packs` are opened, bottom first. Used as a context manager: its end removes the packs of added members.
-    `reread`: the image is read again at once. `begun`: the result of `merge_lowest` for the first of
+    `digest`: the sha256 of the image is computed. `begun`: the result of `merge_lowest` for the first of
     `paths`.
     """
 
     def __init__(
-        self, paths: Sequence[Path], out: Path, *, jobs: int = 0, reread: bool = False, begun: MergedPacks | None = None
+        self, paths: Sequence[Path], out: Path, *, jobs: int = 0, digest: bool = False, begun: MergedPacks | None = None
     ) -> None:
         packs, self.begun = begun or ((), None)
         self.packs = read_packs(paths[len(packs) :], packs)
-        self.out, self.jobs, self.reread, self.stack = out, jobs, reread, contextlib.ExitStack()
+        self.out, self.jobs, self.digest, self.stack = out, jobs, digest, contextlib.ExitStack()
 
     def add(self, extra: Sequence[ExtraMember]) -> Pack:
         """Return a layer of members whose content is in memory; the caller applies it to the tree."""
@@ -70,7 +70,7 @@ class PackImage:
             all_root=all_root,
             keep_dev=keep_dev,
             jobs=self.jobs,
-            reread=self.reread,
+            digest=self.digest,
         )
 
     def __enter__(self) -> Self:
@@ -119,9 +119,9 @@ def export_squashfs(
     foreign: bool = False,
     begun: MergedPacks | None = None,
 ) -> WrittenImage:
-    """Write the enroot image `out` from pack files (bottom first); see `complete_image`. A file whose sha256
-    `options` request is read again at once, so it should remain in memory. `begun`: see `PackImage`."""
-    with PackImage(packs, out, jobs=options.jobs, reread=options.sha256, begun=begun) as image:
+    """Write the enroot image `out` from pack files (bottom first); see `complete_image`. `begun`: see
+    `PackImage`."""
+    with PackImage(packs, out, jobs=options.jobs, digest=options.sha256, begun=begun) as image:
         return complete_image(image, config, options, epoch=epoch, extra=extra, evidence=evidence, foreign=foreign)
 
 

@@ -13,8 +13,6 @@ from envbuild.squashfs.pack.file import PAGE
 from envbuild.squashfs.write import copy_extents
 from envbuild.squashfs.write.dedup import PackFiles
 from envbuild.squashfs.write.dedup_cache import cache_path
-from envbuild.squashfs.write.merge import merge_packs
-from envbuild.squashfs.write.writer import write_tree
 from tests.support.packs import file, gone, pack
 from tests.support.squashfs_image import write_image
 
@@ -69,22 +67,6 @@ def test_pages_bypass_the_page_cache(tmp_path, monkeypatch, plain, disk):
     assert write(tmp_path) == plain
     assert sum(written) > 6 << 20
     assert all(size % PAGE == 0 for size in written)
-
-
-def test_an_image_that_is_read_again_is_written_through_the_page_cache(tmp_path, monkeypatch, plain):
-    asked = []
-
-    class Noted(copy_extents.PageCopier):
-        def __init__(self, out, *, direct):
-            asked.append(direct)
-            super().__init__(out, direct=direct)
-
-    monkeypatch.setattr(copy_extents, "PageCopier", Noted)
-    made = packs(tmp_path)
-    for reread in (False, True):
-        out = write_tree(made, merge_packs(made), tmp_path / "image", epoch=7, reread=reread).path
-        assert out.read_bytes() == plain
-    assert asked == [True, False]
 
 
 @pytest.mark.slow_unit

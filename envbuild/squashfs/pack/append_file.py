@@ -24,11 +24,8 @@ class Appender:
     """A writer of the open `file`. Parts mostly follow each other; one that goes back writes over what was there."""
 
     def __init__(self, file: int) -> None:
-        self.file, self.direct = file, -1
+        self.file, self.direct = file, open_direct(file)
         self.start = self.fill = 0  # the buffer holds `fill` bytes that belong at `start`, which begins a page
-        if on_disk(file):
-            with contextlib.suppress(OSError):
-                self.direct = os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
         self.buffer = memoryview(mmap.mmap(-1, ROOM)) if self.direct >= 0 else memoryview(b"")
 
     def write(self, parts: Sequence[Buffer], at: int) -> None:
@@ -83,12 +80,26 @@ class Appender:
 
     def _write(self, size: int) -> None:
         """Write the first `size` bytes of the buffer, whole pages."""
-        done = 0
-        with contextlib.suppress(OSError):  # the buffered write below raises the error of the disk
-            done = os.pwrite(self.direct, self.buffer[:size], self.start)
-        if done < size:
-            write_all(self.file, [self.buffer[done:size]], self.start + done)
+        write_pages(self.file, self.direct, self.buffer[:size], self.start)
         self.start, self.fill = self.start + size, 0
+
+
+def open_direct(file: int) -> int:
+    """Open the file of the descriptor `file` once more, for writes past the page cache; -1 where that cannot be."""
+    if on_disk(file):
+        with contextlib.suppress(OSError):  # not every file system can
+            return os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+    return -1
+
+
+def write_pages(file: int, direct: int, pages: memoryview, at: int) -> None:
+    """Write whole pages of memory to a position that begins a page: by `direct` (see `open_direct`), what that does not
+    take by `file`."""
+    done = 0
+    with contextlib.suppress(OSError):  # the buffered write below raises the error of the disk
+        done = os.pwrite(direct, pages, at) if direct >= 0 else 0
+    if done < len(pages):
+        write_all(file, [pages[done:]], at + done)
 
 
 def on_disk(file: int) -> bool:

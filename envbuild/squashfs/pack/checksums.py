@@ -7,7 +7,6 @@ write the store writes packs. isal's CRC-32 of pieces of 50 KB costs a tenth of 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from array import array
 from collections.abc import Iterator
@@ -71,20 +70,14 @@ def read_chunks(file: int) -> Iterator[memoryview]:
         at += count
 
 
-def compare_image(path: Path, file: int, checksums: Checksums) -> str:
-    """Read all of an image once, which is open as `file`; return its sha256. Raises DamagedPackError if data in it does
-    not match."""
-    digest, comparison = hashlib.sha256(), Comparison(checksums)
-    for chunk in read_chunks(file):
-        digest.update(chunk)
-        comparison.feed(chunk)
+def raise_difference(comparison: Comparison, path: Path) -> None:
+    """Raise DamagedPackError if the data of an image, which was read to its end, does not match."""
     if wrong := comparison.finish():
         raise DamagedPackError(
-            f"{wrong} of {len(checksums.positions)} pieces of the image's data do not match their checksums",
+            f"{wrong} of {len(comparison.checksums.positions)} pieces of the image's data do not match their checksums",
             hint="find the damaged packs: envbuild store check",
             where=str(path),
         )
-    return digest.hexdigest()
 
 
 def check_pack(path: Path) -> None:

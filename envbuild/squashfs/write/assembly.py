@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from envbuild.core.regular_file import PinnedFile
-from envbuild.core.userns.libc import start_writing
-from envbuild.squashfs.pack.append_file import write_all
 from envbuild.squashfs.pack.file import PAGE
 from envbuild.squashfs.write.copy_extents import PageCopier, copy_range
+from envbuild.squashfs.write.digested_file import DigestedFile
 from envbuild.squashfs.write.extents import Range
 
 TABLES, ZEROS = -1, -2  # sources of an extent beside the numbers of packs
 PIECE = 1 << 18
-FLUSHED = 16 << 20  # bytes after which their write to the disk begins, so that the last fsync finds little to do
 
 Extent = tuple[int, int, int]  # (number of a pack, TABLES or ZEROS; position in it; length)
 
@@ -116,28 +114,18 @@ def write_extents(
     what `open_source` raises.
     """
     os.ftruncate(out, size)
-    digest, buffer, sources = hashlib.sha256(), memoryview(bytearray(PIECE)), dict[int, Source]()
-    to = flushed = 0
-    with PageCopier(out, direct=False) as pages:
+    sources = dict[int, Source]()
+    with DigestedFile(out, progress=progress) as file:
         for source, at, length in extents:
             if source == ZEROS:
-                digest.update(bytes(length))
-                to += length  # a hole of the file
+                file.write(bytes(length))
                 continue
             if source not in sources:
                 sources[source] = open_source(source)
             for piece, start, some in parts(sources[source], at, length):
-                shared = pages.sharing and copy_range(piece.file.fd, start, out, to, some, pages)
-                for chunk in read_piece(piece, start, some, buffer):
-                    digest.update(chunk)
-                    if not shared:
-                        write_all(out, [chunk], to)
-                    to += len(chunk)
-                    progress(len(chunk))
-                    if to - flushed >= FLUSHED:
-                        start_writing(out, flushed, to - flushed)
-                        flushed = to
-    return digest.hexdigest()
+                if not file.copy(piece.file.fd, start, some):
+                    raise TruncatedSourceError("a pack is shorter than its size")
+        return file.finish()
 
 
 def extents_digest(

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import mmap
@@ -23,7 +22,7 @@ from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.regular_file import open_regular
-from envbuild.squashfs.pack.append_file import on_disk, write_all
+from envbuild.squashfs.pack.append_file import on_disk, open_direct, write_all
 from envbuild.squashfs.pack.file import PAGE, Pack, damaged_pack
 from envbuild.squashfs.write.dedup import open_packs
 from envbuild.squashfs.write.extents import Range
@@ -37,12 +36,11 @@ DIRECT_MOST = 1 << 22  # of one: what is mapped at a time, and counts as this pr
 AHEAD = 1 << 24  # bytes of the pack that are read from its disk in advance
 
 
-def copy_ranges(packs: Sequence[Pack], ranges: Iterable[Range], out: int, *, reread: bool = False) -> None:
+def copy_ranges(packs: Sequence[Pack], ranges: Iterable[Range], out: int) -> None:
     """Copy `ranges` of packs' files into the open file `out`, which should be as long already: then no write has to
-    change its size. `reread`: it is read again at once, so that it should be in memory. Raises EnvbuildError for a
-    truncated pack.
+    change its size. Raises EnvbuildError for a truncated pack.
     """
-    with open_packs(packs) as files, PageCopier(out, direct=not reread) as pages:
+    with open_packs(packs) as files, PageCopier(out, direct=True) as pages:
         for number, at, length, to in ranges:
             if not copy_range(files.open(number), packs[number].base + at, out, to, length, pages):
                 raise damaged_pack(packs[number])
@@ -56,6 +54,16 @@ def copy_file(path: Path, out: int) -> None:
         if not copy_range(file.fileno(), 0, out, 0, os.fstat(file.fileno()).st_size, pages):
             raise EnvbuildError("the file became shorter while it was copied", where=str(path))
     os.fsync(out)
+
+
+def can_share(source: int, out: int, at: int) -> bool:
+    """Return whether the file `out` can share blocks with `source`. It is tried with a page behind position `at`, where
+    nothing is written yet; a source that is shorter is never shared."""
+    try:
+        fcntl.ioctl(out, CLONE, CLONE_RANGE.pack(source, 0, PAGE, at + -at % PAGE))
+    except OSError:
+        return False
+    return True
 
 
 def copy_range(source: int, at: int, out: int, to: int, length: int, pages: PageCopier) -> bool:
@@ -72,10 +80,7 @@ class PageCopier:
     """A copier of whole pages into the open file `out`: shared, or (with `direct`) written past the page cache."""
 
     def __init__(self, out: int, *, direct: bool) -> None:
-        self.out, self.sharing, self.direct = out, True, -1
-        if direct and on_disk(out):
-            with contextlib.suppress(OSError):  # not every file system can
-                self.direct = os.open(f"/proc/self/fd/{out}", os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+        self.out, self.sharing, self.direct = out, True, open_direct(out) if direct else -1
 
     def copy(self, source: int, at: int, to: int, length: int) -> int:
         """Copy from the beginning of `length` bytes what can be; returns how many. All three are whole pages."""

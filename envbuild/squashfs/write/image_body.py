@@ -11,14 +11,18 @@ import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
+from envbuild.core.errors import PublishError
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.append_file import write_all
-from envbuild.squashfs.pack.checksums import Checksums
+from envbuild.squashfs.pack.checksums import raise_difference
 from envbuild.squashfs.pack.file import PAGE, Pack, damaged_pack
 from envbuild.squashfs.pack.index import RAW
 from envbuild.squashfs.write import copy_extents
+from envbuild.squashfs.write.dedup import open_packs
+from envbuild.squashfs.write.digested_file import DigestedFile
 from envbuild.squashfs.write.extents import DataPlan, Range, plan_data
 from envbuild.squashfs.write.inode_order import InodeOrder, number_inodes
 from envbuild.squashfs.write.merge import MergedTree
@@ -31,7 +35,7 @@ from envbuild.squashfs.write.unprivileged import make_unprivileged
 @dataclass(frozen=True, slots=True)
 class ImageBody:
     """Size of the file and inodes of the image, one line for each repair; `copied` bytes came from packs as they were,
-    `repacked` bytes of fragment blocks were packed again. `checksums` are those of the copied bytes.
+    `repacked` bytes of fragment blocks were packed again. `sha256`: empty if it was not requested.
     """
 
     size: int
@@ -39,7 +43,7 @@ class ImageBody:
     messages: tuple[str, ...]
     copied: int
     repacked: int
-    checksums: Checksums
+    sha256: str = ""
 
 
 def write_image_body(
@@ -54,10 +58,11 @@ def write_image_body(
     keep_dev: bool = False,
     jobs: int = 0,
     spool: int = 0,
-    reread: bool = False,
+    digest: bool = False,
 ) -> ImageBody:
     """Write the image of `tree` into the open `file`. `spool`: 0, or `file` holds the packs' data, which ends there.
-    `jobs` threads (0: as many as this process may use). `reread`: the file is read again at once.
+    `jobs` threads (0: as many as this process may use). `digest`: compute the sha256 of the file, and compare its data
+    with the checksums of the packs; not with `spool`. Raises DamagedPackError.
     """
     jobs = jobs or len(os.sched_getaffinity(0))
     messages = list(make_unprivileged(tree, keep_dev)) if all_root else []
@@ -71,33 +76,58 @@ def write_image_body(
         if spool:
             data = pool.submit(compact_in_place, file, packs, planned, codec, start, spool, jobs)
         else:
-            copied = pool.submit(copy_extents.copy_ranges, packs, planned.ranges, file, reread=reread)
+            copied = None if digest else pool.submit(copy_extents.copy_ranges, packs, planned.ranges, file)
             data = pool.submit(write_new_fragments, packs, planned, codec, file, planned.copied_end, jobs)
         tables = Tables(packs, planned, codec.tables.compressor(), epoch=epoch, all_root=all_root)
         tables.write(found)
         words = data.result()
-        if not spool:
+        if not spool and copied:
             copied.result()
     fragments, end = list(planned.fragments), planned.copied_end
     for word in words:
         fragments.append((end, word))
         end += word & ~RAW
     metadata, superblock = assemble_tables(tables, found, fragments, end, codec, block, epoch)
-    write_all(file, [superblock + options], 0)
-    write_all(file, [metadata], end)
     used = end + len(metadata)
+    size = used + -used % PAGE  # a loop device needs whole pages
+    sha256 = ""
+    if digest:
+        sha256 = write_digested(file, packs, planned, superblock + options, end, metadata, size)
+    else:
+        write_all(file, [superblock + options], 0)
+        write_all(file, [metadata], end)
     os.ftruncate(file, used)
-    os.ftruncate(file, used + -used % PAGE)  # a loop device needs whole pages; they are zeros now
+    os.ftruncate(file, size)  # the rest is zeros now
     os.fsync(file)
     length = sum(length for _, _, length, _ in planned.ranges)
-    return ImageBody(
-        used + -used % PAGE,
-        found.inodes,
-        (*messages, *tables.messages()),
-        length,
-        end - planned.copied_end,
-        planned.checksums,
-    )
+    repacked = end - planned.copied_end
+    return ImageBody(size, found.inodes, (*messages, *tables.messages()), length, repacked, sha256)
+
+
+def write_digested(
+    file: int,
+    packs: Sequence[Pack],
+    planned: DataPlan,
+    head: bytes,
+    end: int,
+    metadata: bytes,
+    size: int,
+) -> str:
+    """Write an image of `size` bytes from front to back and return its sha256: `head`, the planned data, the new
+    fragment blocks, which are in the file already and end at `end`, and `metadata`. Raises DamagedPackError.
+    """
+    with DigestedFile(file, planned.checksums) as out, open_packs(packs) as files:
+        out.write(head)
+        for number, at, length, to in planned.ranges:
+            out.write(bytes(to - out.position))
+            if not out.copy(files.open(number), packs[number].base + at, length):
+                raise damaged_pack(packs[number])
+        if not out.copy(file, out.position, end - out.position):
+            raise PublishError("another process truncated the file while it was written")
+        out.write(metadata + bytes(size - end - len(metadata)))
+        sha256 = out.finish()
+        raise_difference(out.comparison, Path(f"/proc/self/fd/{file}"))
+    return sha256
 
 
 def compressor_options(codec: Codec) -> bytes:

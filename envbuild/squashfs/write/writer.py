@@ -15,7 +15,6 @@ from pathlib import Path
 from envbuild.core.errors import EnvbuildError
 from envbuild.oci.tar.member import Member
 from envbuild.squashfs.codec import Codec
-from envbuild.squashfs.pack.checksums import compare_image
 from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.writer import PackWriter, Region
 from envbuild.squashfs.write.image_body import ImageBody, write_image_body
@@ -30,7 +29,7 @@ class WrittenImage:
     """A finished image: its path, size in bytes, inodes, and what was repaired (one line each).
 
     `copied` bytes came from packs as they were, `repacked` bytes of fragment blocks were packed again. `sha256` is
-    empty unless the file was read again, and its data compared with the checksums of its packs.
+    empty unless it was requested; then the data was compared with the checksums of its packs.
     """
 
     path: Path
@@ -51,7 +50,7 @@ def write_tree(
     all_root: bool = True,
     keep_dev: bool = False,
     jobs: int = 0,
-    reread: bool = False,
+    digest: bool = False,
 ) -> WrittenImage:
     """Write the image of `tree`, which `packs` (bottom first) were merged to, to `out` (mode 0644, renamed into place).
     The tree is changed: numbered, and made plain when `all_root`, except below /dev with `keep_dev`.
@@ -60,9 +59,9 @@ def write_tree(
     everything belongs to root and the tree becomes what an unprivileged user can unpack
     (`envbuild.squashfs.write.unprivileged`: no device nodes, nothing below /dev, no extended attributes, u+r files,
     u+rwx directories). Without it owners, device nodes and user., trusted. and security. attributes are preserved.
-    `jobs`: threads that compare and compress what is packed again (0: as many as this process may use). `reread`: read
-    the whole file before it is renamed, for its sha256, and compare its data with the checksums of the packs. Raises
-    EnvbuildError when packs are incompatible, DamagedPackError when one is damaged.
+    `jobs`: threads that compare and compress what is packed again (0: as many as this process may use). `digest`:
+    compute the file's sha256 while it is written, and compare its data with the checksums of the packs before it is
+    renamed. Raises EnvbuildError when packs are incompatible, DamagedPackError when one is damaged.
     """
     codec, block = common_codec(packs)
     with open_output(out) as file:
@@ -76,16 +75,15 @@ def write_tree(
             all_root=all_root,
             keep_dev=keep_dev,
             jobs=jobs,
-            reread=reread,
+            digest=digest,
         )
-        sha256 = compare_image(file.handle, file.fd, filled.checksums) if reread else ""
         publish_image(file)
-    return describe_written_image(out, filled, sha256)
+    return describe_written_image(out, filled)
 
 
-def describe_written_image(out: Path, filled: ImageBody, sha256: str = "") -> WrittenImage:
+def describe_written_image(out: Path, filled: ImageBody) -> WrittenImage:
     """Return the summary of a finished image."""
-    return WrittenImage(out, filled.size, filled.inodes, filled.messages, filled.copied, filled.repacked, sha256)
+    return WrittenImage(out, filled.size, filled.inodes, filled.messages, filled.copied, filled.repacked, filled.sha256)
 
 
 def common_codec(packs: Sequence[Pack]) -> tuple[Codec, int]:
