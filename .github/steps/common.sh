@@ -11,8 +11,45 @@ umask 022
 # shellcheck disable=SC2034 # the steps use it
 STEPS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PYTHON=${PYTHON:-python3}
-OUT=$(realpath -m "${OUT:-ci-out}")
+
+# fail MESSAGE HINT
+fail() {
+  printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
+  exit 2
+}
+
+# require_own_links VARIABLE: no link on the way to this folder is one that another user made, and can exchange.
+require_own_links() {
+  local place=/ rest=${!1} part link count=0
+  [[ $rest == /* ]] || rest=$(pwd -P)/$rest
+  while [ -n "$rest" ]; do
+    part=${rest%%/*}
+    [ "$part" = "$rest" ] && rest= || rest=${rest#*/}
+    case $part in
+      '' | .) continue ;;
+      ..) place=$(dirname -- "$place") && continue ;;
+    esac
+    link=${place%/}/$part
+    if [ -L "$link" ]; then
+      case $(stat -c %u -- "$link") in
+        "$UID" | 0) ;;
+        *) fail "$1 is not private: the link $link is another user's" "$1=\$(mktemp -d) $0, the same for all steps" ;;
+      esac
+      ((++count <= 40)) || fail "$1 has too many links: ${!1}" "$1=/another/folder $0"
+      link=$(readlink -- "$link")
+      [[ $link != /* ]] || place=/
+      rest=$link/$rest
+    else
+      place=$link
+    fi
+  done
+}
+
+OUT=${OUT:-ci-out}
+require_own_links OUT
+OUT=$(realpath -m "$OUT")
 [ -n "${WORK:-}" ] || WORK=${RUNNER_TEMP:-${XDG_CACHE_HOME:-$HOME/.cache}/envbuild-ci/$(pwd -P | sha256sum | head -c 16)}/envbuild
+require_own_links WORK
 WORK=$(realpath -m "$WORK")
 SUMMARY=${SUMMARY:-${GITHUB_STEP_SUMMARY:-$OUT/summary.md}}
 # Names of registries' repositories are lower case; those of GitHub's repositories need not be.
@@ -22,23 +59,21 @@ case $CACHE in /*) ;; *) CACHE=${CACHE,,} ;; esac
 # GitLab's: recipes are programs that run with the environment of envbuild
 unset CI_JOB_TOKEN CI_REGISTRY_PASSWORD CI_DEPLOY_PASSWORD CI_REPOSITORY_URL DOCKER_AUTH_CONFIG
 
-# fail MESSAGE HINT
-fail() {
-  printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
-  exit 2
-}
-
 # env.sh is a program: it must be what prepare.sh wrote, and not what the checkout has under this name.
 case $WORK/ in
   "$(pwd -P)"/*) fail "WORK is in the checkout: $WORK" "WORK=/another/folder $0" ;;
 esac
 # require_private FOLDER: neither it nor a folder above it is one that another user could have made or can exchange.
 require_private() {
-  local place=$1 owner group mode hint="WORK=\$(mktemp -d) $0, the same for all steps; or a folder of yours"
+  local place=$1 owner group mode own=-1 hint="WORK=\$(mktemp -d) $0, the same for all steps; or a folder of yours"
+  # A group of one's own has one's own name; `users` and the like have others in them.
+  [ "$(id -gn)" != "$(id -un)" ] || own=$(id -g)
   while :; do
     read -r owner group mode < <(stat -c '%u %g %a' -- "$place")
     case $owner in "$UID" | 0) ;; *) fail "WORK is not private: $place belongs to uid $owner" "$hint" ;; esac
-    if (((8#$mode & 8#0002) || ((8#$mode & 8#0020) && group != $(id -g)))) && ((!(8#$mode & 8#1000))); then
+    # An access list has its mask in the place of the group's rights, and `ls` marks it.
+    [[ ! $(LC_ALL=C ls -ld -- "$place") =~ ^.{10}\+ ]] || group=-2
+    if (((8#$mode & 8#0002) || ((8#$mode & 8#0020) && group != own))) && ((!(8#$mode & 8#1000))); then
       fail "WORK is not private: other users may write in $place" "$hint"
     fi
     [ "$place" != / ] || return 0

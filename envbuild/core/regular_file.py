@@ -56,6 +56,17 @@ def pin_regular(path: Path) -> PinnedFile:
         return PinnedFile(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 0))
 
 
+def copy_pinned(file: PinnedFile, folder: Path) -> PinnedFile:
+    """Copy a file into one without a name, on the disk of `folder`, that no other process can write. Raises OSError."""
+    import shutil  # few files need a copy
+    import tempfile
+
+    with tempfile.TemporaryFile(dir=folder) as copy, file.path.open("rb") as source:
+        shutil.copyfileobj(source, copy, 1 << 20)
+        copy.flush()
+        return PinnedFile(fcntl.fcntl(copy, fcntl.F_DUPFD_CLOEXEC, 0))
+
+
 def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> IO[bytes]:
     """Open a regular file for reading; `follow`: or a symbolic link to one.
 

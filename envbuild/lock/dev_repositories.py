@@ -7,8 +7,10 @@ useless while a folder above it can be renamed, so each folder on the way is a m
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from envbuild.core.text import printable
 from envbuild.lock.dev_git import ask_git, common_directory, find_work_tree, is_inside
 from envbuild.lock.git.repositories import find_git_directory
 
+MOST_FOLDERS = 20_000  # folders that are searched for repositories of which git reports nothing
 Place = tuple[Path, str]  # a folder of this machine, and where it is mounted
 Mount = tuple[str, str, bool]  # source, target, whether it is read-only
 
@@ -26,7 +29,7 @@ def project_mounts(projects: Sequence[Place]) -> list[Mount]:
     """Return the mounts of project folders: an edit there is seen at once, and repositories are read-only. Raises
     SpecError for a repository that cannot be protected."""
     places = [(folder.resolve(), target) for folder, target in projects]
-    guarded = dict.fromkeys(path for folder, _ in places for path in find_repositories(folder))
+    guarded = dict.fromkeys(path for folder, _ in places for path in find_all_repositories(folder))
     mounts: list[Mount] = []
     for folder, target in places:
         inside = [path.relative_to(folder) for path in guarded if path.is_relative_to(folder)]
@@ -41,26 +44,48 @@ def _join(target: str, path: Path) -> str:
     return f"{target}/{path}" if path.parts else target
 
 
+def find_all_repositories(folder: Path) -> Iterator[Path]:
+    """Yield what `find_repositories` finds in a folder and in those below it, also in one that git ignores or does not
+    know. Of these the nearest `MOST_FOLDERS` are searched: a folder may have millions of files."""
+    yield from find_repositories(folder)
+    waiting = deque([folder])
+    for _ in range(MOST_FOLDERS):
+        if not waiting:
+            return
+        place = waiting.popleft()
+        with contextlib.suppress(OSError):  # removed meanwhile, or not readable: then not for the program either
+            with os.scandir(place) as entries:
+                below = [entry for entry in entries if entry.name == ".git" or entry.is_dir(follow_symlinks=False)]
+            waiting += sorted(place / entry.name for entry in below if entry.name != ".git")
+            if place != folder and any(entry.name == ".git" for entry in below):
+                yield from find_own(place)
+
+
 def find_repositories(folder: Path) -> Iterator[Path]:
-    """Yield what decides which programs git starts in a folder: its ``.git`` and those of its submodules, the git
-    directories that these name, and the common directories of those. Raises SpecError where a link is on the way: it
-    can lead elsewhere afterwards."""
+    """Yield what decides which programs git starts in a folder: what `find_own` yields of it and of its submodules.
+    Raises SpecError."""
     place = find_work_tree(folder)
     if place == folder:
-        own = folder / ".git"
-        if own.is_symlink():
-            target, top = shell_word(own.resolve()), shell_word(folder)
-            hint = f"write it as a file: rm {shell_word(own)} && git init --separate-git-dir={target} {top}"
-            raise SpecError(f"{printable(str(own))} is a link, which {REPLACE}", hint)
-        yield own
-        if repository := find_git_directory(folder):
-            yield from (without_links(path, folder) for path in (repository, common_directory(repository)))
+        yield from find_own(folder)
     if place is None or not shutil.which("git") or find_git_directory(place) is None:
         return
     for name in dict.fromkeys(ask_git(folder, place)):
         inner = folder / name
         if is_inside(name) and inner.is_dir() and not inner.is_symlink() and os.path.lexists(inner / ".git"):
             yield from find_repositories(inner)
+
+
+def find_own(folder: Path) -> Iterator[Path]:
+    """Yield the ``.git`` of a work tree, the git directory that it names, and the common directory of that. Raises
+    SpecError where a link is on the way: it can lead elsewhere afterwards."""
+    own = folder / ".git"
+    if own.is_symlink():
+        target, top = shell_word(own.resolve()), shell_word(folder)
+        hint = f"write it as a file: rm {shell_word(own)} && git init --separate-git-dir={target} {top}"
+        raise SpecError(f"{printable(str(own))} is a link, which {REPLACE}", hint)
+    yield own
+    if repository := find_git_directory(folder):
+        yield from (without_links(path, folder) for path in (repository, common_directory(repository)))
 
 
 REPLACE = "a program of the image could replace by another repository"

@@ -54,7 +54,7 @@ def built_documents(image: BuiltImage, workspace: Workspace) -> ImageDocuments:
     from envbuild.verify.stored_evidence import find_evidence
     from envbuild.verify.verify import verify_built
 
-    evidence, reason = find_evidence(image.record, image.lock)
+    evidence, reason = find_evidence(image.record, image.lock, workspace.reporter)
     if evidence is None:
         warn_without_filter(workspace.reporter)
         workspace.reporter.info(f"{image.record.image} is verified first: {reason}")

@@ -21,6 +21,7 @@ from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.build_records import SharedLayer
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
+from envbuild.core.store.store_folders import find_store_intruder
 from envbuild.core.store.tree_folder import TreeFolder
 from envbuild.core.text import amount, counted
 from envbuild.core.userns.call import call
@@ -87,17 +88,17 @@ def leave_unsigned(
     records: Sequence[UnitRecord], cache: OpenCache, caches: Sequence[OpenCache], store: Store, reporter: Reporter
 ) -> list[UnitRecord]:
     """Return the units that may be signed for a cache, and report the others: those that were built on units of a cache
-    without keys, and those that another member of the store's group built. Raises SignatureError for a key of the site
-    that cannot be used."""
-    own = [record for record in records if store.is_own_record(record.key)]
-    if left := len(records) - len(own):
+    without keys, and all of a store in which another member of a group can replace what a unit is built on. Raises
+    SignatureError for a key of the site that cannot be used."""
+    if records and (intruder := find_store_intruder(store.root)):
         reporter.warn(
-            f"{counted(left, 'unit')} not signed for the cache {cache.name}, nor sent there: built by other members of "
-            "the group of this store"
+            f"{counted(len(records), 'unit')} not signed for the cache {cache.name}, nor sent there: {intruder.path} "
+            f"{intruder.reason} (ENVBUILD_STORE=/a/folder/of/yours is a store of your own)"
         )
+        return []
     signed = {name for other in caches if other.setting.keys for name in other.setting.names}
-    allowed = [record for record in own if signed.issuperset(record.caches)]
-    if left := len(own) - len(allowed):
+    allowed = [record for record in records if signed.issuperset(record.caches)]
+    if left := len(records) - len(allowed):
         reporter.warn(
             f"{counted(left, 'unit')} not signed for the cache {cache.name}, nor sent there: built on units of a cache "
             "that needs no signature (envbuild make NAME --no-cache builds all here)"

@@ -12,14 +12,13 @@ import fcntl
 import hashlib
 import os
 import re
-import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from envbuild.core.digest import file_digest
-from envbuild.core.errors import PublishError
+from envbuild.core.errors import PublishError, VerifyError
 from envbuild.core.json_text import canonical_json
 from envbuild.core.regular_file import TooLargeError, read_bounded
 from envbuild.core.shell import shell_word
@@ -200,14 +199,27 @@ def blob_in_folder(folder: Path, digest: str, size: int) -> bool:
 
 
 def copy_blob(blob: BlobContent, blobs: Path) -> int:
-    """Copy a blob, unless the layout has it. Return the bytes that were written."""
+    """Copy a blob, unless the layout has it. Return the bytes that were written. Raises VerifyError for other bytes
+    than its digest names: another user may have replaced the file since it was digested."""
     target = blobs / blob.digest
     with contextlib.suppress(OSError):  # missing, or not a regular file: it is replaced
         if file_digest(target, follow=False) == blob.digest:
             return 0
     with blob.open() as file:
         part = FilePart(file, blob.start, blob.start + blob.size)
-        write_atomic(target, lambda out: shutil.copyfileobj(part, out, 1 << 20))
+
+        def copy(out: IO[bytes]) -> None:
+            digest = hashlib.sha256()
+            while data := part.read(1 << 20):
+                digest.update(data)
+                out.write(data)
+            if digest.hexdigest() != blob.digest:
+                raise VerifyError(
+                    f"a file changed while it was published: expected sha256 {blob.digest}, got {digest.hexdigest()}",
+                    hint="find what is damaged, and publish again: envbuild store check",
+                )
+
+        write_atomic(target, copy)
     return blob.size
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from envbuild.core.errors import SignatureError, VerifyError
 from envbuild.core.result import Result
-from envbuild.core.store.records import read_record, record_path, write_record
+from envbuild.core.store.records import is_unchanged, read_record, record_path, write_record
+from envbuild.core.store.store_folders import find_store_intruder
 from envbuild.core.text import amount, counted
 from envbuild.export.artifact_link import free_name, link_reference
 from envbuild.export.output_path import Output
@@ -112,6 +113,11 @@ def convert_compared(
     a signature, if a layout has another one by then."""
     image, digest = compared.image, compared.document.digest
     signed = bool(compared.signed.keys)
+    if signed and (intruder := find_store_intruder(workspace.store.root)):  # and can replace what it is converted from
+        raise SignatureError(
+            f"{image.name} is signed, but its squashfs file is not, and {intruder.path} {intruder.reason}",
+            hint="convert it in a store of your own: ENVBUILD_STORE=/a/folder/of/yours",
+        )
     why = "what is signed names no squashfs file" if signed else NO_FILE
     result = convert(image.pin(digest), why, output, workspace, platform, link=link)
     if digest not in str(result.data["origin"]):
@@ -137,6 +143,7 @@ def write_published(pull: Pull, output: Output | None, began: float, *, link: bo
     path = output.file(file) if output else store.root / "artifacts" / file
     done = read_record(record) if record else None
     present = done is not None and done.get("sha256") == document.sha256 and Path(done["artifact"]) == path
+    present = present and is_unchanged(path, document.sha256, pull.workspace.reporter)
     if not present:
         pull.run(path)
     if record and link:

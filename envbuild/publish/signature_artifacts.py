@@ -12,12 +12,11 @@ from typing import Any
 
 from envbuild.build.plan.provenance import PREDICATE
 from envbuild.core.errors import SignatureError
-from envbuild.core.ownership import find_intrusion, own_users, private_groups
 from envbuild.core.signing.envelope import BUNDLE, encode_bundle
 from envbuild.core.signing.key_file import Signer
 from envbuild.core.signing.statement import Subject, encode_statement
 from envbuild.core.store.store import Store
-from envbuild.core.store.store_folders import FOLDERS
+from envbuild.core.store.store_folders import find_store_intruder
 from envbuild.publish.attached_documents import PREDICATE_TYPE, text_artifact
 from envbuild.publish.signature_check import CYCLONEDX, SIGNED
 from envbuild.publish.squashfs_artifact import Artifact
@@ -29,11 +28,7 @@ def check_signing_store(store: Store) -> None:
     units, packs of layers, its file.
 
     Also what this user built may contain a pack of another member. Raises SignatureError."""
-    if not store.is_shared:
-        return
-    places = [str(store.root), *(str(store.root / name) for name in FOLDERS)]
-    found = (find_intrusion(place, own_users(), private_groups()) for place in places)
-    if intruder := next(filter(None, found), None):
+    if intruder := find_store_intruder(store.root):
         raise SignatureError(
             f"an image of this store cannot be signed: {intruder.path} {intruder.reason}",
             hint="set ENVBUILD_STORE to a folder of your own",

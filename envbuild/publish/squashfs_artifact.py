@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from envbuild.build.cache.unit_document import PACK
 from envbuild.core.byte_progress import count_bytes
 from envbuild.core.console import Reporter
+from envbuild.core.digest import reported_digest
 from envbuild.core.errors import PublishError, VerifyError
 from envbuild.core.json_text import canonical_json
 from envbuild.core.regular_file import open_regular, pin_regular
@@ -115,7 +116,8 @@ def finished_artifacts(
     *,
     whole: bool,
 ) -> list[Artifact]:
-    """Return the artifacts of a squashfs file. Raises VerifyError for one that its packs do not result in."""
+    """Return the artifacts of a squashfs file. Raises VerifyError for one that its packs do not result in, or (`whole`)
+    whose own bytes are not those of its sha256."""
     total = sum(pack.stat().st_size for pack in image.packs) + image.path.stat().st_size
     add = count_bytes(reporter, "packs", total)
     reporter.start("packs", f"{image.name}: comparing its packs with its squashfs file")
@@ -123,7 +125,16 @@ def finished_artifacts(
         found = squashfs_artifact(image, subject, work, texts, add)
     finally:
         reporter.finish("packs")
-    return [found, whole_artifact(image, subject or found.descriptor, work)] if whole else [found]
+    if not whole:
+        return [found]
+    # Bytes that are not in a pack are those of the file; of the others only the packs were read.
+    if (got := reported_digest(image.path, reporter, follow=False)) != image.sha256:
+        raise VerifyError(
+            f"the squashfs file of {image.name} has changed: expected sha256 {image.sha256}, got {got}",
+            hint="run the command again: the file is then written again",
+            where=str(image.path),
+        )
+    return [found, whole_artifact(image, subject or found.descriptor, work)]
 
 
 def squashfs_artifact(

@@ -72,7 +72,7 @@ def find_known(name: str, workspace: Workspace, matrix: MatrixAnswer) -> KnownIm
     if made is None:
         reason = f"the store has no build of this spec and lock by this envbuild: envbuild make {word}"
         return replace(locked, no_evidence=reason)
-    evidence, reason = find_evidence(made, lock)
+    evidence, reason = find_evidence(made, lock, workspace.reporter)
     return replace(locked, evidence=evidence, no_evidence=f"{reason}: envbuild verify {word}" if reason else "")
 
 

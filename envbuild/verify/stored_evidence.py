@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.console import Reporter
 from envbuild.core.store.json_files import read_json
+from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store
 from envbuild.export.built_image import ImageRecord
 from envbuild.lock.model import Lock, lock_digest
@@ -30,14 +32,18 @@ def write_own_evidence(evidence: Evidence, store: Store) -> Path:
     return write_evidence(evidence, store.own_folder("artifacts"))
 
 
-def find_evidence(made: ImageRecord, lock: Lock) -> tuple[Evidence | None, str]:
-    """Return the evidence that this user has of the file of an image; if there is none, None and the reason."""
+def find_evidence(made: ImageRecord, lock: Lock, reporter: Reporter) -> tuple[Evidence | None, str]:
+    """Return the evidence that this user has of the file of an image; if there is none, None and the reason.
+
+    The file of another member of a group is read for its sha256.
+    """
     found = read_evidence(Path(made.evidence)) if made.evidence else None
     if found is None:
         return None, "this user has no evidence of the file"
     if (found.artifact, found.lock) != (f"sha256:{made.sha256}", lock_digest(lock)):
         return None, "the evidence is of other bytes"
-    return found, ""
+    same = is_unchanged(Path(made.artifact), made.sha256, reporter)
+    return (found, "") if same else (None, "another user replaced the file")
 
 
 def parse_evidence(value: Any) -> Evidence | None:

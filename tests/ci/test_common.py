@@ -69,6 +69,52 @@ def test_a_private_folder_of_another_user_is_refused(place: str, tmp_path: Path)
     assert place == "mine" or str(work.parent) in done.stderr
 
 
+@pytest.mark.parametrize("name", ["WORK", "OUT"])
+@pytest.mark.parametrize("link", ["last", "above", "second", "own"])
+def test_a_link_of_another_user_is_refused(name: str, link: str, tmp_path: Path) -> None:
+    """In a folder that all can write, its owner decides where it leads; env.sh was run there."""
+    if os.geteuid():
+        pytest.skip("needs root, who may give a link to another user")
+    tmp_path.chmod(0o755)
+    target, shared, seen = tmp_path / "mine/clone", tmp_path / "shared", tmp_path / "seen"
+    target.mkdir(parents=True)
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (target / "env.sh").write_text(f"touch {seen}\n")
+    theirs = shared / "link"
+    theirs.symlink_to(target.parent if link == "above" else target)
+    place = theirs / "clone" if link == "above" else theirs
+    if link == "second":
+        place = tmp_path / "to"
+        place.symlink_to("mine/../shared/./link")
+    if link != "own":
+        os.chown(theirs, STRANGER, STRANGER, follow_symlinks=False)
+    (tmp_path / "checkout").mkdir()
+    folders = {"WORK": str(target if link == "own" else tmp_path / "w"), "OUT": str(tmp_path / "out"), name: str(place)}
+    done = subprocess.run(
+        ["bash", str(ROOT / ".github/steps/plan.sh")],
+        cwd=tmp_path / "checkout",
+        env=dict(os.environ) | folders | {"ENVBUILD": "/bin/false"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if link == "own":
+        assert seen.exists()
+    else:
+        assert done.returncode == 2 and not seen.exists()
+        assert f"error: {name} is not private: the link {theirs} is another user's\nhint: {name}=" in done.stderr
+
+
+def test_a_circle_of_links_has_an_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    command = ["bash", str(ROOT / ".github/steps/plan.sh")]
+    env = dict(os.environ) | {"WORK": str(tmp_path / "a")}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "error: WORK has too many links" in done.stderr
+
+
 def test_the_prolog_of_the_documents_changes_nothing_that_exists(tmp_path: Path) -> None:
     """With `install -d -o USER` the folder that a link of that user names became the user's."""
     if os.geteuid():

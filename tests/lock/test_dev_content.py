@@ -16,10 +16,10 @@ import pytest
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.store import Store
-from envbuild.lock import dev_files, dev_git
+from envbuild.lock import dev_files, dev_git, dev_repositories
 from envbuild.lock.dev_content import add_contents, read_content, with_contents
 from envbuild.lock.dev_files import list_files
-from envbuild.lock.dev_repositories import find_repositories, project_mounts
+from envbuild.lock.dev_repositories import find_all_repositories, find_repositories, project_mounts
 from envbuild.lock.git.git_program import git_path
 from envbuild.spec.dev_metadata import DevMetadata
 from envbuild.spec.dev_project import DevContent, DevProject
@@ -114,6 +114,33 @@ def test_a_git_directory_in_the_folder_is_read_only_too(repo: Repo, tmp_path: Pa
     places = [(tmp_path / "tree", "/tree"), (top, "/p")]  # the common directory is in the other project
     closed = {target for _, target, read_only in project_mounts(places) if read_only}
     assert closed == {"/tree/.git", "/p/.git", "/p/a.repo"}
+
+
+def test_repositories_that_git_does_not_report_are_read_only_too(repo: Repo, tmp_path: Path) -> None:
+    """A clone that .gitignore names, one whose files the repository above tracks, one in a folder without a
+    repository, and nothing that the search does not reach."""
+    ignored = Repo.make(repo.path / "src/ignored", {"a.py": b""}).path
+    tracked = repo.path / "vendor/lib"
+    fill(tracked, {"b.py": b""})
+    (repo.path / ".gitignore").write_text("/src/\n")
+    git(repo.path, "add", ".")
+    subprocess.run(["git", "init", "-q", tracked], check=True)
+    closed = [source for source, _, read_only in project_mounts([(repo.path, "/p")]) if read_only]
+    assert closed == [str(repo.path / ".git"), str(ignored / ".git"), str(tracked / ".git")]
+    plain = fill(tmp_path / "plain", {"x.py": b""})
+    inner = Repo.make(plain / "deep/er", {"c.py": b""}).path
+    (plain / "link").symlink_to(ignored)
+    assert project_mounts([(plain, "/p")]) == [
+        (str(plain), "/p", False), (str(plain / "deep"), "/p/deep", False), (str(inner), "/p/deep/er", False),
+        (str(inner / ".git"), "/p/deep/er/.git", True),
+    ]  # fmt: skip
+
+
+def test_a_search_for_repositories_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    near, far = (Repo.make(tmp_path / name, {"a": b""}).path for name in ("a/near", "a/b/c/far"))
+    assert set(find_all_repositories(tmp_path)) == {near / ".git", far / ".git"}
+    monkeypatch.setattr(dev_repositories, "MOST_FOLDERS", 4)
+    assert set(find_all_repositories(tmp_path)) == {near / ".git"}
 
 
 @pytest.mark.parametrize(

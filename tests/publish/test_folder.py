@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.errors import PublishError
+from envbuild.core.errors import PublishError, VerifyError
 from envbuild.core.store import lock_holder
 from envbuild.publish import folder as publish_folder
 from envbuild.publish.folder import publish_to_folder
@@ -184,6 +184,19 @@ def test_the_wait_for_a_locked_folder_is_reported_and_ends(tmp_path: Path, monke
         holder.stdin.close()
     assert len(reported) == 1 and f"waiting for the lock of {out}, held by process {holder.pid} of " in reported[0]
     publish(one, out, "app", move=False)
+
+
+def test_a_blob_that_changes_while_it_is_published_is_refused(tmp_path: Path) -> None:
+    """A folder digests what it gets, as a registry does."""
+    one = parts(tmp_path / "1", b"one")
+    digest = max(one.contents, key=lambda blob: blob.size).digest
+    changed = tmp_path / "1/blobs/sha256" / digest
+    content = changed.read_bytes()
+    changed.chmod(0o644)
+    changed.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    with pytest.raises(VerifyError, match=f"expected sha256 {digest}, got "):
+        publish(one, tmp_path / "out", "app", move=False)
+    assert not (tmp_path / "out/blobs/sha256" / digest).exists() and not (tmp_path / "out/index.json").exists()
 
 
 def test_an_index_that_no_reader_accepts_is_not_written(tmp_path: Path) -> None:

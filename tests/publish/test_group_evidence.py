@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from envbuild.spec.project import Project
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.evidence import Evidence, write_evidence
 from envbuild.verify.results import AuditResult, Status
-from envbuild.verify.stored_evidence import write_own_evidence
+from envbuild.verify.stored_evidence import find_evidence, write_own_evidence
 from tests.support.command import ROOT
 
 pytestmark = pytest.mark.unit
@@ -111,6 +112,28 @@ def test_evidence_of_other_bytes_is_not_published(shared: Store, verified: list[
     image, _ = made_image(shared)
     write_own_evidence(replace(evidence_of(image, OWN, FORGED), artifact=f"sha256:{'0' * 64}"), shared)
     assert FORGED.name.encode() not in built_documents(*made_image(shared)).evidence and verified == ["cpu-ucx"]
+
+
+@pytest.mark.skipif(bool(os.geteuid()), reason="needs root, who may give a file to another user")
+def test_a_file_that_a_member_of_the_group_replaced_is_verified_again(
+    shared: Store, verified: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its size and its time are what that member made them."""
+    write_own_evidence(evidence_of(made_image(shared)[0], OWN), shared)
+    image, at = made_image(shared)
+    artifact = Path(image.record.artifact)
+    times = artifact.stat().st_mtime_ns
+    artifact.unlink()
+    artifact.write_bytes(b"squashfS")
+    os.utime(artifact, ns=(times, times))
+    os.chown(artifact, 12345, 12345)
+    found = read_image_record(image.resolution, at)
+    assert found and find_evidence(found, image.lock, at.reporter) == (None, "another user replaced the file")
+    assert built_documents(image, at) and verified == ["cpu-ucx"]
+    artifact.write_bytes(b"squashfs")  # the same bytes, made by a member
+    assert find_evidence(found, image.lock, at.reporter)[1] == ""
+    artifact.unlink()
+    assert find_evidence(found, image.lock, at.reporter)[0] is None
 
 
 def test_an_image_that_fails_is_not_published(shared: Store, monkeypatch: pytest.MonkeyPatch) -> None:

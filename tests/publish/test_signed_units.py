@@ -212,14 +212,18 @@ def test_what_was_built_on_unsigned_units_is_not_signed(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_units_of_other_members_are_not_signed(tmp_path: Path, place: UnitCache, team: tuple[Path, Path]) -> None:
-    """Who trusts the key of one member does not trust all who may write the store."""
+def test_units_of_a_group_store_are_not_signed(tmp_path: Path, place: UnitCache, team: tuple[Path, Path]) -> None:
+    """Who trusts the key of one member does not trust all who may write the store, and replace what a unit of that
+    member is built on."""
     store, records = built_store(tmp_path / "a")
-    os.chown(store.root / "units" / f"{KEYS['base']}.json", 50_001, -1)
-    lines = send(store, records, place, *team)
-    assert f"1 unit not signed for the cache {place.at}" in lines[0] and "by other members" in lines[0]
-    assert "base" not in fill(Store.open(tmp_path / "b"), place, team[1])[0]
-    assert "1 unit," in send(store, records, place)[-1], "a cache without signatures"
+    for folder in (store.root, *store.root.iterdir()):
+        os.chown(folder, -1, 50_001)
+        folder.chmod(0o3775)
+    lines = send(Store.open(store.root), records, place, *team)
+    assert lines[0].startswith(
+        f"{len(records)} units not signed for the cache {place.at}, nor sent there: {store.root}"
+    )
+    assert fill(Store.open(tmp_path / "b"), place, team[1])[0] == {}
 
 
 def test_a_key_that_cannot_be_used_stops_the_command(tmp_path: Path, place: UnitCache, team: tuple[Path, Path]) -> None:

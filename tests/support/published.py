@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.published_texts import PublishedText
 from envbuild.publish.pull import pull_image
 from envbuild.publish.registry import Published, open_push, publish_to_registry
-from envbuild.publish.squashfs_artifact import Artifact, FinishedImage, squashfs_artifact, whole_artifact
+from envbuild.publish.squashfs_artifact import Artifact, FinishedImage, finished_artifacts
 from envbuild.squashfs.pack.store_packs import pack_path
 from tests.support import foreign_images
 from tests.support.local_registry import Layout
@@ -34,11 +34,13 @@ def built(
     whole: bool = False,
     bound: bool = True,
     texts: Sequence[PublishedText] = (),
+    change: Callable[[Path], object] | None = None,
     **changes: Any,
 ) -> tuple[ImageParts, list[Artifact], str]:
     """Return an image of layers (tars), its artifacts and the sha256 of its squashfs file, written in `folder`.
 
-    `texts` are published with it; `bound`: its manifest names its squashfs file; `changes`: of its configuration."""
+    `texts` are published with it; `bound`: its manifest names its squashfs file; `change` changes
+    that before it is published; `changes`: of its configuration."""
     layout = Layout(folder / "layout")
     layout.add(foreign_images.image(layout, contents, **changes), "x")
     parts = ImageParts.read(folder / "layout")
@@ -56,9 +58,9 @@ def built(
     work.mkdir()
     if bound:
         parts = parts.annotate(make_annotations(finished.sha256, texts))
-    artifacts = [squashfs_artifact(finished, parts.subject, work, texts)]
-    if whole:
-        artifacts.append(whole_artifact(finished, parts.subject, work))
+    if change:
+        change(path)
+    artifacts = finished_artifacts(finished, parts.subject, SilentReporter(), work, texts, whole=whole)
     return parts, artifacts, done.artifact.sha256
 
 

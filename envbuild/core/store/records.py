@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.code_digest import code_digest
+from envbuild.core.console import Reporter
+from envbuild.core.digest import reported_digest
 from envbuild.core.store.permissions import own_place
 from envbuild.core.store.store import Store, read_json, stamp, write_json
 
@@ -48,6 +50,17 @@ def read_record(path: Path) -> dict[str, Any] | None:
         return None
     unchanged = stat.S_ISREG(found.st_mode) and value["stat"] == [found.st_size, found.st_mtime_ns]
     return made if unchanged else None
+
+
+def is_unchanged(file: Path, sha256: str, reporter: Reporter) -> bool:
+    """Return whether a file of the store, whose size and time are those of a record, has the sha256 that another source
+    than the record names. The file of another member of a group is read: its size and its time are what that member
+    made them."""
+    try:
+        own = file.lstat().st_uid in (os.geteuid(), 0)
+        return own or reported_digest(file, reporter, follow=False) == sha256
+    except OSError:  # removed meanwhile
+        return False
 
 
 def file_names(record: Mapping[str, Any]) -> dict[str, str]:

@@ -46,6 +46,7 @@ from envbuild.core.regular_file import (
     NotRegularError,
     PinnedFile,
     TooLargeError,
+    copy_pinned,
     open_regular,
     pin_regular,
     read_bounded,
@@ -187,13 +188,15 @@ class Store:
             )
 
     def pin_blob(self, sha256: str) -> PinnedFile:
-        """Open a blob whose content decides what is locked: another member of a group's store may have replaced it. It
-        is compared by the descriptor that is then read.
+        """Open a blob whose content decides what is locked. Another member of a group's store may replace it, and its
+        owner may write it: of another's file, what is compared and then read is a copy.
 
         A corrupt one is moved aside. Raises InputError.
         """
         with contextlib.suppress(NotRegularError, OSError):
             pinned = pin_regular(self.blob(sha256))
+            if self.is_shared and os.fstat(pinned.fd).st_uid not in (os.geteuid(), 0):
+                pinned = copy_pinned(pinned, self.own_folder("tmp"))
             if file_digest(pinned.path) == sha256:
                 return pinned
         self.check_blob(sha256)
@@ -209,14 +212,6 @@ class Store:
         raise InputError(f"a document of an image has more than {MAX_DOCUMENT >> 20} MiB", where=sha256)
 
     # units and layers
-    def is_own_record(self, key: str) -> bool:
-        """Return whether this user, and no other member of a group, recorded a unit."""
-        try:
-            status = (self.root / "units" / f"{key}.json").lstat()
-        except OSError:
-            return False
-        return status.st_uid == os.geteuid()
-
     def unit(self, key: str) -> UnitRecord | None:
         """Return the record of a built unit whose product is in the store, else None.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError
+from envbuild.core.ownership import Intrusion, find_intrusion, own_users, private_groups
 from envbuild.core.store.access import OWN_STORE, check_readable
 from envbuild.core.store.mark import mark_store
 from envbuild.core.store.members import LOCKS, check_entry, check_members, check_place, has_folders
@@ -76,3 +77,14 @@ def try_to_write(folder: Path) -> None:
         probe = folder / f".probe-{os.urandom(4).hex()}"
         probe.touch()
         probe.unlink()
+
+
+def find_store_intruder(root: Path) -> Intrusion | None:
+    """Return how others than this user can replace what the store `root` has, if a group shares it: records of units,
+    packs of layers, files; None if they cannot."""
+    if not is_shared(root):
+        return None
+    found = (
+        find_intrusion(str(place), own_users(), private_groups()) for place in (root, *map(root.joinpath, FOLDERS))
+    )
+    return next(filter(None, found), None)

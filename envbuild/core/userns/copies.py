@@ -15,11 +15,13 @@ import socket
 import stat
 import struct
 import termios
+import time
 from dataclasses import dataclass
 
 from envbuild.core.userns.libc import tee
 
 CHUNK = 1 << 16  # bytes
+PAUSE = 0.05  # seconds
 ONE_PAGE = 1  # bytes of a pipe, which the kernel rounds up to a page: it may be written when it is empty, and only then
 
 
@@ -94,6 +96,8 @@ class PeekedInput:
             if self.peeked:
                 if not unread_bytes(self.target):
                     self._take(self.peeked)
+                else:
+                    self._restore_size()
                 return True
             if self.full:
                 self.full = False
@@ -105,6 +109,13 @@ class PeekedInput:
             return True
         except BrokenPipeError:
             return False
+
+    def _restore_size(self) -> None:
+        """Let the pipe have one page again: the program made it larger, so that it may always be written."""
+        try:
+            fcntl.fcntl(self.target, fcntl.F_SETPIPE_SZ, ONE_PAGE)
+        except OSError:  # it has more in it, which the program wrote
+            time.sleep(PAUSE)
 
     def _peek(self) -> int:
         if stat.S_ISFIFO(os.fstat(self.source).st_mode):

@@ -16,7 +16,6 @@ from pathlib import Path
 from envbuild.core.console import Reporter
 from envbuild.core.distributions import LOCAL_FORMS, is_own_image
 from envbuild.core.paths import expand_home
-from envbuild.core.regular_file import open_regular
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 from envbuild.lock.base_image.own_images import OwnImages
@@ -86,10 +85,8 @@ def _copy_layer(layer: SourceLayer, store: Store) -> BlobDescriptor:
             found = f"sha256:{_digest_of(work / 'layer', expected, layer)}"
             store.add_blob(work / "layer")
             expected = found
-    else:
-        store.check_blob(expected.removeprefix("sha256:"))  # another member of a group's store may have written it
-    with open_regular(store.blob(expected.removeprefix("sha256:")), follow=False) as file:
-        magic, size = file.read(4), os.fstat(file.fileno()).st_size
+    pinned = store.pin_blob(expected.removeprefix("sha256:"))
+    magic, size = os.pread(pinned.fd, 4, 0), os.fstat(pinned.fd).st_size
     compression = "gzip" if magic.startswith(GZIP) else "zstd" if magic == ZSTD else "none"
     return BlobDescriptor(expected.removeprefix("sha256:"), size, OCI.layers[compression])
 
