@@ -15,6 +15,7 @@ from typing import IO
 from envbuild.core.errors import Finding, InputError, SpecError
 from envbuild.core.fixed_time import TIME
 from envbuild.core.regular_file import open_regular
+from envbuild.core.rooted_tree import RootedTree
 from envbuild.core.store.store import Store
 from envbuild.core.text import printable
 from envbuild.lock.dev_files import list_files
@@ -92,38 +93,47 @@ def add_contents(contents: Iterable[DevContent], store: Store) -> None:
 
 
 def write_content(project: DevProject, sink: TarSink) -> None:
-    """Write the canonical tar of a project folder. Raises SpecError."""
-    members: dict[bytes, Path | None] = {project.name.encode(): None}
+    """Write the canonical tar of a project folder. Raises SpecError.
+
+    A program in `envbuild run`, which has the folder too, can put a link in the place of a folder after that was
+    judged: nothing outside of the folder is read by it."""
+    members: dict[bytes, str] = {project.name.encode(): ""}
     try:
         paths = list_files(project)
     except OSError as error:
         raise SpecError(f"the project '{project.path}' cannot be read: {error}") from None
     for path in paths:
         full = project.name.encode() + b"/" + os.fsencode(path)
-        members[full] = project.folder / path
+        members[full] = path
         while (full := full.rpartition(b"/")[0]) not in members:
-            members[full] = None
-    for name, place in sorted(members.items()):
-        try:
-            write_member(sink, name, place)
-        except (OSError, ValueError) as error:
-            text = f"the project '{project.path}': {printable(os.fsdecode(name))} cannot be read: {error}"
-            raise SpecError(text, "is it written at this moment? run the command again") from None
+            members[full] = ""
+    with RootedTree(project.folder, beneath=True) as tree:
+        for name, place in sorted(members.items()):
+            try:
+                write_member(sink, name, tree, place)
+            except (OSError, ValueError) as error:
+                text = f"the project '{project.path}': {printable(os.fsdecode(name))} cannot be read: {error}"
+                raise SpecError(text, "is it written at this moment? run the command again") from None
     sink.close()
 
 
-def write_member(sink: TarSink, name: bytes, place: Path | None) -> None:
-    """Write one file, link, or folder (None). Raises OSError, and ValueError for a file that grows meanwhile."""
-    if place is None:
+def write_member(sink: TarSink, name: bytes, tree: RootedTree, place: str) -> None:
+    """Write one file or link of a project folder, or a folder (""). Raises OSError, and ValueError for a file that
+    grows meanwhile."""
+    if not place:
         sink.begin(Member(name, Kind.DIR, 0o755, mtime=TIME))
-    elif place.is_symlink():
-        sink.begin(Member(name, Kind.SYMLINK, 0o777, mtime=TIME, link=os.fsencode(place.readlink())))
-    else:
-        with open_regular(place, follow=False) as file:
-            status = os.fstat(file.fileno())
-            mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
-            sink.begin(Member(name, Kind.FILE, mode, mtime=TIME, size=status.st_size))
-            copy(file, sink)
+        sink.end()
+        return
+    with tree.open_slot(place, make=None) as slot:
+        if slot.status and stat.S_ISLNK(slot.status.st_mode):
+            link = os.readlink(slot.name, dir_fd=slot.fd)
+            sink.begin(Member(name, Kind.SYMLINK, 0o777, mtime=TIME, link=os.fsencode(link)))
+        else:
+            with open_regular(Path(f"/proc/self/fd/{slot.fd}") / slot.name, follow=False) as file:
+                status = os.fstat(file.fileno())
+                mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+                sink.begin(Member(name, Kind.FILE, mode, mtime=TIME, size=status.st_size))
+                copy(file, sink)
     sink.end()
 
 

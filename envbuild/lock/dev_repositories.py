@@ -23,6 +23,9 @@ from envbuild.lock.git.repositories import find_git_directory
 MOST_FOLDERS = 20_000  # folders that are searched for repositories of which git reports nothing
 Place = tuple[Path, str]  # a folder of this machine, and where it is mounted
 Mount = tuple[str, str, bool]  # source, target, whether it is read-only
+# What is in a project folder is mounted from there, once that is mounted: a program of another `run` that has it, too,
+# can put a link in the place of a folder, and as a path of this machine that could lead to any folder of the caller.
+ITSELF = ""
 
 
 def project_mounts(projects: Sequence[Place]) -> list[Mount]:
@@ -35,8 +38,9 @@ def project_mounts(projects: Sequence[Place]) -> list[Mount]:
         inside = [path.relative_to(folder) for path in guarded if path.is_relative_to(folder)]
         top = [path for path in inside if not any(other in path.parents for other in inside)]
         above = sorted({parent for path in top for parent in path.parents}, key=lambda path: len(path.parts))
-        mounts += [(str(folder / path), _join(target, path), False) for path in above or [Path()]]
-        mounts += [(str(folder / path), _join(target, path), True) for path in top]
+        mounts.append((str(folder), target, False))
+        mounts += [(ITSELF, _join(target, path), False) for path in above if path.parts]
+        mounts += [(ITSELF, _join(target, path), True) for path in top]
     return mounts
 
 

@@ -345,3 +345,19 @@ def test_a_submodule_of_a_project_folder_cannot_be_exchanged(tmp_path: Path) -> 
     assert sorted(path.name for path in top.iterdir()) == [".git", ".gitmodules", "a", "x.py"]
     assert (top / "a/b/.git").read_text().startswith("gitdir: ../../.git/modules/")
     assert sorted(path.name for path in (top / "a/b").iterdir()) == [".git", "new"]
+
+
+def test_a_folder_of_a_project_that_becomes_a_link_shows_no_other_folder(tmp_path: Path) -> None:
+    """A program of another run, which has the project folder too, exchanges it while this run starts."""
+    store = Store.open(tmp_path / "store")
+    built = kit.build(store, kit.unit("a", "true"))
+    trees = [store.layer_tree(layer.diff_id) for layer in built.layers]
+    top, home = tmp_path / "mine", tmp_path / "home"
+    for folder in (top / "evil", home):
+        subprocess.run(["git", "init", "-q", folder], check=True)
+    binds = project_mounts([(top, "/opt/dev/mine")])
+    assert ("", "/opt/dev/mine/evil", False) in binds
+    shutil.move(top / "evil", tmp_path / "before")
+    (top / "evil").symlink_to(home)
+    with pytest.raises(SpecError, match="/opt/dev/mine/evil: No such file or directory"):
+        run_in_root(trees, ["/bin/sh", "-c", "true"], env={}, store=store, binds=binds)

@@ -16,7 +16,7 @@ import pytest
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.store import Store
-from envbuild.lock import dev_files, dev_git, dev_repositories
+from envbuild.lock import dev_content, dev_files, dev_git, dev_repositories
 from envbuild.lock.dev_content import add_contents, read_content, with_contents
 from envbuild.lock.dev_files import list_files
 from envbuild.lock.dev_repositories import find_all_repositories, find_repositories, project_mounts
@@ -86,8 +86,9 @@ def test_the_repositories_of_a_folder_are_its_own_and_those_of_submodules(repo: 
         git_folder / "modules/sub/modules/deep",
     ]  # fmt: skip
     assert project_mounts([(repo.path, "/opt/dev/p")]) == [  # no folder on the way can be renamed
-        (str(repo.path / path).rstrip("/."), f"/opt/dev/p/{path}".rstrip("/."), path.endswith(".git"))
-        for path in (".", "sub", "sub/deep", ".git", "sub/.git", "sub/deep/.git")
+        (str(repo.path), "/opt/dev/p", False),
+        *(("", f"/opt/dev/p/{path}", False) for path in ("sub", "sub/deep")),
+        *(("", f"/opt/dev/p/{path}", True) for path in (".git", "sub/.git", "sub/deep/.git")),
     ]
     assert list(find_repositories(fill(tmp_path / "plain", {"x.py": b""}))) == []
     (repo.path / ".git").rename(repo.path / ".repo")
@@ -103,7 +104,7 @@ def test_a_git_directory_in_the_folder_is_read_only_too(repo: Repo, tmp_path: Pa
     (top / ".git").rename(top / "a.repo")
     (top / ".git").write_text("gitdir: a.repo\n")
     assert [mount for mount in project_mounts([(top, "/p")]) if mount[2]] == [
-        (str(top / ".git"), "/p/.git", True), (str(top / "a.repo"), "/p/a.repo", True),
+        ("", "/p/.git", True), ("", "/p/a.repo", True),
     ]  # fmt: skip
     (top / "link").symlink_to(".")
     (top / ".git").write_text("gitdir: link/a.repo\n")
@@ -116,23 +117,42 @@ def test_a_git_directory_in_the_folder_is_read_only_too(repo: Repo, tmp_path: Pa
     assert closed == {"/tree/.git", "/p/.git", "/p/a.repo"}
 
 
+@pytest.mark.parametrize("place", ["data", "data/deep"])
+def test_a_folder_that_becomes_a_link_while_it_is_read_is_not_followed(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program of the image, which has the folder, exchanges it once it was judged."""
+    home = fill(tmp_path / "home", {"deep/key": b"secret", "key": b"secret"})
+    top = fill(tmp_path / "p", {"pyproject.toml": FILES["pyproject.toml"], "data/key": b"", "data/deep/key": b""})
+    files = dev_content.list_files
+
+    def exchange(project: DevProject) -> list[str]:
+        found = files(project)
+        shutil.move(top / place, tmp_path / "before")
+        (top / place).symlink_to(home / place.removeprefix("data").lstrip("/"))
+        return found
+
+    monkeypatch.setattr(dev_content, "list_files", exchange)
+    with pytest.raises(SpecError, match="cannot be read"):
+        read_content(project(top))
+
+
 def test_repositories_that_git_does_not_report_are_read_only_too(repo: Repo, tmp_path: Path) -> None:
     """A clone that .gitignore names, one whose files the repository above tracks, one in a folder without a
     repository, and nothing that the search does not reach."""
-    ignored = Repo.make(repo.path / "src/ignored", {"a.py": b""}).path
+    ignored = Repo.make(repo.path / "src/ignored", {"a.py": b""}).path  # as `pip install -e git+…` leaves it
     tracked = repo.path / "vendor/lib"
     fill(tracked, {"b.py": b""})
     (repo.path / ".gitignore").write_text("/src/\n")
     git(repo.path, "add", ".")
     subprocess.run(["git", "init", "-q", tracked], check=True)
-    closed = [source for source, _, read_only in project_mounts([(repo.path, "/p")]) if read_only]
-    assert closed == [str(repo.path / ".git"), str(ignored / ".git"), str(tracked / ".git")]
+    closed = [target for _, target, read_only in project_mounts([(repo.path, "/p")]) if read_only]
+    assert closed == ["/p/.git", "/p/src/ignored/.git", "/p/vendor/lib/.git"]
     plain = fill(tmp_path / "plain", {"x.py": b""})
-    inner = Repo.make(plain / "deep/er", {"c.py": b""}).path
+    Repo.make(plain / "deep/er", {"c.py": b""})
     (plain / "link").symlink_to(ignored)
     assert project_mounts([(plain, "/p")]) == [
-        (str(plain), "/p", False), (str(plain / "deep"), "/p/deep", False), (str(inner), "/p/deep/er", False),
-        (str(inner / ".git"), "/p/deep/er/.git", True),
+        (str(plain), "/p", False), ("", "/p/deep", False), ("", "/p/deep/er", False), ("", "/p/deep/er/.git", True),
     ]  # fmt: skip
 
 

@@ -29,7 +29,8 @@ class RootSpec:
     """The parts of a root. `lowers`: layer trees, bottom first. `inputs`: folders of ``work/inputs`` to show below
     /run/envbuild.
 
-    `image`: a squashfs file instead of lowers. `binds`: (source, target, read-only). `sys`: show /sys. `one_id`: the
+    `image`: a squashfs file instead of lowers. `binds`: (source, target, read-only); without a source, what
+    is at the target becomes a mount. `sys`: show /sys. `one_id`: the
     user namespace has the caller's id alone. `cache`: that of compilers (`compiler_cache.unit_cache`).
     """
 
@@ -63,7 +64,11 @@ def mount_root(box: RootSpec, notes: list[str]) -> Iterator[RootedTree]:
         with convert_link_errors():
             _mount_parts(box, tree)
         for source, path, read_only in box.binds:
-            _bind(Path(source).resolve(), tree, path, read_only)
+            if source:
+                _bind(Path(source).resolve(), tree, path, read_only)
+            else:
+                with convert_bind_errors(path, path), tree.open(path) as own:
+                    mounts.bind_mount(own.handle, tree, path, read_only=read_only, recursive=not read_only)
         yield tree
 
 
@@ -114,9 +119,16 @@ def convert_link_errors() -> Iterator[None]:
 
 
 def _bind(source: Path, tree: RootedTree, path: str, read_only: bool) -> None:
-    """Mount a bind that the user requested. Raises SetupError that names it: the machine is not at fault."""
-    try:
+    """Mount a bind that the user requested. Raises SetupError."""
+    with convert_bind_errors(source, path):
         mounts.bind_mount(source, tree, path, read_only=read_only, recursive=not read_only)
+
+
+@contextlib.contextmanager
+def convert_bind_errors(source: str | Path, path: str) -> Iterator[None]:
+    """Raise SetupError that names a bind: the machine is not at fault."""
+    try:
+        yield
     except SetupError as error:
         why = f"{os.strerror(error.code)} (errno {error.code})"
         raise SetupError(BIND, f"{source}:{path} cannot be mounted: {why}") from error
