@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What all steps share; each of them reads this file first. It is not a step.
 #
-#   OUT      folder of the results, which may be shown to everybody (default: ci-out)
+#   OUT      folder of the results, which others may read and not write (default: ci-out)
 #   WORK     private folder outside of the checkout: Python's environment, the site file, logins (default: in RUNNER_TEMP
 #            of GitHub, else a folder of this checkout in ~/.cache)
 #   SUMMARY  file to which Markdown is appended (default: GITHUB_STEP_SUMMARY, else OUT/summary.md)
@@ -83,6 +83,10 @@ require_private() {
 
 (umask 077 && mkdir -p "$WORK") && require_private "$WORK" && mkdir -p "$OUT"
 [ -O "$WORK" ] || fail "WORK belongs to another user: $WORK" "WORK=\$(mktemp -d) $0, the same for all steps"
+# Its owner could put links in it, over which the results are written, and what later steps read. The checkout above it
+# may be another user's, as in a container of GitHub.
+[ -O "$OUT" ] && [ -z "$(find "$OUT" -maxdepth 0 -perm -o+w)" ] ||
+  fail "other users may write in OUT: $OUT" "OUT=/a/folder/of/yours $0, the same for all steps"
 if [ -f "$WORK/env.sh" ]; then
   [ -O "$WORK/env.sh" ] || fail "$WORK/env.sh is of another user" "rm $WORK/env.sh, and start with prepare.sh"
   # shellcheck source=/dev/null

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.core.errors import SpecError
@@ -13,6 +15,8 @@ from envbuild.lock.dev_repositories import project_mounts
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import current_lock
 from envbuild.spec.image_spec import load_image_spec
+from envbuild.spec.project import Project
+from envbuild.spec.trust import FOLDERS
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
@@ -58,11 +62,28 @@ def run_image(
         return run_in_root(file, argv, env=None, store=store, network=network, binds=mounts, reporter=reporter)
     plan, layers = current_layers(name, workspace, live=live)
     projects = [(project.folder, project.place) for project in load_image_spec(name, workspace.project).dev]
-    mounts = [*project_mounts(projects), *mounts]
+    parts, missing = project_parts(workspace.project)
+    mounts = [*project_mounts(projects, parts), *mounts]
     ensure_trees(workspace.store, layers)
     trees = [workspace.store.layer_tree(layer) for layer in layers]
     argv = list(command) or list(plan.config.cmd)
-    return run_in_root(trees, argv, env=dict(plan.config.env), store=workspace.store, network=network, binds=mounts)
+    try:
+        return run_in_root(trees, argv, env=dict(plan.config.env), store=workspace.store, network=network, binds=mounts)
+    finally:
+        if projects:
+            for path in filter(os.path.lexists, missing):
+                text = f"{shell_word(path)} is new: the next command takes it for a part of this project"
+                workspace.reporter.warn(f"{text}. Unless you made it: rm -r {shell_word(path)}")
+
+
+def project_parts(project: Project) -> tuple[list[Path], list[Path]]:
+    """Return the files and folders of a project that decide what a command does with it, and the places where it has
+    none: a program of an image that has the project's folder (``dev: ..``) must not change the former."""
+    if project.root is None:
+        return [], []
+    root = project.root.resolve()
+    places = [root / name for name in (*FOLDERS, "site.yaml")]
+    return [path for path in places if os.path.lexists(path)], [path for path in places if not os.path.lexists(path)]
 
 
 def current_layers(name: str, workspace: Workspace, *, live: bool = False) -> tuple[Plan, list[str]]:

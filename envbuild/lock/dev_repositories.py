@@ -28,11 +28,16 @@ Mount = tuple[str, str, bool]  # source, target, whether it is read-only
 ITSELF = ""
 
 
-def project_mounts(projects: Sequence[Place]) -> list[Mount]:
-    """Return the mounts of project folders: an edit there is seen at once, and repositories are read-only. Raises
-    SpecError for a repository that cannot be protected."""
+def project_mounts(projects: Sequence[Place], own: Sequence[Path] = ()) -> list[Mount]:
+    """Return the mounts of project folders: an edit there is seen at once; repositories are read-only, and so are the
+    paths `own` that are in them: specs and recipes of the caller, which the next command reads. Raises SpecError for
+    one that cannot be protected."""
     places = [(folder.resolve(), target) for folder, target in projects]
     guarded = dict.fromkeys(path for folder, _ in places for path in find_all_repositories(folder))
+    guarded |= {path: None for path in own if any(path.is_relative_to(folder) for folder, _ in places)}
+    if link := next((path for path in guarded if path in own and path.is_symlink()), None):
+        text = f"{printable(str(link))} is a link, which a program of the image could replace"
+        raise SpecError(text, "put the folder there, or the project below a folder without the code of dev")
     mounts: list[Mount] = []
     for folder, target in places:
         inside = [path.relative_to(folder) for path in guarded if path.is_relative_to(folder)]

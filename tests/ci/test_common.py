@@ -106,6 +106,31 @@ def test_a_link_of_another_user_is_refused(name: str, link: str, tmp_path: Path)
         assert f"error: {name} is not private: the link {theirs} is another user's\nhint: {name}=" in done.stderr
 
 
+@pytest.mark.parametrize("whose", ["another", "all", "mine"])
+def test_results_are_not_written_where_others_write(whose: str, tmp_path: Path) -> None:
+    """A link in it decided which file of this user was overwritten."""
+    if os.geteuid():
+        pytest.skip("needs root, who may give a folder to another user")
+    out = tmp_path / "out"
+    out.mkdir()
+    if whose == "another":
+        os.chown(out, STRANGER, STRANGER)
+    out.chmod(0o777 if whose == "all" else 0o755)
+    (tmp_path / "checkout").mkdir()
+    done = subprocess.run(
+        ["bash", "-c", f". {ROOT}/.github/steps/common.sh"],
+        cwd=tmp_path / "checkout",
+        env=dict(os.environ) | {"WORK": str(tmp_path / "w"), "OUT": str(out)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if whose == "mine":
+        assert done.returncode == 0, done.stderr
+    else:
+        assert done.returncode == 2 and f"error: other users may write in OUT: {out}\nhint: OUT=" in done.stderr
+
+
 def test_a_circle_of_links_has_an_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from envbuild.cli.run_image import project_parts
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.store import Store
@@ -23,6 +24,7 @@ from envbuild.lock.dev_repositories import find_all_repositories, find_repositor
 from envbuild.lock.git.git_program import git_path
 from envbuild.spec.dev_metadata import DevMetadata
 from envbuild.spec.dev_project import DevContent, DevProject
+from envbuild.spec.project import Project
 from envbuild.spec.trust import check_index
 from tests.support.as_user import open_folder
 from tests.support.debian_archive import Signer
@@ -154,6 +156,22 @@ def test_repositories_that_git_does_not_report_are_read_only_too(repo: Repo, tmp
     assert project_mounts([(plain, "/p")]) == [
         (str(plain), "/p", False), ("", "/p/deep", False), ("", "/p/deep/er", False), ("", "/p/deep/er/.git", True),
     ]  # fmt: skip
+
+
+def test_specs_and_recipes_of_the_project_itself_are_read_only(tmp_path: Path) -> None:
+    """With `dev: ..`, a program of the image could write what the next command runs."""
+    top = fill(tmp_path / "p", {"images/a.yaml": b"", "facts/derived/b.yaml": b"", "site.yaml": b"", "train/x.py": b""})
+    found, missing = project_parts(Project(top))
+    assert [path.name for path in found] == ["images", "facts", "derived", "site.yaml"]
+    assert [path.name for path in missing] == ["recipes", "targets"]
+    assert project_mounts([(top, "/p")], found) == [
+        (str(top), "/p", False), ("", "/p/images", True), ("", "/p/facts", True), ("", "/p/site.yaml", True),
+    ]  # fmt: skip
+    assert project_mounts([(top / "train", "/p")], found) == [(str(top / "train"), "/p", False)]
+    assert project_parts(Project()) == ([], [])
+    (top / "recipes").symlink_to("train")
+    with pytest.raises(SpecError, match="recipes is a link, which a program of the image could replace"):
+        project_mounts([(top, "/p")], project_parts(Project(top))[0])
 
 
 def test_a_search_for_repositories_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
