@@ -26,6 +26,7 @@ LONGEST = 4095  # bytes of a path (PATH_MAX, with the NUL)
 # Errors for which a path is at fault, not the machine.
 PATH_ERRORS = frozenset({
     errno.ELOOP, errno.EXDEV, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EMFILE,
+    errno.EMLINK,
 })  # fmt: skip
 HANDLE = os.O_PATH | os.O_CLOEXEC
 ENTRY = HANDLE | os.O_NOFOLLOW
