@@ -127,7 +127,10 @@ def log_results(reading: LogReading, need: Need) -> list[Result]:
 
 
 def is_overcome(sign: Sign, reading: LogReading) -> bool:
-    """Return whether later lines show that a sign had no effect: no device for a part of NCCL, and then InfiniBand."""
+    """Return whether other lines show that a sign had no effect, as no device for a part of NCCL, and then InfiniBand;
+    or what caused it: a container that did not start, and why."""
+    if sign.name == "pyxis":
+        return any(name.startswith(("image-", "container-")) for name in reading.found)
     return sign.name == "no-device" and bool(reading.networks) and all(map(FAST.search, reading.networks))
 
 

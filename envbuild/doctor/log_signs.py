@@ -134,8 +134,47 @@ SIGNS = (
         "MPI does not find the process manager that started it", USER,
         "srun --mpi=pmix, which srun --mpi=list must name; the form for MPI: envbuild launch NAME -- CMD",
     ),
+    # enroot 3.4 and 4.1 print what curl answers: "URL https://… returned error code: 401 Unauthorized" (NVIDIA/enroot,
+    # src/common.sh); enroot-mount names the entry of fstab(5) that it could not mount (bin/enroot-mount.c)
     sign(
-        "pyxis", r"pyxis: (?:container start|couldn't start container|child \d+ failed|failed to|couldn't)",
+        "image-credentials", r"pyxis: .*returned error code: 40[13]",
+        "the registry refuses the image: it wants a login, or has no such repository", USER,
+        "machine REGISTRY login USER password TOKEN, in the file $ENROOT_CONFIG_PATH/.credentials or ~/.config/enroot/.credentials of the job's node",
+    ),
+    sign(
+        "image-missing", r"pyxis: .*returned error code: 404",
+        "the registry has no such image or tag", USER, "spell it REGISTRY#REPOSITORY:TAG: srun --container-image=nvcr.io#nvidia/pytorch:25.10-py3",
+    ),
+    sign(
+        "image-unreachable", r"pyxis: .*(?:Could not resolve host|Failed to connect|Connection timed out|returned error code: 5\d\d)",
+        "the node cannot reach the registry, or that does not answer", USER,
+        "write the image to a folder that the nodes read: envbuild export NAME -o FOLDER/, srun --container-image=FOLDER/NAME.sqsh; or a proxy: https_proxy",
+    ),
+    sign(
+        "image-file-missing", (r"pyxis: .*No such file or directory: .*\.sqsh", r"pyxis: .*Invalid image (?:path|format)"),
+        "that node has no image file of this name, or the file is not squashfs", USER,
+        "srun -w NODE ls -l FILE; a folder that all nodes read: images: in site.yaml, envbuild export NAME -o FOLDER/",
+    ),
+    sign(
+        "container-mount", r"pyxis: .*(?:enroot-mount|failed to mount)",
+        "a folder or file of --container-mounts is missing on that node, or cannot be mounted", USER,
+        "srun -w NODE ls -d SOURCE; SOURCE:TARGET with whole paths",
+    ),
+    sign(
+        "container-disk", r"pyxis: .*No space left on device",
+        "the disk of that node is full, on which enroot unpacks images", USER,
+        "srun -w NODE enroot list; srun -w NODE enroot remove NAME; srun -w NODE df -h",
+    ),
+    sign(
+        "container-driver", r"pyxis: .*nvidia-container-cli: ",
+        "the driver could not be put into the container", ADMINISTRATOR, "on that node: nvidia-smi; envbuild doctor",
+    ),
+    sign(
+        "container-workdir", r"pyxis: couldn't chdir to",
+        "the image has no folder of the name that --container-workdir has", USER, "srun --container-workdir=/; or mount a folder there: --container-mounts=SOURCE:FOLDER",
+    ),
+    sign(
+        "pyxis", r"pyxis: (?:container start|couldn't start container|child \d+ failed|failed to|couldn't (?!chdir))",
         "pyxis or enroot did not start the container; the lines after it are enroot's log", USER,
         "on that node: envbuild doctor; df -h for enroot's data path; envbuild verify FILE",
     ),

@@ -43,11 +43,12 @@ class Output:
     def missing(self) -> bool:
         return self.code == 127 and bool(self.fault)
 
-    def failure(self, command: str) -> str:
-        """Return why a command has no usable output: its fault, or its exit code and the first line that it printed."""
+    def failure(self, command: str, *, last: bool = False) -> str:
+        """Return why a command has no usable output: its fault, or its exit code and the first line that it printed, or
+        the `last` one."""
         lines = [line.strip() for line in (self.errors + "\n" + self.text).splitlines() if line.strip()]
-        first = f": {lines[0][:200]}" if lines else ""
-        return self.fault or f"{command} failed with exit code {self.code}{first}"
+        line = f": {lines[-1 if last else 0][:200]}" if lines else ""
+        return self.fault or f"{command} failed with exit code {self.code}{line}"
 
 
 @dataclass

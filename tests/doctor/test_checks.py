@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.doctor.checks import GROUPS, check_names, kernel, user_namespaces
-from envbuild.doctor.facts.place import find_place, pid_of
+from envbuild.doctor.facts.place import find_place, pid_of, slurm_name
 from envbuild.doctor.host import Host
-from envbuild.doctor.model import FAIL, HARDWARE, NOT_RUN, PASS, SEVERITIES, USER, Need
+from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, NOT_RUN, PASS, SEVERITIES, USER, Need
 from tests.support.node_files import NEED, Node, result_of
 
 pytestmark = pytest.mark.unit
@@ -73,6 +73,7 @@ def test_a_counter_that_grows_while_it_is_watched_fails(node: Node, monkeypatch:
 
 def test_a_login_node_counts_the_nodes_of_slurm(node: Node) -> None:
     (node.root / "proc/77/comm").unlink()
+    node.write("proc/sys/kernel/hostname", "login1")
     node.prints("sinfo", "sinfo.txt")
     result = result_of(node.examine(), "slurm-nodes")
     assert (result.status, "not responding" in result.detail) == (PASS, True)
@@ -83,6 +84,52 @@ def test_a_login_node_counts_the_nodes_of_slurm(node: Node) -> None:
     node.program("sinfo", "echo 'Unable to contact slurm controller' >&2; exit 1")
     result = result_of(node.examine(), "slurm-nodes")
     assert (result.status, result.drains) == (FAIL, False)  # of the controller: this node is as good as before
+    node.program(
+        "sinfo",
+        "echo 'sinfo: error: x' >&2; echo 'sinfo: fatal: Could not establish a configuration source' >&2; exit 1",
+    )
+    result = result_of(node.examine(), "slurm-nodes")
+    assert result.detail.endswith("sinfo: fatal: Could not establish a configuration source")
+    assert result.fix.startswith("SLURM_CONF=")
+
+
+def test_a_compute_node_whose_slurmd_has_stopped_is_no_login_node(node: Node) -> None:
+    (node.root / "proc/77/comm").unlink()
+    node.write("etc/systemd/system/multi-user.target.wants/slurmd.service", "")
+    found = node.examine()
+    result = next(one for one in found.results if one.check == "slurm-node")
+    assert found.facts["place"] == "compute node"
+    assert (result.status, result.severity, result.detail) == (FAIL, ADMINISTRATOR, "slurmd does not run")
+    assert "systemctl restart slurmd" in result.fix
+
+
+def test_a_machine_that_slurm_has_as_a_node_needs_its_slurmd(node: Node) -> None:
+    (node.root / "proc/77/comm").unlink()
+    node.write("proc/sys/kernel/hostname", "n9")
+    name = slurm_name(node.host())
+    node.program("sinfo", f"echo 'n1|a|idle|gpu:8|none'; echo '{name}|a|down*|gpu:8|Not responding'")
+    found = [one for one in node.examine().results if one.check == "slurm-nodes"]
+    assert [one.status for one in found] == [FAIL, PASS]
+    assert found[0].detail == f"slurmd does not run, and Slurm has this machine as a node: {name}, not responding"
+
+
+@pytest.mark.parametrize(("adapters", "inside", "severity", "fix"), [
+    (True, True, USER, "MELLANOX_VISIBLE_DEVICES=all"), (False, True, ADMINISTRATOR, "on the host: grep -l 0x15b3"),
+    (True, False, ADMINISTRATOR, "modprobe mlx5_ib"), (False, False, ADMINISTRATOR, "on the host: grep -l 0x15b3"),
+])  # fmt: skip
+def test_who_can_repair_missing_infiniband(
+    adapters: bool, inside: bool, severity: str, fix: str, tmp_path: Path
+) -> None:
+    node = Node(tmp_path)
+    if adapters:
+        for name, text in (("class", "0x020700"), ("vendor", "0x15b3"), ("device", "0x1021")):
+            node.write(f"sys/bus/pci/devices/0000:1a:00.0/{name}", text)
+    if inside:
+        (node.root / "proc/self/ns/user").unlink()
+        node.link("proc/self/ns/user", "user:[4026532575]")
+    result = result_of(node.examine(), "rdma-ports")
+    assert (result.status, result.severity, result.fix.startswith(fix)) == (FAIL, severity, True)
+    assert ("visible in this container" in result.detail) == inside
 
 
 def test_a_users_process_with_the_name_of_slurmd_is_not_slurmd(node: Node) -> None:

@@ -18,6 +18,7 @@ from envbuild.doctor.model import FAIL, MINOR, NOT_RUN, PASS, Need, Result
 pytestmark = pytest.mark.unit
 
 IB = Need(source="h100-ib", fabric="infiniband")
+PYXIS = "slurmstepd: error: pyxis:     "  # a line of enroot
 NCCL = "n1:1:2 [0] NCCL "
 LINES = {
     "completion-error-12": [
@@ -60,6 +61,19 @@ LINES = {
         "but OMPI was not built with SLURM's PMI support and therefore cannot", "PMI2_Init failed to initialize.",
         "srun: error: Couldn't find the specified plugin name for mpi/pmix looking at all files",
     ],
+    "image-credentials": [
+        PYXIS + "[ERROR] URL https://r.example/auth?scope=repository:a:pull returned error code: 401 Unauthorized",
+    ],
+    "image-missing": [PYXIS + "[ERROR] URL https://r.example/v2/a/manifests/1 returned error code: 404 Not Found"],
+    "image-unreachable": [PYXIS + "curl: (6) Could not resolve host: r.example"],
+    "image-file-missing": [
+        PYXIS + "[ERROR] No such file or directory: /scratch/a.sqsh",
+        PYXIS + "[ERROR] Invalid image format: /scratch/a.tar",
+    ],
+    "container-mount": [PYXIS + "enroot-mount: failed to mount: /data at /run/x/data: No such file or directory"],
+    "container-disk": [PYXIS + "write: No space left on device"],
+    "container-driver": [PYXIS + "nvidia-container-cli: initialization error: nvml error: driver not loaded"],
+    "container-workdir": ["slurmstepd: error: pyxis: couldn't chdir to /work: No such file or directory"],
     "pyxis": [
         "slurmstepd: error: pyxis: container start failed with error code: 1",
         "slurmstepd: error: pyxis: couldn't start container",
@@ -116,6 +130,12 @@ def test_no_device_followed_by_infiniband_is_no_fault() -> None:
     found = results([LINES["no-device"][0], NCCL + "INFO Using network IB"])
     assert set(found) == {"network"}
     assert found["network"].status == PASS
+
+
+def test_the_cause_of_a_container_that_did_not_start_is_reported_instead() -> None:
+    lines = [LINES["pyxis"][2], LINES["image-credentials"][0], LINES["pyxis"][0]]
+    assert [one.check for one in log_results(read_log(lines), Need()) if one.status == FAIL] == ["image-credentials"]
+    assert log_results(read_log(LINES["pyxis"]), Need())[0].check == "pyxis"
 
 
 def test_events_of_gpus_in_a_log_are_judged_as_in_that_of_the_kernel() -> None:

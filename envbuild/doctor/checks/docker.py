@@ -25,7 +25,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif found and found.engine:
         yield passed(f"Engine {found.engine}, client {found.client}" + (f" ({found.name})" if found.name else ""))
     elif "permission denied" in output.errors.lower():
-        fix = f"sudo usermod -aG docker {user_name()}, then log in again: members of that group have the rights of root"
+        fix = f"as root: usermod -aG docker {user_name()}, then log in again: the group has all rights of root"
         yield failed("the user may not use the Engine's socket", MINOR, fix)
     elif found is None and not output.errors:
         yield not_run("the output of docker version is truncated")

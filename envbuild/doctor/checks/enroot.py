@@ -22,7 +22,7 @@ VARIABLE = re.compile(r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)")  # $NAME, ${NAME},
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Read version, settings and hooks."""
     if is_container(host):
-        yield not_run("it is installed on the host, outside of this container")
+        yield not_run("it belongs on the host, which cannot be seen from this container")
         return
     if not host.programs.find(ENROOT[0]):
         place = find_place(host)[0]

@@ -18,7 +18,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Read its version, and search the program that enroot needs."""
     gpus = bool(pci_gpus(host) or driver_version(host))
     if is_container(host):
-        yield not_run("it is installed on the host, outside of this container")
+        yield not_run("it belongs on the host, which cannot be seen from this container")
     elif not host.programs.find(TOOLKIT[0]) and not host.programs.find(HELPER):
         if not gpus:
             yield not_run("there is no NVIDIA GPU")

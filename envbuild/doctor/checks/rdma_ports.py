@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ..facts.gpus import pci_devices
 from ..facts.network import EFA, INFINIBAND, rdma_ports
 from ..facts.place import is_container
 from ..host import Host
@@ -12,6 +13,8 @@ from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run
 from ..ports import Port
 
 GROUP = "network"
+MELLANOX = "15b3"  # vendor on the PCI bus
+LIST = f"grep -l 0x{MELLANOX} /sys/bus/pci/devices/*/vendor"
 FIXES = {
     "init": "start a subnet manager: systemctl start opensm, or on the switch",
     "armed": "the subnet manager has not ended its work: sminfo",
@@ -27,16 +30,17 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run("there is no InfiniBand or RoCE device")
         return
     if not ports:
-        fix = (
-            "MELLANOX_VISIBLE_DEVICES=all; docker run --device=/dev/infiniband"
-            if is_container(host)
-            else "modprobe mlx5_ib; lspci | grep -i mellanox"
-        )
-        yield failed(
-            f"no InfiniBand device, and {need.source} has {wanted or 'some'}",
-            USER if is_container(host) else ADMINISTRATOR,
-            fix,
-        )
+        adapters = [device for device in pci_devices(host) if device.vendor == MELLANOX]
+        inside = is_container(host)
+        if adapters and inside:
+            severity, fix = USER, "MELLANOX_VISIBLE_DEVICES=all; docker run --device=/dev/infiniband"
+        elif adapters:
+            severity, fix = ADMINISTRATOR, "modprobe mlx5_ib; dmesg | grep mlx5"
+        else:
+            severity, fix = ADMINISTRATOR, f"on the host: {LIST}"
+        found = f"{len(adapters)} on the PCI bus" if adapters else "no adapter is on the PCI bus"
+        where = " is visible in this container" if inside else ""
+        yield failed(f"no InfiniBand device{where} ({found}), and {need.source} has {wanted or 'some'}", severity, fix)
         return
     layer = need.layer or INFINIBAND
     judged = [port for port in ports if port.layer == layer] if need.fabric == "infiniband" else ports
@@ -57,7 +61,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(
             f"{len(active)} active {layer} ports, and {need.source} has {wanted}",
             ADMINISTRATOR,
-            "lspci | grep -i mellanox; in a container: MELLANOX_VISIBLE_DEVICES=all",
+            f"{LIST}; in a container: MELLANOX_VISIBLE_DEVICES=all",
         )
     elif slow:
         rates = ", ".join(f"{port.name} {port.rate} Gb/s" for port in slow)

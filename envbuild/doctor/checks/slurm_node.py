@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.gpus import module_gpus
-from ..facts.place import COMPUTE, find_place, slurm_name
+from ..facts.place import COMPUTE, STOPPED, find_place, slurm_name
 from ..host import Host
 from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
 from ..tools.scontrol import FAILING, gpus_of, parse_node, states
 
 GROUP = "Slurm"
+STARTING = "systemctl status slurmd; journalctl -u slurmd -n 20; systemctl restart slurmd"
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -18,6 +19,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if find_place(host)[0] != COMPUTE:
         yield not_run("this is not a compute node")
         return
+    if find_place(host)[1] == STOPPED:
+        yield failed("slurmd does not run", ADMINISTRATOR, STARTING)
     if not host.programs.find("scontrol"):
         yield not_run("scontrol is not installed")
         return

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ..facts.place import LOGIN, find_place
+from ..facts.place import LOGIN, find_place, slurm_name
 from ..host import Host
 from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
 from ..tools.sinfo import COMMAND, parse_sinfo
+from .slurm_node import STARTING
 
 GROUP = "Slurm"
+# Slurm's messages where it has no slurm.conf: of a host without one, and of one that it cannot open
+NO_SETTINGS = re.compile(r"[Cc]ould not establish a configuration source|slurm\.conf.*(?:No such file|[Uu]nable to)")
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -20,13 +24,23 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     output = host.output(*COMMAND)
     rows = {row.node: row for row in parse_sinfo(output.text)}
+    own = rows.get(slurm_name(host))
+    if own:  # slurmd does not run here, or this would be a compute node
+        yield failed(
+            f"slurmd does not run, and Slurm has this machine as a node: {own.node}, {own.state}",
+            ADMINISTRATOR,
+            STARTING,
+        )
     if output.fault:
         yield not_run(output.fault)
     elif output.code:
+        missing = NO_SETTINGS.search(output.errors)
         yield failed(
-            output.failure("sinfo"),
+            output.failure("sinfo", last=True),
             ADMINISTRATOR,
-            "scontrol ping; on the controller: systemctl status slurmctld munge",
+            "SLURM_CONF=/path/of/slurm.conf sinfo; or slurm.conf of the controller in /etc/slurm"
+            if missing
+            else "scontrol ping; on the controller: systemctl status slurmctld munge",
             drains=False,
         )
     elif not rows:

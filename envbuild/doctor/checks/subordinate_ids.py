@@ -28,7 +28,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     counts = [count_ids(host.text(f"/etc/{name}"), user) for name in ("subuid", "subgid")]
     if min(counts) < NEEDED:
         ids = free_ids([host.text(f"/etc/{name}") for name in ("subuid", "subgid")])
-        fix = f"sudo usermod --add-subuids {ids} --add-subgids {ids} {user}"
+        fix = f"as root: usermod --add-subuids {ids} --add-subgids {ids} {user}"
         yield failed(f"{user} has {min(counts)} ids, and builds need {NEEDED}", MINOR, fix)
     elif not host.programs.find("newuidmap"):
         fix = "apt-get install uidmap, dnf install shadow-utils, or zypper install shadow"

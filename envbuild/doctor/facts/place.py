@@ -18,6 +18,11 @@ FIRST = {
 }  # fmt: skip
 MARKS = ("/.dockerenv", "/run/.containerenv")
 CLIENTS = ("srun", "scontrol")
+STARTED_BY = (
+    "/etc/systemd/system/multi-user.target.wants/slurmd.service",
+    "/run/systemd/generator.late/slurmd.service",
+)
+RUNNING, STOPPED = "slurmd runs here", "slurmd is to start here, and does not run"
 ROOT = re.compile(r"^Uid:\s+0\s+0\s", re.MULTILINE)  # real and effective (proc_pid_status(5))
 
 
@@ -33,7 +38,11 @@ def read_place(host: Host) -> tuple[str, str]:
         job = host.environ.get("SLURM_JOB_ID", "")
         return (JOB, f"{sign}; job {job}") if job else (CONTAINER, sign)
     if pid_of(host, "slurmd"):
-        return COMPUTE, "slurmd runs here"
+        return COMPUTE, RUNNING
+    if any(
+        map(host.has, STARTED_BY)
+    ):  # a login node may have the program of slurmd, from a folder that all nodes share
+        return COMPUTE, STOPPED
     if host.environ.get("SLURM_JOB_ID"):
         return COMPUTE, f"job {host.environ['SLURM_JOB_ID']} runs here"
     client = next((name for name in CLIENTS if host.programs.find(name)), "")
