@@ -38,12 +38,18 @@ HEADERS = (
 # the tools.
 RUNTIME = ("cudart", "cuobjdump", "nvdisasm")
 
-# Packages that NVIDIA's own development images install (Dockerfiles of nvidia/cuda, "devel"), without its debugger,
-# profilers and NPP: the compiler, the libraries with their headers, NVML's header, and the tools that read cubins.
+# Packages that NVIDIA's own development images install (Dockerfiles of nvidia/cuda, "devel"), without its debugger
+# and NPP: the compiler, the libraries with their headers, NVML's header, and the tools that read cubins.
 APT = ("minimal-build", "libraries-dev", "nvml-dev", "nvtx", "cupti-dev", "cuobjdump", "nvdisasm")
+# The package with cuda_profiler_api.h, which kernels of apex, Megatron-LM and GPT-NeoX include: a profiler before 11.8,
+# which NVIDIA's development images install for it, and a package of its own since.
+PROFILER, PROFILER_APART = ("nvprof", "profiler-api"), (11, 8)
 # Parts of the toolkit that no program in an image runs or links. The static libraries of cudart and cudadevrt remain:
 # nvcc links them by default.
-HEAVY = ("doc", "nsight*", "extras/demo_suite", "extras/Debugger", "compute-sanitizer", "gds", "samples")
+HEAVY = (
+    *("doc", "nsight*", "extras/demo_suite", "extras/Debugger", "compute-sanitizer", "gds", "samples"),
+    *("bin/nvprof", "targets/*/lib/libaccinj64*", "targets/*/lib/libcuinj64*"),
+)
 
 # NVIDIA's archive has one folder for each distribution, each signed with one key. The fingerprints are those that
 # public installation scripts pin; each matches the name of the key file in the archive.
@@ -184,9 +190,15 @@ class Cuda(Recipe):
         origin = f"apt:nvidia-cuda/{folder}/{FOLDERS[env.target.arch]}"
         number = self.version.replace(".", "-")
         return Sources(
-            debian=tuple(f"cuda-{part}-{number}" for part in APT),
+            debian=tuple(f"cuda-{part}-{number}" for part in (*APT, self.profiler)),
             repositories=(AptRepository(origin, "./", (), self.key or key, "" if self.key else file),),
         )
+
+    @property
+    def profiler(self) -> str:
+        """Return the part of NVIDIA's archive that has cuda_profiler_api.h."""
+        release = tuple(int(part) for part in self.version.split(".") if part.isdigit())
+        return PROFILER[not release or release >= PROFILER_APART]
 
     def wheels(self, *extras: str) -> str:
         """Return the requirement of NVIDIA's package for a release of the toolkit, with some of its parts as extras."""
@@ -243,6 +255,7 @@ class Cuda(Recipe):
                 f"cp -a /usr/local/cuda-{self.version}/. {root}",
                 f"rm -rf {' '.join(f'{root}/{item}' for item in HEAVY)}",
                 f"find {root}/targets -name '*_static*.a' ! -name 'libcudart_static.a' -delete",
+                f"test -e {root}/include/cuda_profiler_api.h",
             ]
             return [comment("the toolkit, moved"), shell(commands=[*moved, *named, check])]
         if self.provider == "debian":

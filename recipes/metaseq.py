@@ -38,9 +38,10 @@ NEEDS = (
 # Its server imports pkg_resources. The TensorBoard writer of torch 1.10 needs distutils.version, which a later
 # setuptools does not provide; no torch for Python 3.11 is that old.
 SETUPTOOLS = ("setuptools<59.6; python_version < '3.11'", "setuptools<82; python_version >= '3.11'")
-# Its launcher runs sbatch and git (metaseq/launcher/slurm.py), and a task of a job runs scontrol to find the first node
-# (metaseq/distributed/utils.py). Slurm's programs read /etc/slurm of the cluster, which the job mounts.
-PROGRAMS = ("git", "slurm-client")
+# Its launcher runs git (metaseq/launcher/slurm.py). It runs sbatch as well, and a task of a job on several nodes runs
+# scontrol to find the first one (metaseq/distributed/utils.py): where there is none, as in upstream's image, the task
+# takes MASTER_ADDR, and where scontrol finds no slurm.conf, or that of a newer release, the task ends.
+PROGRAMS = ("git",)
 ANTLR = "antlr4-python3-runtime==4.8"  # the version for hydra-core 1.1 and omegaconf 2.1; the index has its source only
 
 
@@ -53,8 +54,9 @@ class Metaseq(Recipe):
     - `commit`: another revision with the same kernels. Revisions before 2023-04-10 contain none and train with a fork
       of Megatron-LM whose commits are not available.
 
-    ``opt-baselines`` submits with the distribution's Slurm client (19.05 on Ubuntu 20.04, 21.08 on 22.04), which a
-    cluster more than a few releases newer refuses. Submit there with the cluster's client, mounted or outside.
+    The image has no Slurm client. ``opt-baselines`` submits only where the cluster's own is mounted, or outside of the
+    container; with ``--local`` it starts one node. A task of a job takes the first node from MASTER_ADDR, which
+    `envbuild launch` exports.
 
     Uploads of checkpoints (``--full-azure-upload-path``) run azcopy, which neither upstream's image nor this one has.
 
@@ -133,10 +135,20 @@ class Metaseq(Recipe):
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         kernels = (*MEGATRON, *(APEX if self.apex else ()))
+        program = (
+            "from types import SimpleNamespace as N; from metaseq.distributed.utils import _infer_slurm_init as f; "
+            "c = N(distributed_port=1); f(c); print(c.distributed_init_method)"
+        )
+        step = "SLURM_STEP_NODELIST=n[1-2] SLURM_NNODES=2 SLURM_NTASKS=2 SLURM_NTASKS_PER_NODE=1 SLURM_NODEID=0"
         options = f"{VENV}/bin/opt-baselines --help"
         return [
             imports("metaseq", ("metaseq.trainer", "metaseq.tasks")),
             imports("metaseq kernels", self.extensions()),
             cubins("metaseq", kernels, env),
             Check("metaseq: the launcher of the OPT baselines", options, "--benchmark"),
+            Check(
+                "metaseq: a task of a job takes the first node from MASTER_ADDR",
+                f'{step} MASTER_ADDR=n1 {VENV}/bin/python -c "{program}"',
+                r"://n1:1$",
+            ),
         ]

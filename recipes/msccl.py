@@ -47,6 +47,7 @@ class Msccl(Released):
     upstream: ClassVar[str] = "MSCCL"
     repository: ClassVar[str] = "github:Azure/msccl-executor-nccl"
     releases: ClassVar[Mapping[str, str]] = RELEASES
+    tag: ClassVar[str] = ""  # none of these commits has one
     package: ClassVar[str] = "msccl-executor-nccl"
     prefix: ClassVar[str] = "/opt/msccl"
     component: ClassVar[str] = "msccl"

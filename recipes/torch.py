@@ -29,6 +29,11 @@ BESIDE = ("torchaudio", "torchvision")  # packages that PyTorch's own indexes ha
 CHANNEL = r"cpu|cu(\d{2})(\d)"
 # Channels with a build of torch 1.10 or newer (envbuild/matrix/data/torch.yaml). Newer channels are accepted as well.
 CHANNELS = ("cu132", "cu130", "cu129", "cu128", "cu126", "cu124", "cu121", "cu118", "cu117", "cu116", "cu113", "cu111")
+# Prints the folder of the Python that a worker of torchrun has.
+WORKER = (
+    f"{written('/tmp/worker.py', 'import sys; print(sys.prefix)')} && "
+    "torchrun --standalone --nproc_per_node 1 /tmp/worker.py"
+)
 # Triton and Inductor run gcc and g++ and include Python.h; nvcc of /opt/cuda uses g++ as its host compiler.
 COMPILER = ("g++", "gcc", "libc6-dev", "python3-dev")
 # Requirements of the wheel apart from CUDA (METADATA of the 2.x wheels).
@@ -236,7 +241,8 @@ class Torch(Recipe):
         # pyxis and enroot's hook set the rendezvous variables only for images that state their PyTorch
         variables = {"PYTORCH_VERSION": locked} if locked else {}
         if self.provider == "base":
-            return Runtime(env=variables)
+            # torchrun of the base starts its workers with the base's Python, which has no package of the venv
+            return Runtime(env={**variables, "PYTHON_EXEC": PYTHON})
         core = NEEDS if self.provider == "source" else self.requirements()
         return Runtime(
             debian=COMPILER if self.compiler else (), core=(*core, *self.numpy, *self.setuptools(env)), env=variables
@@ -259,8 +265,12 @@ class Torch(Recipe):
             two_ranks_beside_torch(
                 "torch: two-rank all-reduce over gloo", "/tmp/gloo.py", r"sum 8\n(?s:.*)sum 8", source=gloo
             ),
-            starts_workers(),
+            starts_workers("torchrun" if self.provider == "base" else f"{VENV}/bin/torchrun"),
         ]
+        if self.provider == "base":
+            checks.append(
+                Check("torch: torchrun starts workers with the Python of the venv", WORKER, rf"^{re.escape(VENV)}$")
+            )
         if self.compiler and self.provider != "base":
             checks.append(compiles())
         if self.numpy and self.provider != "base":
@@ -274,7 +284,9 @@ class Torch(Recipe):
             checks.append(beside_torch("torch: built with UCC", built, "^True$"))
         if self.ucc:
             with_driver = f"LD_LIBRARY_PATH={STUB_DRIVER}:$LD_LIBRARY_PATH {UCC_INFO} -s"
-            checks.append(Check("torch: UCC of the base has CUDA and NCCL", with_driver, r"cuda=\d+ nccl=\d+ "))
+            # by name; HPC-X has mlx5 between them
+            expect = r"cuda=\d+ (?:\S+ )*nccl=\d+ "
+            checks.append(Check("torch: UCC of the base has CUDA and NCCL", with_driver, expect))
         if self.beside:
             names = [re.split("=", text)[0] for text in self.beside]
             program = f"import torch, {', '.join(names)}; print(torch.ops.{names[0]} is not None)"
@@ -282,11 +294,13 @@ class Torch(Recipe):
         return checks
 
 
-def starts_workers() -> Check:
-    """Return the check that torchrun starts workers: its agent in this process, and two shells without an import."""
+def starts_workers(launcher: str) -> Check:
+    """Return the check that torchrun starts workers: its agent in this process, and two shells without an import.
+
+    `launcher`: its program, a path or a name on PATH."""
     words = ["--standalone", "--nproc_per_node", "2", "--no_python", "sh", "-c", "echo worker $RANK of $WORLD_SIZE"]
     program = (
-        f"import torch, os, torch.distributed.run; assert os.access('{VENV}/bin/torchrun', os.X_OK); "
+        f"import torch, shutil, torch.distributed.run; assert shutil.which({launcher!r}); "
         f"torch.distributed.run.main({words})"
     )
     return beside_torch("torch: torchrun starts two workers", program, r"worker [01] of 2\n(?s:.*)worker [01] of 2")

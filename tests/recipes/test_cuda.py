@@ -40,6 +40,23 @@ def test_nvidias_archive_is_named_by_distribution_and_architecture() -> None:
     assert "debian:99" in str(mine.refusals(elsewhere)[0])
 
 
+@pytest.mark.parametrize(
+    ("version", "package"),
+    [
+        ("11.3", "cuda-nvprof-11-3"),
+        ("11.7", "cuda-nvprof-11-7"),
+        ("11.8", "cuda-profiler-api-11-8"),
+        ("12.1", "cuda-profiler-api-12-1"),
+    ],
+)
+def test_nvidias_archive_has_the_header_that_old_kernels_include(version: str, package: str) -> None:
+    """cuda_profiler_api.h: without it the kernels of apex, Megatron-LM and GPT-NeoX do not compile."""
+    mine = recipe("cuda", version=version, provider="apt")
+    env = image(mine, base="ubuntu:20.04")
+    assert package in mine.sources(env).debian
+    assert "test -e /opt/cuda/include/cuda_profiler_api.h" in commands(mine, env)
+
+
 def test_debians_toolkit_is_taken_from_its_component_without_the_driver() -> None:
     mine = recipe("cuda", version="12.4", provider="debian", flavor="runtime")
     env = image(mine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.recipes import commands, recipe, stack
+from tests.support.recipes import commands, line, matches, recipe, stack
 
 pytestmark = pytest.mark.unit
 
@@ -27,7 +27,12 @@ def test_metaseq_with_apex_beside_it() -> None:
     }
 
 
-def test_metaseq_has_the_programs_that_its_launcher_runs() -> None:
-    """opt-baselines runs sbatch and git; a task runs scontrol to find the first node."""
+def test_metaseq_has_git_and_no_slurm_client() -> None:
+    """opt-baselines runs git. A task takes MASTER_ADDR only where there is no scontrol: one that finds no slurm.conf
+    ends it."""
     made = recipe("metaseq")
-    assert {"git", "slurm-client"} <= set(made.runtime(stack(made)).debian)
+    env = stack(made)
+    assert made.runtime(env).debian == ("git",)
+    check = line(made, env, "first node from MASTER_ADDR")
+    assert matches(check, "barrierlesstcpr://n1:1\n")
+    assert not matches(check, "scontrol: fatal: Could not establish a configuration source\n")

@@ -176,11 +176,27 @@ def test_the_ucc_of_a_base_image_is_checked_on_request() -> None:
     assert matches(
         transports, "Default CLs scores: basic=10 hier=50\nDefault TLs scores: cuda=40 nccl=20 self=50 ucp=10\n"
     )
+    # HPC-X of NVIDIA's images has more transports than UCC builds by default
+    assert matches(transports, "Default TLs scores: cuda=40 mlx5=1 nccl=20 self=50 sharp=30 ucp=10\n")
     assert not matches(transports, "Default TLs scores: self=50 ucp=10\n")
+    assert not matches(transports, "Default TLs scores: cuda=40 mlx5=1 self=50 ucp=10\n")
     plain = recipe("torch", provider="base")
     assert not any("UCC" in check.name for check in plain.verify(image(plain, base=NGC)))
     with pytest.raises(SpecError, match="'ucc' is for provider: base"):
         recipe("torch", ucc=True)
+
+
+def test_torchrun_of_a_base_image_starts_workers_with_the_venv() -> None:
+    """Its launcher is the base's, in /usr/local/bin, and would start them with the base's Python."""
+    made = recipe("torch", provider="base")
+    env = image(made, base=NGC)
+    assert made.runtime(env).env["PYTHON_EXEC"] == checks.PYTHON
+    assert "'torchrun'" in line(made, env, "two workers").command.replace("\"'\"", "")
+    worker = line(made, env, "Python of the venv")
+    assert matches(worker, "/opt/venv\n") and not matches(worker, "/usr\n")
+    wheel = recipe("torch")
+    assert "PYTHON_EXEC" not in wheel.runtime(image()).env
+    assert "/opt/venv/bin/torchrun" in line(wheel, image(), "two workers").command
 
 
 @pytest.mark.parametrize(
