@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from envbuild.doctor.checks import GROUPS, check_names, kernel, user_namespaces
+from envbuild.doctor.facts.gpus import module_gpus
 from envbuild.doctor.facts.place import find_place, pid_of, slurm_name
 from envbuild.doctor.host import Host
-from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, NOT_RUN, PASS, SEVERITIES, USER, Need
+from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, PASS, SEVERITIES, USER, Need
 from tests.support.node_files import NEED, Node, result_of
 
 pytestmark = pytest.mark.unit
@@ -91,6 +93,94 @@ def test_a_login_node_counts_the_nodes_of_slurm(node: Node) -> None:
     result = result_of(node.examine(), "slurm-nodes")
     assert result.detail.endswith("sinfo: fatal: Could not establish a configuration source")
     assert result.fix.startswith("SLURM_CONF=")
+
+
+def test_munge_of_a_login_node_is_not_the_controllers_fault(node: Node) -> None:
+    (node.root / "proc/77/comm").unlink()
+    text = "sinfo: error: Munge encode failed: Failed to access socket; sinfo: Protocol authentication error"
+    node.program("sinfo", f"echo '{text}' >&2; exit 1")
+    assert result_of(node.examine(), "slurm-nodes").fix.startswith("on this machine: systemctl restart munge")
+
+
+def test_a_gpu_that_does_not_answer_decides_nothing_else(node: Node) -> None:
+    """nvidia-smi has the same text as the value of each of its keys."""
+    answer = (node.bin / "nvidia-smi").read_text()
+    assert "gpu-count" in {one.check for one in node.examine().results if one.status == PASS}
+    source = Path(__file__).parent / "texts/nvidia-smi-q.h100.txt"
+    head, *gpus = re.split(r"(?m)^(?=GPU 0)", source.read_text())
+    gpus[1] = re.sub(r"(?m)^(    \S.*? +: ).*$", r"\1GPU is lost", gpus[1])
+    (node.root.parent / "lost.txt").write_text(head + "".join(gpus))
+    node.program("nvidia-smi", f"cat {node.root.parent}/lost.txt")
+    assert answer
+    found = node.examine()
+    result = result_of(found, "gpu-count")
+    assert (result.status, result.severity) == (FAIL, HARDWARE) and result.detail.startswith("lost, does not answer")
+    failures = {one.check for one in found.failures}
+    assert not failures & {"gpu-versions", "imex", "fabric-manager", "gpu-settings"}
+
+
+def test_a_missing_gpu_of_a_node_is_hardware_and_of_a_job_its_request(node: Node) -> None:
+    two = replace(NEED, gpus=len(module_gpus(node.host())) + 1)
+    result = result_of(node.examine(two), "gpu-count")
+    assert (result.severity, "power" in result.fix) == (HARDWARE, True)
+    result = result_of(node.examine(two, SLURM_JOB_ID="7"), "gpu-count")
+    assert (result.severity, "srun --gpus-per-node" in result.fix) == (USER, True)
+
+
+def test_locked_memory_of_a_session_and_of_a_job(node: Node) -> None:
+    """slurmd passes no limit: an administrator's shell on the node has its own."""
+    node.write("proc/self/limits", "Max locked memory  65536  65536 bytes")
+    result = result_of(node.examine(), "memlock")
+    assert (result.status, result.detail) == (PASS, "slurmd passes no limit to jobs; this session has 65.5 kB")
+    result = result_of(node.examine(SLURM_JOB_ID="7"), "memlock")
+    assert (result.severity, result.fix.split(";")[0]) == (USER, "srun --propagate=NONE")
+
+
+GPU = "NVRM: Xid (PCI:0000:1b:00)"
+ECC = f"6,1,100000000,-;{GPU}: 48, pid=1, uncorrectable\n"
+ADVICE = f"6,2,200000000,-;{GPU}: 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)\n"
+DONE = f"6,3,300000000,-;{GPU}: 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)\n"
+NEW = f"6,1,1,-;{GPU}: 999, a new one\n"
+
+
+@pytest.mark.parametrize(("log", "status", "words"), [
+    (ECC, FAIL, "XID 48 of 0000:1b:00, the last 15 minutes ago"),
+    (ECC + ADVICE, FAIL, "XID 48 of 0000:1b:00, XID 154"),
+    (ECC + ADVICE + DONE, PASS, "no GPU of these needs a recovery now"),
+    (DONE, PASS, "XID 154"),
+    (DONE + ECC, FAIL, "XID 48"),
+    (NEW, FAIL, "XID 999 of 0000:1b:00, the last 16 minutes ago: a new one"),
+])  # fmt: skip
+def test_what_was_repaired_is_no_fault_while_its_line_remains(log: str, status: str, words: str, node: Node) -> None:
+    node.write("dev/kmsg", log)
+    node.write("proc/uptime", "1000.5 2000.0")
+    result = result_of(node.examine(), "xid")
+    assert result.status == status and words in result.detail
+    assert "999" not in words or result.severity == MINOR
+
+
+def test_adapters_of_storage_are_not_those_of_the_target(node: Node) -> None:
+    node.write_port("mlx5_8", rate="200 Gb/sec (4X HDR)")
+    node.write_port("mlx5_9", state="1: DOWN")
+    result = result_of(node.examine(), "rdma-ports")
+    assert result.status == PASS and "others: " in result.detail
+    result = result_of(node.examine(Need()), "rdma-ports")
+    assert (result.status, result.severity) == (FAIL, MINOR)
+
+
+def test_enroot_from_source_has_its_hooks_elsewhere(node: Node) -> None:
+    node.program("enroot", 'ENROOT_SYSCONF_PATH="/usr/local/etc/enroot"; echo 3.5.0')
+    result = result_of(node.examine(), "enroot")
+    assert (result.status, "/usr/local/etc/enroot/hooks.d" in result.fix) == (FAIL, True)
+    for name in ("98-nvidia.sh", "99-mellanox.sh"):
+        node.write(f"usr/local/etc/enroot/hooks.d/{name}", "")
+    assert result_of(node.examine(), "enroot").status == PASS
+
+
+def test_reserved_ports_of_a_site_remain(node: Node) -> None:
+    node.write("proc/sys/net/ipv4/ip_local_reserved_ports", "30000-32767,50000")
+    result = result_of(node.examine(replace(NEED, nvidia=False, gpu="Trainium")), "neuron-ports")
+    assert "=30000-32767,50000,48620;" in result.fix
 
 
 def test_a_compute_node_whose_slurmd_has_stopped_is_no_login_node(node: Node) -> None:

@@ -191,7 +191,7 @@ def test_torchrun_of_a_base_image_starts_workers_with_the_venv() -> None:
     made = recipe("torch", provider="base")
     env = image(made, base=NGC)
     assert made.runtime(env).env["PYTHON_EXEC"] == checks.PYTHON
-    assert "'torchrun'" in line(made, env, "two workers").command.replace("\"'\"", "")
+    assert "'torchrun'" in line(made, env, "two workers").command.replace('"\'"', "")
     worker = line(made, env, "Python of the venv")
     assert matches(worker, "/opt/venv\n") and not matches(worker, "/usr\n")
     wheel = recipe("torch")

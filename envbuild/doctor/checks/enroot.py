@@ -14,7 +14,8 @@ from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
 from ..tools.short_answers import ENROOT, parse_version
 
 GROUP = "containers"
-CONFIG = "/etc/enroot/enroot.conf"
+SYSTEM = "/etc/enroot"  # of the packages for Debian and Red Hat
+SETTINGS = re.compile(r"^\s*(?:config::export )?ENROOT_SYSCONF_PATH[ =]+\"?(/[^\s\"$]+)", re.MULTILINE)
 ROOM = 20 << 30  # an unpacked image
 VARIABLE = re.compile(r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)")  # $NAME, ${NAME}, ${NAME:-DEFAULT}
 
@@ -40,19 +41,20 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if output.fault or not version:
         yield not_run(output.fault or f"it prints no version: {(output.text + output.errors).strip()[:100]}")
         return
-    hooks = host.names("/etc/enroot/hooks.d")
+    folder = settings_folder(host)
+    hooks = host.names(f"{folder}/hooks.d")
     if driver_version(host) and "98-nvidia.sh" not in hooks:
         yield failed(
             f"enroot {version} has no hook 98-nvidia.sh",
             ADMINISTRATOR,
-            "install it from enroot's conf/hooks to /etc/enroot/hooks.d",
+            f"install it from enroot's conf/hooks to {folder}/hooks.d",
         )
         return
     if need.fabric == "infiniband" and "99-mellanox.sh" not in hooks:
         yield failed(
             f"enroot {version} has no hook 99-mellanox.sh",
             ADMINISTRATOR,
-            "install it from enroot's conf/hooks to /etc/enroot/hooks.d",
+            f"install it from enroot's conf/hooks to {folder}/hooks.d",
         )
         return
     path = data_path(host)
@@ -61,17 +63,34 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(
             f"enroot {version}: ENROOT_DATA_PATH {path} is on {found.kind}",
             MINOR,
-            f"{CONFIG}: ENROOT_DATA_PATH on a local disk",
+            f"{folder}/enroot.conf: ENROOT_DATA_PATH on a local disk",
         )
     elif found and found.free < ROOM and found.kind != "tmpfs":
         yield failed(
             f"enroot {version}: {amount(found.free)} free in {path}",
             MINOR,
-            f"enroot list; enroot remove NAME; or ENROOT_DATA_PATH in {CONFIG}",
+            f"enroot list; enroot remove NAME; or ENROOT_DATA_PATH in {folder}/enroot.conf",
         )
     else:
         where = f", data in {path}" + (f" ({found.kind}, {amount(found.free)} free)" if found else "")
         yield passed(f"enroot {version}, {len(hooks)} hooks{where}")
+
+
+def settings_folder(host: Host) -> str:
+    """Return the folder of enroot's settings and hooks: the environment's, or the one that enroot's program, a script
+    of bash, was installed with (NVIDIA/enroot, enroot.in)."""
+    program = host.programs.find(ENROOT[0])
+    own = SETTINGS.search(read_start(program)) if program else None
+    return host.environ.get("ENROOT_SYSCONF_PATH") or (own[1] if own else SYSTEM)
+
+
+def read_start(program: str) -> str:
+    """Return the beginning of a program's text."""
+    try:
+        with open(program, errors="replace") as file:  # noqa: PTH123
+            return file.read(20_000)
+    except OSError:
+        return ""
 
 
 def data_path(host: Host) -> str:
@@ -89,8 +108,9 @@ def data_path(host: Host) -> str:
 
 def data_setting(host: Host) -> str:
     """Return ENROOT_DATA_PATH of enroot's settings as it is written there; the first file that has it counts."""
-    parts = [f"{CONFIG}.d/{name}" for name in host.names(f"{CONFIG}.d") if name.endswith(".conf")]
-    for path in (CONFIG, *sorted(parts)):
+    config = f"{settings_folder(host)}/enroot.conf"
+    parts = [f"{config}.d/{name}" for name in host.names(f"{config}.d") if name.endswith(".conf")]
+    for path in (config, *sorted(parts)):
         if line := re.search(r"^[ \t]*ENROOT_DATA_PATH[ \t=]+(\S.*)", host.text(path), re.MULTILINE):
             return str(line[1]).strip().strip("\"'")
     return ""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ..facts.gpus import driver_version, models, module_gpus, pci_gpus
+from ..facts.gpus import driver_version, models, module_gpus, pci_gpus, smi_report
 from ..facts.place import COMPUTE, JOB, find_place
 from ..host import Host
 from ..model import HARDWARE, USER, Need, Result, failed, not_run, passed
 
 GROUP = "GPU"
+MISSING = "drain the node; switch its power off and on; again: reseat or replace the GPU"
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -19,6 +20,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     count = max(found, len(names))
     if not driver_version(host) and not count:
         yield not_run("the NVIDIA driver is not loaded")
+        return
+    if gone := smi_report(host).gone:
+        yield failed(
+            f"lost, does not answer the driver: {', '.join(gone)}",
+            HARDWARE,
+            "drain the node, then reboot; again: reseat or replace the GPU",
+        )
         return
     excluded = [gpu.bus for gpu in module_gpus(host) if gpu.excluded.lower() == "yes"]
     kinds = Counter(names)
@@ -41,13 +49,14 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif not count:
         yield not_run("the driver lists no GPU")
     elif need.nvidia and count != need.gpus:
-        place = find_place(host)[0]
-        fix = (
-            f"srun --gpus-per-node={need.gpus} --exclusive"
-            if place in (COMPUTE, JOB) and count < need.gpus
-            else "use a node of that target"
-        )
-        yield failed(f"{count} GPUs, and {need.source} has {need.gpus}", USER, fix)
+        place, job = find_place(host)[0], host.environ.get("SLURM_JOB_ID")
+        detail = f"{count} GPUs, and {need.source} has {need.gpus}"
+        if place == COMPUTE and not job and count < need.gpus:  # all of the node's are seen
+            yield failed(f"{detail}; on the PCI bus: {on_bus}", HARDWARE, f"{MISSING}; or use a node of that target")
+        elif place in (COMPUTE, JOB) and count < need.gpus:
+            yield failed(detail, USER, f"srun --gpus-per-node={need.gpus} --exclusive")
+        else:
+            yield failed(detail, USER, "use a node of that target")
     elif need.nvidia and names and not same_model(names[0], need.gpu):
         yield failed(f"GPUs are {names[0]}, and {need.source} has {need.gpu}", USER, "use a node of that target")
     elif len(names) != count:

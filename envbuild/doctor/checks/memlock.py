@@ -13,6 +13,7 @@ from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
 
 GROUP = "limits"
+PROPAGATED = "PropagateResourceLimitsExcept=MEMLOCK"
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -29,10 +30,15 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         )
     elif soft == resource.RLIM_INFINITY:
         yield passed("unlimited")
+    elif slurmd and not host.environ.get("SLURM_JOB_ID"):
+        yield passed(f"slurmd passes no limit to jobs; this session has {bytes_text(soft)}")
+    elif slurmd:
+        fix = "srun --propagate=NONE; or ulimit -l unlimited before sbatch; for all: slurm.conf: " + PROPAGATED
+        yield failed(f"limit of {bytes_text(soft)}, of the shell that submitted the job", USER, fix)
     elif is_container(host) and find_place(host)[0] != JOB:
         yield failed(f"limit of {bytes_text(soft)}", USER, "docker run --ulimit memlock=-1")
     else:
-        fix = "slurmd.service: LimitMEMLOCK=infinity; slurm.conf: PropagateResourceLimitsExcept=MEMLOCK"
+        fix = f"srun --propagate=NONE; for all: slurmd.service: LimitMEMLOCK=infinity; slurm.conf: {PROPAGATED}"
         if find_place(host)[0] not in (JOB, COMPUTE):  # limits of a session (pam_limits)
             fix = "/etc/security/limits.d/memlock.conf, as root: the line  * - memlock unlimited  ; then log in again"
         yield failed(f"limit of {bytes_text(soft)}", ADMINISTRATOR, fix)

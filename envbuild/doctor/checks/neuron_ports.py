@@ -21,8 +21,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif host.read(FILE).fault:
         yield not_run(f"{FILE}: {host.read(FILE).fault}")
     elif PORT not in read_cpus(host.text(FILE)):
-        yield failed(
-            f"port {PORT} is not reserved", ADMINISTRATOR, f"sysctl -w net.ipv4.ip_local_reserved_ports={PORT}"
-        )
+        ports = ",".join(filter(None, (host.text(FILE), str(PORT))))
+        fix = f"sysctl -w net.ipv4.ip_local_reserved_ports={ports}; the same in /etc/sysctl.d/neuron.conf"
+        yield failed(f"port {PORT} is not reserved", ADMINISTRATOR, fix)
     else:
         yield passed(f"port {PORT} is reserved")

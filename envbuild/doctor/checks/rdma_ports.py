@@ -9,7 +9,7 @@ from ..facts.gpus import pci_devices
 from ..facts.network import EFA, INFINIBAND, rdma_ports
 from ..facts.place import is_container
 from ..host import Host
-from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
 from ..ports import Port
 
 GROUP = "network"
@@ -43,12 +43,23 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(f"no InfiniBand device{where} ({found}), and {need.source} has {wanted or 'some'}", severity, fix)
         return
     layer = need.layer or INFINIBAND
+    enough = [port for port in ports if port.layer == layer and port.active and port.rate >= need.rate]
+    if wanted and len(enough) >= wanted:
+        others = [port for port in ports if port not in enough]  # of storage, or without a cable
+        more = f"; others: {', '.join(f'{one.name} {one.state} {one.rate} Gb/s' for one in others)}" if others else ""
+        yield passed(f"{len(enough)} active {layer} ports, {need.rate or enough[0].rate} Gb/s{more}")
+        return
     judged = [port for port in ports if port.layer == layer] if need.fabric == "infiniband" else ports
     down = [port for port in judged if not port.active]
     active = [port for port in judged if port.active]
     usual = Counter(port.rate for port in active).most_common(1)[0][0] if active else 0
-    slow = [port for port in active if port.rate < (need.rate if wanted and need.rate else usual)]
-    if down and (
+    slow = [port for port in active if port.rate < (need.rate if wanted and need.rate else usual_rate(port, active))]
+    if not wanted and active and any(port.layer == INFINIBAND for port in down):
+        states = ", ".join(f"{port.name} {port.state} {port.physical}".strip() for port in down)
+        yield failed(
+            f"not active: {states}; {len(active)} others are", MINOR, f"none, if it needs no cable; {FIXES['down']}"
+        )
+    elif down and (
         (wanted and len(active) < wanted) or (layer == INFINIBAND and any(port.layer == INFINIBAND for port in down))
     ):
         states = ", ".join(f"{port.name} {port.state} {port.physical}".strip() for port in down)
@@ -65,11 +76,21 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         )
     elif slow:
         rates = ", ".join(f"{port.name} {port.rate} Gb/s" for port in slow)
-        yield failed(f"slower than {need.rate or usual} Gb/s: {rates}", HARDWARE, "reseat the cable; mlxlink -d DEVICE")
+        yield failed(
+            f"slower than {need.rate or usual} Gb/s: {rates}",
+            HARDWARE if wanted else MINOR,
+            "reseat the cable; mlxlink -d DEVICE",
+        )
     elif not active:
         yield not_run(f"no port is active: {names(ports)}")
     else:
         yield passed(f"{len(active)} active {'/'.join(sorted({port.layer for port in active}))} ports, {usual} Gb/s")
+
+
+def usual_rate(port: Port, ports: list[Port]) -> int:
+    """Return the rate of most ports with the model and the link layer of a port: adapters of storage are others."""
+    alike = [one.rate for one in ports if (one.layer, one.kind) == (port.layer, port.kind)]
+    return Counter(alike).most_common(1)[0][0]
 
 
 def names(ports: list[Port]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.network import ETHERNET, FOLDER, rdma_ports
+from ..facts.network import ETHERNET, FOLDER, INFINIBAND, rdma_ports
 from ..host import Host
 from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
 from ..ports import Port
@@ -18,6 +18,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     ports = [port for port in rdma_ports(host) if port.layer == ETHERNET and port.active]
     if not ports:
         yield not_run("there is no active RoCE port")
+        return
+    if need.fabric in ("", "infiniband") and any(port.layer == INFINIBAND and port.active for port in rdma_ports(host)):
+        yield not_run("jobs use InfiniBand: " + ", ".join(port.name for port in ports) + " may be ports of storage")
         return
     found = {port.name: gid_index(host, port) for port in ports}
     without = [name for name, index in found.items() if index is None]

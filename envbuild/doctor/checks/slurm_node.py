@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from ..facts.gpus import module_gpus
 from ..facts.place import COMPUTE, STOPPED, find_place, slurm_name
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, HARDWARE, Need, Result, failed, not_run, passed
 from ..tools.scontrol import FAILING, gpus_of, parse_node, states
+from .gpu_count import MISSING
 
 GROUP = "Slurm"
 STARTING = "systemctl status slurmd; journalctl -u slurmd -n 20; systemctl restart slurmd"
@@ -38,7 +39,12 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(detail, ADMINISTRATOR, fix, drains=False)  # with a second reason the first would be lost
     elif "State" not in node or configured is None:
         yield not_run("the answer of scontrol is truncated")
-    elif here and configured != here:
+    elif 0 < here < configured:
+        fix = f"{MISSING}; if the node has {here}: gres.conf and Gres=gpu:{here} of slurm.conf"
+        yield failed(
+            f"Slurm has {configured} GPUs configured, and the driver has {here}: one is missing", HARDWARE, fix
+        )
+    elif here > configured:
         yield failed(
             f"Slurm has {configured} GPUs configured, and the driver has {here}",
             ADMINISTRATOR,

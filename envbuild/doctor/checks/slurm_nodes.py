@@ -13,8 +13,19 @@ from ..tools.sinfo import COMMAND, parse_sinfo
 from .slurm_node import STARTING
 
 GROUP = "Slurm"
-# Slurm's messages where it has no slurm.conf: of a host without one, and of one that it cannot open
-NO_SETTINGS = re.compile(r"[Cc]ould not establish a configuration source|slurm\.conf.*(?:No such file|[Uu]nable to)")
+CONTROLLER = "scontrol ping; on the controller: systemctl status slurmctld munge"
+# Slurm's messages where it has no slurm.conf (of a host without one, and of one that it cannot open), and where this
+# machine's munge does not answer
+CAUSES = (
+    (
+        re.compile(r"[Cc]ould not establish a configuration source|slurm\.conf.*(?:No such file|[Uu]nable to)"),
+        "SLURM_CONF=/path/of/slurm.conf sinfo; or slurm.conf of the controller in /etc/slurm",
+    ),
+    (
+        re.compile(r"[Mm]unge (?:encode|decode) failed|[Mm]unge credential|munge\.socket"),
+        "on this machine: systemctl restart munge; systemctl status munge; the controller's munge.key, and its clock",
+    ),
+)
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -34,15 +45,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if output.fault:
         yield not_run(output.fault)
     elif output.code:
-        missing = NO_SETTINGS.search(output.errors)
-        yield failed(
-            output.failure("sinfo", last=True),
-            ADMINISTRATOR,
-            "SLURM_CONF=/path/of/slurm.conf sinfo; or slurm.conf of the controller in /etc/slurm"
-            if missing
-            else "scontrol ping; on the controller: systemctl status slurmctld munge",
-            drains=False,
-        )
+        fix = next((fix for sign, fix in CAUSES if sign.search(output.errors)), CONTROLLER)
+        yield failed(output.failure("sinfo", last=True), ADMINISTRATOR, fix, drains=False)
     elif not rows:
         yield not_run("sinfo lists no node")
     else:

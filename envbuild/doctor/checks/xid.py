@@ -7,17 +7,20 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
-from ..facts.gpus import driver_version
+from ..facts.gpus import driver_version, smi_report
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
-from ..tools.kernel_log import Event, parse_kernel_log
+from ..tools.kernel_log import RECOVERY, Event, parse_kernel_log
 
 GROUP = "GPU"
 ACTIONS = {
     "reboot": (HARDWARE, "drain the node, then reboot; again: replace the GPU"),
-    "reset": (ADMINISTRATOR, "drain the node; nvidia-smi --gpu-reset -i BUS"),
+    "reset": (
+        ADMINISTRATOR,
+        "drain the node, then reboot. nvidia-smi --gpu-reset -i BUS is enough for the GPU; the line of the log remains",
+    ),
     "nvlink": (HARDWARE, "drain the node; systemctl restart nvidia-fabricmanager; again: replace the GPU or its board"),
-    "unknown": (ADMINISTRATOR, "search the number in NVIDIA's catalogue of XIDs"),
+    "unknown": (MINOR, "search the number in NVIDIA's catalogue of XIDs: docs.nvidia.com/deploy/xid-errors"),
     "memory": (
         MINOR,
         "errors of GPU memory: nvidia-smi -q -d ECC,ROW_REMAPPER; a row that waits to be remapped: a reset",
@@ -36,16 +39,57 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if fault:
         yield not_run(f"kernel log: {fault}", READERS)
         return
-    yield worst_event(parse_kernel_log(text)) or passed(f"none in {len(text.splitlines())} lines of the kernel log")
+    events, lines = parse_kernel_log(text), len(text.splitlines())
+    left = [event for event in events if not is_recovered(event, events, host)]
+    if failure := worst_event(left, uptime(host)):
+        yield failure
+    elif events:
+        yield passed(f"{describe(events)}; no GPU of these needs a recovery now")
+    else:
+        yield passed(f"none in {lines} lines of the kernel log")
 
 
-def worst_event(events: list[Event]) -> Result | None:
-    """Return the failure that the most serious events are, or None without one."""
+def is_recovered(event: Event, events: list[Event], host: Host) -> bool:
+    """Return whether a GPU needs no recovery any more, by a later line of the driver, or by nvidia-smi. A line remains
+    in the log until the machine starts again, also after a reset."""
+    if event.action not in ("reboot", "reset", "unknown", "recovered"):
+        return False
+    later = events[next(at for at, one in enumerate(events) if one is event) :]
+    advice = [one.action for one in later if one.bus == event.bus and one.number == RECOVERY]
+    if advice:
+        return advice[-1] == "recovered"
+    named = [gpu for gpu in smi_report(host).gpus if event.bus in gpu.bus.lower()]
+    return event.action != "unknown" and [gpu.value("GPU Recovery Action") for gpu in named] == ["None"]
+
+
+def uptime(host: Host) -> float:
+    """Return the seconds since the machine started; 0 if they are not known."""
+    try:
+        return float(host.text("/proc/uptime").partition(" ")[0])
+    except ValueError:
+        return 0.0
+
+
+def worst_event(events: list[Event], seconds: float = 0.0) -> Result | None:
+    """Return the failure that the most serious events are, or None without one. `seconds`: how long the machine runs;
+    the age of the last event follows from it."""
     kinds = {event.action for event in events}
     for kind, (severity, fix) in ACTIONS.items():
         if kind in kinds:
-            return failed(describe([event for event in events if event.action == kind]), severity, fix)
+            chosen = [event for event in events if event.action == kind]
+            last = chosen[-1].after
+            age = f", the last {age_text(seconds - last)} ago" if 0 <= last < seconds else ""
+            words = f": {chosen[-1].text[:80]}" if kind == "unknown" and chosen[-1].text else ""
+            return failed(describe(chosen) + age + words, severity, fix)
     return None
+
+
+def age_text(seconds: float) -> str:
+    """Return a time in its largest unit."""
+    units = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
+    name, size = next((unit for unit in units if seconds >= 2 * unit[1]), units[-1])
+    number = max(int(seconds / size), 1)
+    return f"{number} {name}{'s' if number != 1 else ''}"
 
 
 def describe(events: list[Event]) -> str:

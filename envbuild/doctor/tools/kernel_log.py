@@ -24,21 +24,30 @@ RESET = (48, 64, 95, 119, 120, 140)
 NVLINK = (74, *range(144, 151))
 MEMORY = (63, 92, 94)  # recorded, many corrected, or contained: the GPU works; its counters state what it needs
 APPLICATION = (13, 31, 43, 45)  # a program's fault, or the end of a program after another event
+# The driver's advice, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": the last words count
+RECOVERY = 154
+ADVICE = (("reboot", "reboot"), ("reset", "reset"), ("none", "recovered"))
+SINCE_BOOT = re.compile(r"^\d+,\d+,(\d+),[^;]*;")  # of /dev/kmsg: microseconds
 
 
 class Event(NamedTuple):
-    """An event. `switch`: of an NVSwitch."""
+    """An event. `switch`: of an NVSwitch; `after`: seconds since the start of the machine, -1 where the log has another
+    time."""
 
     bus: str
     number: int
     text: str
     switch: bool = False
+    after: float = -1.0
 
     @property
     def action(self) -> str:
-        """reboot, reset, nvlink, memory, application, or "unknown" for numbers without a class."""
+        """reboot, reset, nvlink, memory, application, recovered, or "unknown" for numbers without a class."""
         if self.switch:
             return "nvlink"
+        if self.number == RECOVERY:
+            advice = self.text.rpartition(" to ")[2].lower()
+            return next((kind for word, kind in ADVICE if word in advice), "unknown")
         named = (
             ("reboot", REBOOT), ("reset", RESET), ("nvlink", NVLINK), ("memory", MEMORY), ("application", APPLICATION),
         )  # fmt: skip
@@ -51,6 +60,7 @@ def parse_kernel_log(text: str) -> list[Event]:
     for line in text.splitlines():
         found = XID.search(line) or SXID.search(line)
         if found:
-            number, switch = int(found["number"]), "SXid" in line
-            events.append(Event(found["bus"].lower(), number, found["text"].strip()[:200], switch))
+            number, switch, time = int(found["number"]), "SXid" in line, SINCE_BOOT.match(line)
+            after = int(time[1]) / 1e6 if time else -1.0
+            events.append(Event(found["bus"].lower(), number, found["text"].strip()[:200], switch, after))
     return events

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 LINE = re.compile(r"( *)(\S.*?)(?: +: ?(.*))?$")
 UNKNOWN = ("", "n/a", "[n/a]", "not found", "unknown error", "[unknown error]", "[not supported]")
+# What NVML answers for each value of a GPU that has fallen off the bus (nvmlErrorString of NVML_ERROR_GPU_IS_LOST)
+GONE = ("gpu is lost", "[gpu is lost]")
 LAST = "Processes"  # the last section of every version up to 560; newer ones have a few more after it
 
 
@@ -21,6 +23,11 @@ class Gpu:
 
     bus: str
     values: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_gone(self) -> bool:
+        """Return whether the GPU no longer answers the driver."""
+        return any(value.lower() in GONE for value in self.values.values())
 
     def value(self, *paths: str) -> str:
         """Return the value of the first of these keys that has one; "" for N/A."""
@@ -33,17 +40,19 @@ class Gpu:
 
 @dataclass(frozen=True)
 class SmiReport:
-    """The answer of nvidia-smi. `attached`: the number of GPUs that it announces."""
+    """The answer of nvidia-smi. `attached`: the number of GPUs that it announces; `gpus`: those that answer; `gone`:
+    buses of the others."""
 
     driver: str = ""
     cuda: str = ""
     attached: int = -1
     gpus: tuple[Gpu, ...] = ()
+    gone: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
         last = self.gpus[-1].values if self.gpus else {LAST: ""}
-        return len(self.gpus) == self.attached and LAST in last
+        return len(self.gpus) + len(self.gone) == self.attached and LAST in last
 
 
 def parse_smi(text: str) -> SmiReport:
@@ -69,5 +78,5 @@ def parse_smi(text: str) -> SmiReport:
     attached = head.get("Attached GPUs", "")
     return SmiReport(
         head.get("Driver Version", ""), head.get("CUDA Version", ""), int(attached) if attached.isdigit() else -1,
-        tuple(gpus),
+        tuple(gpu for gpu in gpus if not gpu.is_gone), tuple(gpu.bus for gpu in gpus if gpu.is_gone),
     )  # fmt: skip
