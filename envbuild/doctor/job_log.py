@@ -23,10 +23,15 @@ from .tools.kernel_log import Event, parse_kernel_log
 NETWORK = re.compile(r"NCCL INFO Using network (\S.*)")
 FAST = re.compile(r"IB|IBext|Libfabric|UCX|SHARP|NVLS", re.IGNORECASE)
 PROVIDER = re.compile(r"Selected provider is (\S+?),? [^()]*\(found (\d+) nics\)", re.IGNORECASE)
+NODE = re.compile(
+    r"^([\w.-]{1,64}):\d+:\d+ \[| ON ([\w.-]{1,64}) CANCELLED|^srun: error: ([\w.-]{1,64}): task|"
+    r"^\w{3} [ \d]\d [\d:]{8} ([\w.-]{1,64}) kernel:"
+)
 DIRECT = re.compile(r"via NET/\S+")
 KNOWN = re.compile(
     r"NCCL (?:INFO|WARN)|UCX +(?:INFO|WARN|ERROR|DIAG)|\[UCC\]|ProcessGroupUCC|ProcessGroupNCCL|libfabric:|NET/OFI"
 )
+CAUSES = ("image-", "container-", "registry-", "enroot-", "driver-too-old")  # of a container that did not start
 LONGEST = 4000  # characters of a line that are searched
 OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is opened without a writer
 NEXT_WORD = 10.0  # seconds between two reports about a long log
@@ -36,12 +41,14 @@ MOST_EVENTS, MOST_NAMES = 10_000, 100
 
 @dataclass
 class LogReading:
-    """The content of a log. `found`: sign → (its first line, the number of its lines); `networks`: network of NCCL →
-    number of lines; `events`: of GPUs, in lines of the kernel."""
+    """The content of a log. `known`: lines of the libraries; `informed`: those of NCCL with NCCL_DEBUG=INFO; `found`:
+    sign → (its first line, the number of its lines, the node that the first one names, or ""); `networks`: network of
+    NCCL → number of lines; `events`: of GPUs, in lines of the kernel."""
 
     lines: int = 0
     known: int = 0
-    found: dict[str, tuple[int, int]] = field(default_factory=dict)
+    informed: int = 0
+    found: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     networks: Counter[str] = field(default_factory=Counter)
     providers: Counter[str] = field(default_factory=Counter)
     direct: int = 0
@@ -83,11 +90,12 @@ def read_log(lines: Iterable[str]) -> LogReading:
     for number, line in enumerate(lines, 1):
         reading.lines = number
         reading.known += bool(KNOWN.search(line))
+        reading.informed += "NCCL INFO" in line
         small = line.lower()
         for sign in SIGNS:
             if sign.is_in(small):
-                first, count = reading.found.get(sign.name, (number, 0))
-                reading.found[sign.name] = first, count + 1
+                first, count, node = reading.found.get(sign.name) or (number, 0, node_of(line))
+                reading.found[sign.name] = first, count + 1, node
         if "Xid" in line and len(reading.events) < MOST_EVENTS:
             reading.events += parse_kernel_log(line)
         if network := NETWORK.search(line):
@@ -99,6 +107,12 @@ def read_log(lines: Iterable[str]) -> LogReading:
             reading.direct += is_direct
             reading.bounced += not is_direct
     return reading
+
+
+def node_of(line: str) -> str:
+    """Return the node that a line of NCCL, Slurm or syslog names, or ""."""
+    found = NODE.search(line)
+    return next(filter(None, found.groups()), "") if found else ""
 
 
 def count_name(names: Counter[str], name: str) -> None:
@@ -130,21 +144,25 @@ def is_overcome(sign: Sign, reading: LogReading) -> bool:
     """Return whether other lines show that a sign had no effect, as no device for a part of NCCL, and then InfiniBand;
     or what caused it: a container that did not start, and why."""
     if sign.name == "pyxis":
-        return any(name.startswith(("image-", "container-")) for name in reading.found)
+        return any(name.startswith(CAUSES) for name in reading.found)
+    if sign.name in ("plugin-missing", "ucx-tcp-alone"):  # InfiniBand needs no plugin; UCX starts MPI, as of a launch
+        return bool(reading.networks) and all(map(FAST.search, reading.networks))
     return sign.name == "no-device" and bool(reading.networks) and all(map(FAST.search, reading.networks))
 
 
-def sign_result(sign: Sign, lines: tuple[int, int]) -> Result:
-    """Return the failure of one sign; `lines`: its first line, and their number."""
-    first, count = lines
-    times = f"line {first}" + (f" and {count - 1} more" if count > 1 else "")
+def sign_result(sign: Sign, lines: tuple[int, int, str]) -> Result:
+    """Return the failure of one sign; `lines`: its first line, their number, and the node of the first."""
+    first, count, node = lines
+    times = (f"{node}, " if node else "") + f"line {first}" + (f" and {count - 1} more" if count > 1 else "")
     return Result(FAIL, f"{sign.meaning} ({times})", sign.severity, sign.fix, sign.name)
 
 
 def network_result(reading: LogReading, need: Need) -> Result:
     """Return which network NCCL used, and whether that is a fall-back to TCP."""
     if not reading.networks:
-        return not_run("the log has no line 'Using network'", "export NCCL_DEBUG=INFO")
+        if reading.informed:
+            return not_run("NCCL ended before it chose a network")
+        return not_run("NCCL does not state its network in the log", "export NCCL_DEBUG=INFO; run the job again")
     listed = ", ".join(f"{name} ({number})" for name, number in reading.networks.most_common())
     slow = [name for name in reading.networks if not FAST.search(name)]
     fabric = need.fabric in ("infiniband", "efa")

@@ -85,9 +85,9 @@ SIGNS = (
         "systemctl start nvidia-fabricmanager, of the driver's version",
     ),
     sign(
-        "driver-too-old", r"CUDA driver version is insufficient|forward compatibility was attempted on non supported",
+        "driver-too-old", r"CUDA driver version is insufficient|forward compatibility was attempted on non supported|unsatisfied condition: (?:cuda|driver)|NVIDIA driver on your system is too old",
         "the driver is too old for the CUDA of the image, or its compat libraries are not for this GPU", ADMINISTRATOR,
-        "envbuild doctor --image NAME names the driver that it needs",
+        "envbuild doctor --image NAME, on that node, names the driver that it needs; an older CUDA: envbuild check driver=VERSION gpu=MODEL torch",
     ),
     sign(
         "ucx-device-missing", r"UCX +WARN +(?:network device|transports?) .*(?:is|are) not available",
@@ -106,7 +106,7 @@ SIGNS = (
     ),
     sign(
         "shared-memory", (r"No space left on device.*/dev/shm|nccl-", r"/dev/shm|nccl-\w.*No space left on device", r"Bus error.*shared memory", r"insufficient shared memory \(shm\)"),
-        "/dev/shm is full", USER, "docker run --ipc=host, or --shm-size=8g",
+        "/dev/shm is full", USER, "docker run --ipc=host, or --shm-size=8g; with Slurm /dev/shm is the node's: ls -l /dev/shm, and remove what jobs left that have ended",
     ),
     # ibv_modify_qp and events of ports: NVIDIA/nccl@v2.30.7-1 src/misc/ibvwrap.cc and src/transport/net_ib
     sign(
@@ -118,14 +118,52 @@ SIGNS = (
         "port-event", (r"NET/IB.*async (?:fatal |non-fatal )?event.*port error|device fatal|local catastrophic", r"UCX +\w+ .*async event on .*port error|PORT_ERR|device fatal"),
         "a port or an adapter failed while the job ran", ADMINISTRATOR, "on that node: envbuild doctor; ibstat; mlxlink -d DEVICE",
     ),
+    # torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; NVIDIA/nccl src/misc/socket.cc, src/bootstrap.cc
+    sign(
+        "collective-timeout", r"Watchdog caught collective operation timeout",
+        "a rank waited in a collective operation until its time limit: another rank ended, hangs or is far behind", USER,
+        "the first error of any other rank is the cause; a rank that hangs: py-spy dump --pid PID on its node; the network: envbuild doctor --gather DIR",
+    ),
+    sign(
+        "socket", (r"Bootstrap : no socket interface found", r"NCCL WARN socket.*(?:Connection refused|failed|No route to host|timed out)"),
+        "ranks do not reach each other over TCP, with which NCCL starts", USER,
+        "NCCL_SOCKET_IFNAME=INTERFACE, one that all nodes share: not lo, not docker0 (ip -brief address); or the first rank ended",
+    ),
+    sign(
+        "nccl-remote-error", r"ncclRemoteError|remote process exited or there was a network error",
+        "another rank ended first, or the network failed", USER, "the first error of any other rank is the cause; none: envbuild doctor --gather DIR",
+    ),
+    sign(
+        "nccl-internal-error", r"ncclInternalError",
+        "NCCL ended by an error of its own; the cause is in a line of the same rank before, with NCCL_DEBUG=WARN or INFO", USER,
+        "export NCCL_DEBUG=INFO; run the job again",
+    ),
+    # the texts of cudaGetErrorString (CUDA's driver_types.h), and torch's own
+    sign(
+        "gpu-memory-error", r"uncorrectable ECC error encountered|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
+        "memory of a GPU has failed", ADMINISTRATOR, "on that node: nvidia-smi -q -d ECC,ROW_REMAPPER; drain it; a reset or a reboot remaps the memory",
+    ),
+    sign(
+        "no-machine-code", r"no kernel image is available for execution|cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU",
+        "a library of the image has no machine code for this GPU", USER, "envbuild check NAME gpu=MODEL; another target for the image; TORCH_CUDA_ARCH_LIST where the job compiles kernels",
+    ),
+    sign(
+        "illegal-access", r"an illegal memory access was encountered|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS",
+        "a kernel read or wrote memory that is not its own: in most cases a program's fault", USER, "CUDA_LAUNCH_BLOCKING=1 names the kernel; compute-sanitizer PROGRAM; on one node alone: envbuild doctor there",
+    ),
+    sign(
+        "no-gpu-visible", r"libcuda\.so\.1: cannot open shared object file|Found no NVIDIA driver on your system|No CUDA GPUs are available|no CUDA-capable device is detected",
+        "the program sees no GPU, or no driver", USER,
+        "in the job: nvidia-smi -L; srun --gpus-per-node=N; in a container: NVIDIA_VISIBLE_DEVICES=all, docker run --gpus all; on the node: envbuild doctor",
+    ),
     sign(
         "nccl-cuda-error", r"ncclUnhandledCudaError|unhandled cuda error",
-        "NCCL ended because CUDA failed; the cause is in the line before, with NCCL_DEBUG=WARN or INFO", USER,
+        "NCCL ended because CUDA failed; the cause is in a line of the same rank before, with NCCL_DEBUG=WARN or INFO", USER,
         "export NCCL_DEBUG=INFO; run the job again; a GPU that failed: envbuild doctor on the node",
     ),
     sign(
         "nccl-system-error", r"ncclSystemError|unhandled system error",
-        "NCCL ended because a call of the system failed; the cause is in the line before, with NCCL_DEBUG=WARN or INFO", USER,
+        "NCCL ended because a call of the system failed; the cause is in a line of the same rank before, with NCCL_DEBUG=WARN or INFO", USER,
         "export NCCL_DEBUG=INFO; run the job again; often: /dev/shm, the limit of locked memory, NCCL_SOCKET_IFNAME",
     ),
     # Open MPI's help texts (show_help) and Slurm's plugins
@@ -146,6 +184,20 @@ SIGNS = (
         "the registry has no such image or tag", USER, "spell it REGISTRY#REPOSITORY:TAG: srun --container-image=nvcr.io#nvidia/pytorch:25.10-py3",
     ),
     sign(
+        "registry-limit", r"pyxis: .*returned error code: 429",
+        "the registry takes no more requests from this site for a while", USER,
+        "a login has a higher limit (~/.config/enroot/.credentials); one copy for all nodes: envbuild export docker://IMAGE -o FOLDER/",
+    ),
+    sign(
+        "enroot-folder", r"pyxis: .*mkdir: cannot create directory",
+        "enroot cannot make its folder on that node", ADMINISTRATOR,
+        "enroot.conf: ENROOT_RUNTIME_PATH, ENROOT_CACHE_PATH and ENROOT_DATA_PATH where the user may write, or a prolog that makes them",
+    ),
+    sign(
+        "no-pyxis", r"srun: unrecognized option '--container-",
+        "srun of the machine that submits has no pyxis", ADMINISTRATOR, "on that machine: srun --help | grep container; plugstack.conf must name spank_pyxis.so; envbuild doctor",
+    ),
+    sign(
         "image-unreachable", r"pyxis: .*(?:Could not resolve host|Failed to connect|Connection timed out|returned error code: 5\d\d)",
         "the node cannot reach the registry, or that does not answer", USER,
         "write the image to a folder that the nodes read: envbuild export NAME -o FOLDER/, srun --container-image=FOLDER/NAME.sqsh; or a proxy: https_proxy",
@@ -156,8 +208,8 @@ SIGNS = (
         "srun -w NODE ls -l FILE; a folder that all nodes read: images: in site.yaml, envbuild export NAME -o FOLDER/",
     ),
     sign(
-        "container-mount", r"pyxis: .*(?:enroot-mount|failed to mount)",
-        "a folder or file of --container-mounts is missing on that node, or cannot be mounted", USER,
+        "container-mount", r"pyxis: .*(?:enroot-mount|failed to mount|--container-mounts: )",
+        "a folder or file of --container-mounts is missing on that node, cannot be mounted, or is not spelled SOURCE:TARGET", USER,
         "srun -w NODE ls -d SOURCE; SOURCE:TARGET with whole paths",
     ),
     sign(
@@ -166,7 +218,7 @@ SIGNS = (
         "srun -w NODE enroot list; srun -w NODE enroot remove NAME; srun -w NODE df -h",
     ),
     sign(
-        "container-driver", r"pyxis: .*nvidia-container-cli: ",
+        "container-driver", r"pyxis: .*nvidia-container-cli: (?!requirement error)",
         "the driver could not be put into the container", ADMINISTRATOR, "on that node: nvidia-smi; envbuild doctor",
     ),
     sign(
@@ -177,6 +229,19 @@ SIGNS = (
         "pyxis", r"pyxis: (?:container start|couldn't start container|child \d+ failed|failed to|couldn't (?!chdir))",
         "pyxis or enroot did not start the container; the lines after it are enroot's log", USER,
         "on that node: envbuild doctor; df -h for enroot's data path; envbuild verify FILE",
+    ),
+    # of the loader (ld.so), the kernel's ENOEXEC, and slurmstepd
+    sign(
+        "c-library", r"version `?'?GLIBC_\d\S* not found",
+        "a program or a library needs a newer C library than the one that it found", USER, "what the host has runs outside of the image, and the other way round: mount no libraries of the host into it",
+    ),
+    sign(
+        "other-architecture", r"exec format error",
+        "the program is for another CPU architecture, or a script without its first line (#!)", USER, "file PROGRAM; uname -m; envbuild make NAME --target TARGET, one of this architecture",
+    ),
+    sign(
+        "program-missing", r"execve\(\): .*No such file or directory",
+        "the program is not in the image, or not on that node", USER, "envbuild run NAME -- which PROGRAM; srun with the whole path",
     ),
     sign(
         "host-memory", r"oom[-_]kill|Out of memory: Killed process|task \d+: Out Of Memory|Exceeded job memory limit",

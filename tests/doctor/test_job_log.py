@@ -38,7 +38,11 @@ LINES = {
     "duplicate-gpu": [NCCL + "WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000"],
     "nvls-missing": [NCCL + "INFO NVLS multicast support is not available on dev 0"],
     "fabric-not-ready": ["RuntimeError: CUDA error: system not yet initialized"],
-    "driver-too-old": ["RuntimeError: CUDA driver version is insufficient for CUDA runtime version"],
+    "driver-too-old": [
+        "RuntimeError: CUDA driver version is insufficient for CUDA runtime version",
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 12040).",
+        PYXIS + "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0, please update your driver",
+    ],
     "ucx-device-missing": [
         "[1.0] [n1:1:0] ucp_context.c:1 UCX  WARN  network device 'mlx5_0:1' is not available, please use: lo",
         "[1.0] [n1:1:0] ucp_context.c:1 UCX  WARN  transport 'rc' is not available, please use one or more of: tcp",
@@ -55,6 +59,23 @@ LINES = {
         NCCL + "WARN NET/IB : mlx5_1:1 async fatal event on device: device fatal error",
         "[1.0] [n1:1:0] ib_device.c:1 UCX  DIAG  IB Async event on mlx5_0: port error on port 1",
     ],
+    "collective-timeout": ["[rank3]:[E1 PG.cpp:685] [Rank 3] Watchdog caught collective operation timeout: W"],
+    "socket": [
+        "n1:1:1 [0] socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.0.0.1<4> failed : Connection refused",
+        "n1:1:1 [0] bootstrap.cc:77 NCCL WARN Bootstrap : no socket interface found",
+    ],
+    "nccl-remote-error": ["ncclRemoteError: A call failed possibly due to a network error or a remote process exiting"],
+    "nccl-internal-error": ["ncclInternalError: Internal check failed."],
+    "gpu-memory-error": ["RuntimeError: CUDA error: uncorrectable ECC error encountered"],
+    "no-machine-code": ["RuntimeError: CUDA error: no kernel image is available for execution on the device"],
+    "illegal-access": ["RuntimeError: CUDA error: an illegal memory access was encountered"],
+    "no-gpu-visible": [
+        "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
+        "RuntimeError: Found no NVIDIA driver on your system.", "RuntimeError: No CUDA GPUs are available",
+    ],
+    "registry-limit": [PYXIS + "[ERROR] URL https://r.example/v2/a returned error code: 429 Too Many Requests"],
+    "enroot-folder": [PYXIS + "mkdir: cannot create directory '/run/enroot/user-1000': Permission denied"],
+    "no-pyxis": ["srun: unrecognized option '--container-image=r.example#a:1'"],
     "nccl-cuda-error": ["torch.distributed.DistBackendError: ncclUnhandledCudaError: Call to CUDA function failed."],
     "nccl-system-error": ["RuntimeError: NCCL error in: a.cpp:1, unhandled system error, NCCL version 2.30.7"],
     "no-pmi": [
@@ -70,7 +91,10 @@ LINES = {
         PYXIS + "[ERROR] No such file or directory: /scratch/a.sqsh",
         PYXIS + "[ERROR] Invalid image format: /scratch/a.tar",
     ],
-    "container-mount": [PYXIS + "enroot-mount: failed to mount: /data at /run/x/data: No such file or directory"],
+    "container-mount": [
+        "slurmstepd: error: pyxis: --container-mounts: invalid format: /data",
+        PYXIS + "enroot-mount: failed to mount: /data at /run/x/data: No such file or directory",
+    ],
     "container-disk": [PYXIS + "write: No space left on device"],
     "container-driver": [PYXIS + "nvidia-container-cli: initialization error: nvml error: driver not loaded"],
     "container-workdir": ["slurmstepd: error: pyxis: couldn't chdir to /work: No such file or directory"],
@@ -79,6 +103,9 @@ LINES = {
         "slurmstepd: error: pyxis: couldn't start container",
         "slurmstepd: error: pyxis: child 812 failed with error code: 1",
     ],
+    "c-library": ["a.out: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by a.out)"],
+    "other-architecture": ["slurmstepd: error: execve(): /a.out: Exec format error"],
+    "program-missing": ["slurmstepd: error: execve(): a.out: No such file or directory"],
     "host-memory": [
         "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
         "srun: error: n1: task 0: Out Of Memory", "Out of memory: Killed process 812 (python3)",
@@ -136,6 +163,24 @@ def test_the_cause_of_a_container_that_did_not_start_is_reported_instead() -> No
     lines = [LINES["pyxis"][2], LINES["image-credentials"][0], LINES["pyxis"][0]]
     assert [one.check for one in log_results(read_log(lines), Need()) if one.status == FAIL] == ["image-credentials"]
     assert log_results(read_log(LINES["pyxis"]), Need())[0].check == "pyxis"
+
+
+def test_the_node_of_a_line_is_named() -> None:
+    lines = [LINES["node-failed"][0], LINES["completion-error-12"][0], "srun: error: n3: task 0: Out Of Memory"]
+    found = {one.check: one.detail for one in log_results(read_log(lines), Need())}
+    assert "(n1, line 1)" in found["node-failed"] and "(n1, line 2)" in found["completion-error-12"]
+    assert "(n3, line 3)" in found["host-memory"]
+
+
+def test_a_missing_plugin_is_no_fault_of_a_job_that_used_infiniband() -> None:
+    lines = [LINES["plugin-missing"][0], NCCL + "INFO Using network IB"]
+    assert [one.status for one in log_results(read_log(lines), IB)] == [PASS]
+    assert log_results(read_log(lines[:1]), IB)[0].check == "plugin-missing"
+
+
+def test_a_log_that_ends_before_the_network_is_chosen_needs_no_other_setting() -> None:
+    result = log_results(read_log([NCCL + "INFO Bootstrap : Using eth0"]), IB)[0]
+    assert (result.status, result.fix) == (NOT_RUN, "")
 
 
 def test_events_of_gpus_in_a_log_are_judged_as_in_that_of_the_kernel() -> None:

@@ -1,4 +1,4 @@
-"""Every pair of GPUs has the same number of NVLinks."""
+"""On a board every pair of GPUs has the same number of NVLinks; cards may have bridges between some."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..model import HARDWARE, Need, Result, failed, not_run, passed
 GROUP = "GPU"
 # links of a GPU, from NVIDIA's data sheets: its bandwidth over that of a link, 900/50, 400/50, 1800/100, 600/50 GB/s
 FULL = (("h100", 18), ("h200", 18), ("h800", 8), ("b200", 18), ("a100", 12))  # of SXM boards with NVSwitch
+WITHOUT_SWITCH = 3  # a board of four GPUs without NVSwitch divides the links of each among the three others
 BOARDS = ("hbm3", "sxm", "b200")  # in the names of GPUs of such boards; others are PCIe cards
 
 
@@ -28,14 +29,20 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     counts = set(links.values())
     model = names[0].lower()
     wanted = next((number for name, number in FULL if name in model and any(board in model for board in BOARDS)), 0)
-    if len(counts) > 1:
+    if len(counts) > 1 and not wanted:  # bridges, or the mesh of a board with V100
+        linked = [number for number in links.values() if number]
+        few, most = min(linked), max(linked)
+        yield passed(
+            f"{few if few == most else f'{few} to {most}'} NVLinks between {len(linked)} of {len(links)} pairs"
+        )
+    elif len(counts) > 1:
         most = max(counts)
         fewer = [f"{one}-{two}: {number}" for (one, two), number in links.items() if number != most]
         fix = "nvidia-smi nvlink --status; systemctl restart nvidia-fabricmanager; again: drain the node"
         yield failed(f"{most} NVLinks between most pairs, but {', '.join(fewer[:6])}", HARDWARE, fix)
     elif counts == {0} and not wanted:
         yield not_run("these GPUs have no NVLink between them")
-    elif wanted and counts != {wanted}:
+    elif wanted and not counts <= {wanted, wanted // WITHOUT_SWITCH}:
         fix = "nvidia-smi nvlink --status; systemctl status nvidia-fabricmanager"
         yield failed(f"{counts.pop()} NVLinks between each pair, and {names[0]} has {wanted}", HARDWARE, fix)
     else:

@@ -43,8 +43,8 @@ class Event(NamedTuple):
     @property
     def action(self) -> str:
         """reboot, reset, nvlink, memory, application, recovered, or "unknown" for numbers without a class."""
-        if self.switch:
-            return "nvlink"
+        if self.switch:  # the record itself states whether the switch works
+            return "application" if "non-fatal" in self.text.lower() else "nvlink"
         if self.number == RECOVERY:
             advice = self.text.rpartition(" to ")[2].lower()
             return next((kind for word, kind in ADVICE if word in advice), "unknown")
