@@ -27,7 +27,8 @@ VERDICTS = {"valid": 0, "known": 0, "conditional": 0, "disputed": 0, "conflict":
 
 @dataclass(frozen=True)
 class CitedRows:
-    """Rows that are about what was chosen, formatted as sentences on demand."""
+    """Rows that are about what was chosen, formatted as sentences on demand: what each states, and not why it would
+    exclude something, because it excludes nothing of that."""
 
     matrix: FactTable
     chosen: Mapping[str, str]
@@ -35,7 +36,9 @@ class CitedRows:
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
-        return tuple(row_reason(self.matrix, row, self.chosen) for row in self.rows)
+        return tuple(
+            row_reason(self.matrix, row, self.chosen, plainly=not self.matrix.fact(row).default) for row in self.rows
+        )
 
 
 @dataclass(frozen=True, slots=True)
