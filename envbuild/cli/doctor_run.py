@@ -72,7 +72,8 @@ def examine_for(target: str, image: str, log: str) -> Examination:
         if not target and known.target:
             need = node_need(known.target)
         found = examine_host(need)
-        found = found.with_results(image_results(found.facts, known, load_fact_table(Project.of(image).facts())))
+        matrix = load_fact_table(Project.of(image).facts())
+        found = found.with_results(image_results(found.facts, known, matrix, target))
     return found.with_results(log_results(reading, need)) if reading else found
 
 

@@ -89,7 +89,7 @@ def container_options(
     if mounts:
         owners = [owner for _, owner in mounts]
         listed = ",".join(mount for mount, _ in mounts)
-        because = f"mounts of: {', '.join(dict.fromkeys(owners))}"
+        because = f"mounts of {', '.join(f'the {owner}' for owner in dict.fromkeys(owners))}"
         found.append(Option(f"--container-mounts={listed}", owners[-1], because))
     if clients.has("--no-container-mount-home"):
         because = "the image's own files are used, and not those of the user's home"

@@ -12,7 +12,7 @@ from envbuild.launch.fabric import fabric_settings, find_devices, plugin_warning
 from envbuild.launch.model import RENDEZVOUS, Kind, LaunchImage, Plan, Request, Setting
 from envbuild.launch.mpi import check_mpi, open_mpi_settings, pmix_plugin, pmix_settings
 from envbuild.launch.options import container_options, docker_options, job_options, step_options
-from envbuild.launch.programs import has_torch, is_mpi_command, starts_ranks
+from envbuild.launch.programs import has_torch, is_mpi_command, may_be_mpi, program_of, starts_ranks
 from envbuild.launch.task_layout import TaskLayout, lay_out_tasks
 from envbuild.net.site import Site
 from envbuild.net.slurm_site import NodeSettings, job_variable_fault, mount_fault
@@ -47,6 +47,8 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
         *((mount, "command line") for mount in request.mounts),
     )
     doubts = (doubt,) if doubt else ()
+    if kind.slurm and not mpi and request.mpi is None and may_be_mpi(command, image):
+        doubts = (*doubts, f"{program_of(command)} is started without MPI; if it is a program of MPI: --mpi")
     values = {item.name: item.value for item in env}
     return Plan(
         image=image,

@@ -100,5 +100,12 @@ def is_mpi_command(command: Sequence[str], image: LaunchImage) -> bool:
     return image.has("mpi4py") and not image.has("torch") and is_python(name)
 
 
+def may_be_mpi(command: Sequence[str], image: LaunchImage) -> bool:
+    """Return whether a command may start MPI, for all that is known: a program of its own in an image for MPI."""
+    path = (program_words(command) or [""])[0]
+    plain = has_mpi(image) and not has_torch(image) and not starts_ranks(command)
+    return plain and "/" in path and not is_python(program_of(command))
+
+
 def is_python(name: str) -> bool:
     return re.fullmatch(PYTHON, name) is not None or name.endswith(".py")

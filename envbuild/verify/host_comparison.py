@@ -15,7 +15,7 @@ from typing import Any
 
 from envbuild.core.errors import SpecError
 from envbuild.doctor.facts.cpu import is_older
-from envbuild.doctor.model import ADMINISTRATOR, USER, Result, failed, not_run, passed
+from envbuild.doctor.model import ADMINISTRATOR, MINOR, USER, Result, failed, not_run, passed
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.answer.report import brief_lines
 from envbuild.matrix.facts.fact_table import FactTable
@@ -61,9 +61,10 @@ def assumed_versions(asks: Sequence[Ask], facts: Mapping[str, Any], matrix: Fact
     return [ask.text for ask in asks if ask.component in host_versions(facts).keys() - known]
 
 
-def image_results(facts: Mapping[str, Any], image: HostImage, matrix: FactTable) -> list[Result]:
-    """Return the results of comparing an image with a machine."""
+def image_results(facts: Mapping[str, Any], image: HostImage, matrix: FactTable, target: str = "") -> list[Result]:
+    """Return the results of comparing an image with a machine. `target`: that of the machine, if the user names one."""
     results = [
+        *([named(target_result(image, target), "target")] if target and image.target else []),
         *version_results(facts, image, matrix),
         named(glibc_result(facts, image), "glibc"),
         named(ofed_result(facts, image), "ofed"),
@@ -105,6 +106,15 @@ def version_result(ask: Ask, own: Sequence[Ask], image: HostImage, matrix: FactT
         return not_run(f"no fact compares {ask.text} with {image.name}: {text}")
     note = f" ({answer.verdict}: {text})" if answer.verdict in ("conditional", "disputed") else ""
     return passed(f"{ask.text} works with {image.name}{note}")
+
+
+def target_result(image: HostImage, target: str) -> Result:
+    """Return whether an image is for a target."""
+    own = image.target.name if image.target else ""
+    if own == target:
+        return passed(f"{image.name} is for {target}")
+    fix = f"another image; or copy its spec, and write target: {target}"
+    return failed(f"{image.name} is for {own}, and not for {target}", MINOR, fix)
 
 
 def glibc_result(facts: Mapping[str, Any], image: HostImage) -> Result:

@@ -192,6 +192,15 @@ def test_what_no_fact_compares_is_not_run() -> None:
     )
 
 
+def test_an_image_of_another_target_is_reported() -> None:
+    target = load_target("p5-efa", Project())
+    image = HostImage("mine", {}, "2.41", target=target)
+    for name, status in (("p5-efa", PASS), ("h100-ib", FAIL)):
+        found = image_results(FACTS, image, load_fact_table([FACTS_FOLDER]), name)
+        assert found[0].check == "image-target" and found[0].status == status
+    assert "image-target" not in {one.check for one in image_results(FACTS, image, load_fact_table([FACTS_FOLDER]))}
+
+
 def test_an_image_of_the_project_is_compared_with_this_machine() -> None:
     done = envbuild("doctor", "--image", "h100-nccl", "--json")
     data = json.loads(done.stdout)

@@ -12,6 +12,8 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import SpecError
 from envbuild.launch.client_queries import ClientQueries
 from envbuild.launch.clients import Clients, check_partition, find_clients, older
+from envbuild.launch.model import LaunchImage
+from envbuild.launch.programs import may_be_mpi
 from envbuild.net.slurm_site import NodeSettings, Slurm
 from tests.support.launching import ENV, make_plan, option_values, site, torch_image, write_launch
 
@@ -48,6 +50,19 @@ def test_what_the_site_states_is_not_queried() -> None:
 def test_a_machine_without_programs_answers_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_clients(Slurm(), ClientQueries()) == Clients(Slurm())
+
+
+def test_a_program_that_fails_shows_nothing_about_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without slurm.conf srun prints an error, with pyxis and without."""
+    program = tmp_path / "srun"
+    program.write_text("#!/bin/sh\necho 'srun: fatal: Could not establish a configuration source' >&2; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    reporter = SilentReporter()
+    found = find_clients(Slurm(enroot="4.0.1"), ClientQueries(reporter))
+    assert (found.slurm.pmix, found.without_pyxis) == (None, False)
+    (line,) = reporter.lines
+    assert line.startswith("'srun --version' failed: srun: fatal: Could not establish a configuration source; slurm: {")
 
 
 def test_a_program_that_does_not_answer_is_reported_and_queried_once(
@@ -171,3 +186,13 @@ def test_a_partition_that_the_cluster_does_not_have() -> None:
 def test_versions_are_compared_as_numbers() -> None:
     assert older("0.9.0", "0.15.0")
     assert not older("0.15", "0.15")
+
+
+@pytest.mark.parametrize(("command", "doubted"), [
+    (["./a.out"], True), (["env", "A=1", "/opt/app/solver", "-x"], True), (["hostname"], False),
+    (["./train.py"], False), (["ucx_perftest"], False),
+])  # fmt: skip
+def test_a_program_of_its_own_in_an_image_for_mpi_is_doubted(command: list[str], doubted: bool) -> None:
+    image = LaunchImage("mine", "cpu", "amd64", {}, {}, ("openmpi",))
+    assert may_be_mpi(command, image) == doubted
+    assert not may_be_mpi(command, LaunchImage("mine", "cpu", "amd64", {}, {}, ("openmpi", "torch")))
