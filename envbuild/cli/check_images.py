@@ -62,7 +62,9 @@ def check_image(name: str, why: str = "", host: Mapping[str, Any] | None = None)
         from envbuild.verify.host_comparison import assumed_versions, host_asks
 
         assumed = assumed_versions(asks, host, matrix)
-        where = " on this machine" + (f", which lacks {', '.join(assumed)}: assumed" if assumed else "")
+        where = " on this machine" + (
+            f", with the target's {', '.join(assumed)}, which it does not have" if assumed else ""
+        )
         asks = override_asks(asks, host_asks(host, matrix)[0])
     refusals: tuple[Finding, ...] = ()
     try:

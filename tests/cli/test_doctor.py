@@ -75,7 +75,7 @@ def test_the_store_of_a_site_is_checked(tmp_path: Path) -> None:
 def test_the_driver_of_a_target_is_named_where_this_machine_has_none() -> None:
     driver = load_target("h100-ib", Project.find(ROOT)).driver
     done = envbuild("check", "h100-nccl", "--host")
-    assumed = f"on this machine, which lacks driver=={driver}: assumed (as locked)" in done.stdout
+    assumed = f"on this machine, with the target's driver=={driver}, which it does not have (as locked)" in done.stdout
     assert assumed is not Path("/sys/module/nvidia/version").exists()
 
 
