@@ -98,8 +98,8 @@ class Metaseq(Recipe):
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
-            # its Cython sources are written for 0.29
-            python=("cython<3", "ninja", "numpy", "setuptools<82", "wheel"),
+            # its Cython sources are written for 0.29; setuptools before 64 takes no single --global-option
+            python=("cython<3", "ninja", "numpy", "setuptools>=64,<82", "wheel"),
             sdists=(ANTLR,),
             git=(self.git,),
             gives=(f"metaseq=={RELEASE}",),

@@ -36,3 +36,10 @@ def test_metaseq_has_git_and_no_slurm_client() -> None:
     check = line(made, env, "first node from MASTER_ADDR")
     assert matches(check, "barrierlesstcpr://n1:1\n")
     assert not matches(check, "scontrol: fatal: Could not establish a configuration source\n")
+
+
+def test_metaseq_is_built_with_a_setuptools_that_takes_its_option() -> None:
+    """59.5.0, which the image has for TensorBoard, ends with a TypeError at --global-option."""
+    made = recipe("metaseq", apex=False)
+    assert "--config-setting=--global-option=--no_apex" in commands(made, stack(made))
+    assert "setuptools>=64,<82" in made.sources(stack(made)).python
