@@ -314,3 +314,10 @@ def test_the_reason_of_a_provided_version_comes_from_its_row() -> None:
 @pytest.mark.slow_unit
 def test_the_shipped_facts_lint_clean() -> None:
     assert [str(finding) for finding in lint_facts(shipped_facts())] == []
+
+
+def test_what_allows_a_combination_is_stated_as_it_is() -> None:
+    """The message of a conflict is not true of what is valid: "numpy 2.5.5 has no wheel for amd64"."""
+    reasons = {reason.fact: reason.text for reason in answer("numpy=2.5.5 arch=amd64 os=debian13").reasons}
+    assert reasons["numpy.machine"] == "numpy==2.5.5 works with arch amd64 or arm64 only"
+    assert not [text for text in reasons.values() if "has no wheel" in text or "everything" in text]

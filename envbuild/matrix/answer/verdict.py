@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,17 +28,23 @@ VERDICTS = {"valid": 0, "known": 0, "conditional": 0, "disputed": 0, "conflict":
 @dataclass(frozen=True)
 class CitedRows:
     """Rows that are about what was chosen, formatted as sentences on demand: what each states, and not why it would
-    exclude something, because it excludes nothing of that."""
+    exclude something, because it excludes nothing of that. `satisfied`: rows that would, and whose condition is satisfied."""
 
     matrix: FactTable
     chosen: Mapping[str, str]
     rows: tuple[int, ...]
+    satisfied: frozenset[int] = frozenset()
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
-        return tuple(
-            row_reason(self.matrix, row, self.chosen, plainly=not self.matrix.fact(row).default) for row in self.rows
-        )
+        return tuple(map(self.reason, self.rows))
+
+    def reason(self, row: int) -> Reason:
+        """Return one row as a sentence."""
+        if row in self.satisfied:
+            found = row_reason(self.matrix, row, self.chosen)
+            return replace(found, text=f"satisfied: {found.condition or found.text}")
+        return row_reason(self.matrix, row, self.chosen, plainly=not self.matrix.fact(row).default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +98,12 @@ class Answer:
 @dataclass(slots=True)
 class SortedRows:
     """The rows that apply to an assignment. `failing`: strength → those that it does not meet; `superseded`: those
-    that it breaks and that a better source contradicts; `reasons`: the others."""
+    that it breaks and that a better source contradicts; `reasons`: the others, `satisfied` those of them whose condition is
+    satisfied."""
 
     failing: dict[str, list[Reason]] = field(default_factory=lambda: {"conditional": [], "disputed": [], "warn": []})
     reasons: list[int] = field(default_factory=list)
+    satisfied: list[int] = field(default_factory=list)
     superseded: list[int] = field(default_factory=list)
 
 
@@ -130,7 +138,7 @@ def judge_plan(
         disputes=tuple(disputes),
         warnings=tuple(cited.failing["warn"]),
         needs=tuple(host_needs(matrix, assignment, applicable, chosen, waived)),
-        cited_rows=CitedRows(matrix, chosen, tuple(cited.reasons)),
+        cited_rows=CitedRows(matrix, chosen, tuple(cited.reasons), frozenset(cited.satisfied)),
         yielding=CitedRows(matrix, chosen, tuple(cited.superseded)),
         waived=waivers,
         notes=tuple(newer_version_notes(matrix, chosen)),
@@ -153,6 +161,7 @@ def sort_rows(
                 found.superseded.append(one.row)
         elif one.fails and fact.id in satisfied:
             found.reasons.append(one.row)
+            found.satisfied.append(one.row)
         elif one.fails and fact.strength in found.failing:
             found.failing[fact.strength].append(row_reason(matrix, one.row, chosen))
         elif all(assignment[number] != ABSENT for number in then):

@@ -66,6 +66,8 @@ def row_reason(
         )
         right = " and ".join(value_phrase(matrix, name, wanted, {}) for name, wanted in then.items())
         text = VERBS[fact.kind].format(when=left, then=right) if right else f"{left} is known to work"
+        if not named and fact.kind == "forbids":
+            text = f"{right} does not work"
     return Reason(
         fact.id,
         fact.kind,
