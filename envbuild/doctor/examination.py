@@ -11,12 +11,12 @@ from typing import Any
 
 from .checks import GROUPS, check_names
 from .checks.efa import FI_INFO
-from .checks.slurm_node import node_command
 from .checks.verbs_devices import DEVINFO
 from .facts import network
 from .facts.gpus import SMI, TOPOLOGY, module_gpus, pci_gpus, wants_smi
 from .facts.neuron import neuron_command, neuron_devices
 from .facts.place import COMPUTE, LOGIN, find_place, is_container
+from .facts.slurm import has_reason, node_command
 from .facts.summary import machine_facts
 from .host import Host
 from .model import FAIL, MINOR, NOT_RUN, Need, Result, not_run, one_line, result_data
@@ -25,13 +25,15 @@ from .tools import docker, short_answers, sinfo
 
 @dataclass(frozen=True)
 class Examination:
-    """The findings of one pass. `results` are in the order of `GROUPS`; `times`: seconds of each check."""
+    """The findings of one pass. `results` are in the order of `GROUPS`; `times`: seconds of each check. `has_reason`:
+    whether Slurm already has a reason for which this node gets no jobs."""
 
     facts: dict[str, Any]
     need: Need
     results: tuple[Result, ...]
     seconds: float = 0.0
     times: Mapping[str, float] = field(default_factory=dict)
+    has_reason: bool = False
 
     @property
     def failures(self) -> list[Result]:
@@ -72,10 +74,10 @@ def examine(host: Host, need: Need) -> Examination:
             times[check_title(name)] = time.monotonic() - began
         order = {name: number for number, name in enumerate(GROUPS)}
         results.sort(key=lambda result: (order.get(result.group, len(order)), result.check))
-        facts = machine_facts(host)
+        facts, reason = machine_facts(host), has_reason(host)
     finally:
         host.programs.close()
-    return Examination(facts, need, tuple(results), time.monotonic() - start, times)
+    return Examination(facts, need, tuple(results), time.monotonic() - start, times, reason)
 
 
 def check_title(name: str) -> str:

@@ -1,13 +1,14 @@
 """The failures of a node for the health check of a site: Slurm's HealthCheckProgram, or NHC.
 
-Lines are printed, nothing is executed. Only failures that an administrator must repair, or hardware, drain a node."""
+Lines are printed, nothing is executed. Only failures that an administrator must repair, or hardware, drain a node.
+Hardware is named first: Slurm's reason is short. A node that gets no jobs for a reason keeps that reason."""
 
 from __future__ import annotations
 
 import shlex
 
 from .examination import Examination
-from .model import DRAINING, Result, one_line
+from .model import DRAINING, HARDWARE, Result, one_line
 
 KINDS = ("nhc", "healthcheck")
 LONGEST = 180  # characters of a reason
@@ -18,8 +19,11 @@ def health_lines(found: Examination, kind: str) -> list[str]:
     failures = [result for result in found.failures if result.severity in DRAINING and result.drains]
     if not failures:
         return []
+    failures.sort(key=lambda result: result.severity != HARDWARE)
     if kind == "nhc":
         return [f"envbuild_doctor: {reason_of(result)}" for result in failures]
+    if found.has_reason:
+        return [reason_of(result) for result in failures]
     reason = f"envbuild doctor: {'; '.join(f'{result.check}: {result.detail}' for result in failures)}"
     name = one_line(found.facts["slurm_node"])
     node = shlex.quote(name) if name else "NODE"  # in a container: Slurm's name of the node is not known there

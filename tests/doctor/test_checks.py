@@ -7,6 +7,7 @@ import inspect
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -67,7 +68,8 @@ def test_what_several_checks_need_is_read_once(tmp_path: Path) -> None:
 
 def test_a_counter_that_grows_while_it_is_watched_fails(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     counter = "sys/class/infiniband/mlx5_1/ports/1/counters/symbol_error"
-    monkeypatch.setattr("envbuild.doctor.checks.link_errors.time.sleep", lambda _: node.write(counter, "9"))
+    pause = SimpleNamespace(sleep=lambda _: node.write(counter, "9"))  # of this check, not of those that wait
+    monkeypatch.setattr("envbuild.doctor.checks.link_errors.time", pause)
     result = result_of(node.examine(), "link-errors")
     assert (result.status, result.severity) == (FAIL, HARDWARE)
     assert result.detail == "growing within 0.2 s: mlx5_1:1 symbol_error +2"
@@ -92,7 +94,7 @@ def test_a_login_node_counts_the_nodes_of_slurm(node: Node) -> None:
     )
     result = result_of(node.examine(), "slurm-nodes")
     assert result.detail.endswith("sinfo: fatal: Could not establish a configuration source")
-    assert result.fix.startswith("SLURM_CONF=")
+    assert result.fix.startswith("export SLURM_CONF=")
 
 
 def test_munge_of_a_login_node_is_not_the_controllers_fault(node: Node) -> None:
@@ -225,6 +227,9 @@ def test_a_compute_node_whose_slurmd_has_stopped_is_no_login_node(node: Node) ->
     result = next(one for one in found.results if one.check == "slurm-node")
     assert found.facts["place"] == "compute node"
     assert (result.status, result.severity, result.detail) == (FAIL, ADMINISTRATOR, "slurmd does not run")
+    assert result.fix.startswith("as root: slurmd -Dvv")
+    node.write("run/systemd/system/x", "")
+    result = next(one for one in node.examine().results if one.check == "slurm-node")
     assert "systemctl restart slurmd" in result.fix
 
 

@@ -101,6 +101,24 @@ def test_a_node_that_is_drained_is_not_drained_again(tmp_path: Path) -> None:
     node.prints("scontrol", "scontrol.lines.txt")
     assert "slurm-node" in {one.check for one in node.examine().serious}
     assert health_lines(node.examine(), "healthcheck") == []
+    node.write_port("mlx5_1", state="1: DOWN", physical="3: Disabled")
+    lines = health_lines(node.examine(), "healthcheck")
+    assert [line.split(":")[0] for line in lines] == ["rdma-ports"]  # and no command
+    node.program("scontrol", "echo 'NodeName=n1 State=IDLE* CfgTRES=cpu=1,gres/gpu=2'")
+    assert health_lines(node.examine(), "healthcheck")[-1].startswith("scontrol update NodeName=n1 ")
+
+
+def test_the_reason_names_hardware_first(tmp_path: Path) -> None:
+    """Slurm's reason is cut, and the event of the GPU was lost behind the texts of programs."""
+    node = Node(tmp_path)
+    node.add_gpus()
+    node.add_ports()
+    node.add_slurm()
+    node.program("nvidia-smi", f"echo 'Unable to determine the device handle: {'x' * 150}' >&2; exit 15")
+    node.write("dev/kmsg", "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.")
+    for kind in ("nhc", "healthcheck"):
+        assert "xid: XID 79" in health_lines(node.examine(), kind)[0]
+    assert "Reason=envbuild doctor: xid: XID 79" in shlex.split(health_lines(node.examine(), "healthcheck")[-1])[4]
 
 
 def test_a_container_that_slurm_did_not_start_names_no_node(sick: Examination) -> None:

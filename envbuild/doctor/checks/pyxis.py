@@ -8,6 +8,7 @@ from ..facts.place import is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
 from ..tools.short_answers import SRUN_HELP, parse_srun_help
+from ..tools.slurm_fault import slurm_fault
 
 GROUP = "Slurm"
 SINCE = (("--container-unshare", "0.24"), ("--container-env", "0.15"))  # options, newest first
@@ -23,8 +24,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     output = host.output(*SRUN_HELP)
     options, complete = parse_srun_help(output.text)
-    if output.fault or output.code:
-        yield not_run(output.failure("srun --help"))
+    if fault := slurm_fault(output, "srun --help"):
+        yield not_run(fault.detail, fault.fix)
     elif not complete:
         yield not_run("the help of srun is truncated")
     elif "--container-image" not in options:

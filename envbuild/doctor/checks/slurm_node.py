@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.gpus import module_gpus
-from ..facts.place import COMPUTE, STOPPED, find_place, slurm_name
+from ..facts.place import COMPUTE, STOPPED, find_place
+from ..facts.slurm import failing_states, node_answer
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, Need, Result, failed, not_run, passed
-from ..tools.scontrol import FAILING, gpus_of, parse_node, states
+from ..tools.scontrol import gpus_of
+from ..tools.slurm_fault import CONTROLLER, MUNGE, SETTINGS
 from .gpu_count import MISSING
 
 GROUP = "Slurm"
-STARTING = "systemctl status slurmd; journalctl -u slurmd -n 20; systemctl restart slurmd"
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -20,17 +21,22 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if find_place(host)[0] != COMPUTE:
         yield not_run("this is not a compute node")
         return
-    if find_place(host)[1] == STOPPED:
-        yield failed("slurmd does not run", ADMINISTRATOR, STARTING)
-    if not host.programs.find("scontrol"):
-        yield not_run("scontrol is not installed")
+    node, fault = node_answer(host)
+    stopped = find_place(host)[1] == STOPPED
+    if fault and fault.cause == SETTINGS:
+        more = "slurmd does not run; " if stopped else ""
+        fix = f"{fault.fix}; then: {starting(host)}" if stopped else fault.fix
+        yield failed(f"{more}{fault.detail}", ADMINISTRATOR, fix, drains=False)
         return
-    output = host.output(*node_command(host))
-    node = parse_node(output.text)
-    if output.fault or output.code:
-        yield not_run(output.failure("scontrol show node"))
+    if stopped:
+        yield failed("slurmd does not run", ADMINISTRATOR, starting(host))
+    if fault and fault.cause in (MUNGE, CONTROLLER):  # jobs that run here continue
+        yield failed(fault.detail, ADMINISTRATOR, fault.fix, drains=False)
         return
-    bad = [state for state in states(node) if state in FAILING]
+    if fault:
+        yield not_run(fault.detail, fault.fix)
+        return
+    bad = failing_states(node)
     configured, here = gpus_of(node), len(module_gpus(host))
     if bad:
         reason = node.get("Reason", "")
@@ -54,6 +60,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield passed(f"state {node['State']}, {configured} GPUs, Slurm {node.get('Version', '')}".rstrip(" ,"))
 
 
-def node_command(host: Host) -> tuple[str, ...]:
-    """Return the command line."""
-    return ("scontrol", "-o", "show", "node", slurm_name(host))
+def starting(host: Host) -> str:
+    """Return the commands that start slurmd, or show why it ends."""
+    if host.has("/run/systemd/system"):
+        return "systemctl status slurmd; journalctl -u slurmd -n 20; systemctl restart slurmd"
+    return "as root: slurmd -Dvv, which prints why it ends; then: slurmd"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -10,22 +9,10 @@ from ..facts.place import LOGIN, find_place, slurm_name
 from ..host import Host
 from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
 from ..tools.sinfo import COMMAND, parse_sinfo
-from .slurm_node import STARTING
+from ..tools.slurm_fault import ASK_CONTROLLER, slurm_fault
+from .slurm_node import starting
 
 GROUP = "Slurm"
-CONTROLLER = "scontrol ping; on the controller: systemctl status slurmctld munge"
-# Slurm's messages where it has no slurm.conf (of a host without one, and of one that it cannot open), and where this
-# machine's munge does not answer
-CAUSES = (
-    (
-        re.compile(r"[Cc]ould not establish a configuration source|slurm\.conf.*(?:No such file|[Uu]nable to)"),
-        "SLURM_CONF=/path/of/slurm.conf sinfo; or slurm.conf of the controller in /etc/slurm",
-    ),
-    (
-        re.compile(r"[Mm]unge (?:encode|decode) failed|[Mm]unge credential|munge\.socket"),
-        "on this machine: systemctl restart munge; systemctl status munge; the controller's munge.key, and its clock",
-    ),
-)
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -40,13 +27,14 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(
             f"slurmd does not run, and Slurm has this machine as a node: {own.node}, {own.state}",
             ADMINISTRATOR,
-            STARTING,
+            starting(host),
         )
-    if output.fault:
-        yield not_run(output.fault)
-    elif output.code:
-        fix = next((fix for sign, fix in CAUSES if sign.search(output.errors)), CONTROLLER)
-        yield failed(output.failure("sinfo", last=True), ADMINISTRATOR, fix, drains=False)
+    fault = slurm_fault(output, "sinfo")
+    if fault and output.fault:
+        yield not_run(fault.detail, fault.fix)
+    elif fault:
+        detail = fault.detail if fault.cause else output.failure("sinfo", last=True)
+        yield failed(detail, ADMINISTRATOR, fault.fix or ASK_CONTROLLER, drains=False)
     elif not rows:
         yield not_run("sinfo lists no node")
     else:

@@ -22,7 +22,9 @@ STARTED_BY = (
     "/etc/systemd/system/multi-user.target.wants/slurmd.service",
     "/run/systemd/generator.late/slurmd.service",
 )
+DROP_INS = "/etc/systemd/system/slurmd.service.d"
 RUNNING, STOPPED = "slurmd runs here", "slurmd is to start here, and does not run"
+OWN_NAME = re.compile(r"\0-N\0?([^\0]+)")  # the option of slurmd for a name that is not the host's
 ROOT = re.compile(r"^Uid:\s+0\s+0\s", re.MULTILINE)  # real and effective (proc_pid_status(5))
 
 
@@ -39,14 +41,26 @@ def read_place(host: Host) -> tuple[str, str]:
         return (JOB, f"{sign}; job {job}") if job else (CONTAINER, sign)
     if pid_of(host, "slurmd"):
         return COMPUTE, RUNNING
-    if any(
-        map(host.has, STARTED_BY)
-    ):  # a login node may have the program of slurmd, from a folder that all nodes share
+    # a login node may have the program of slurmd, from a folder that all nodes share
+    unit = next((path for path in STARTED_BY if host.has(path)), "")
+    lacking = missing_condition(host, unit) if unit else ""
+    if unit and not lacking:
         return COMPUTE, STOPPED
     if host.environ.get("SLURM_JOB_ID"):
         return COMPUTE, f"job {host.environ['SLURM_JOB_ID']} runs here"
     client = next((name for name in CLIENTS if host.programs.find(name)), "")
+    if lacking:  # packages enable slurmd on every machine that has them
+        return (LOGIN if client else OTHER), f"slurmd is enabled here, and cannot start: {lacking} is missing"
     return (LOGIN, f"{client} is installed, and slurmd does not run here") if client else (OTHER, "no program of Slurm")
+
+
+def missing_condition(host: Host, unit: str) -> str:
+    """Return the file without which systemd does not start a unit (systemd.unit(5), ConditionPathExists), or ""."""
+    texts = [host.text(unit), *(host.text(f"{DROP_INS}/{name}") for name in host.names(DROP_INS))]
+    paths: list[str] = []
+    for path in re.findall(r"^ConditionPathExists=[ \t]*(\S*)", "\n".join(texts), re.MULTILINE):
+        paths = [*paths, path] if path else []  # an empty one takes back those before it
+    return next((path for path in paths if path.startswith("/") and not host.has(path)), "")
 
 
 def container_sign(host: Host) -> str:
@@ -65,6 +79,11 @@ def is_container(host: Host) -> bool:
     return find_place(host)[0] in (JOB, CONTAINER)
 
 
+def device_hint(host: Host, path: str) -> str:
+    """Return the option that puts a device file into this kind of container."""
+    return f"srun --container-mounts={path}" if find_place(host)[0] == JOB else f"docker run --device={path}"
+
+
 def host_name(host: Host) -> str:
     """Return the name of the machine."""
     return os.uname().nodename if host.is_real else host.text("/proc/sys/kernel/hostname")
@@ -73,12 +92,22 @@ def host_name(host: Host) -> str:
 def slurm_name(host: Host) -> str:
     """Return Slurm's name of the machine, which may differ from its own; "" in a container that Slurm did not start:
     its name is not that of the node."""
-    name = host.environ.get("SLURMD_NODENAME", "")
-    return name or ("" if is_container(host) else host_name(host).partition(".")[0])
+    if name := host.environ.get("SLURMD_NODENAME", ""):
+        return name
+    if is_container(host):
+        return ""
+    commands = [host.text(f"/proc/{pid}/cmdline") for pid in pids_of(host, "slurmd")]
+    own = {found[1] for command in commands if (found := OWN_NAME.search(command))}
+    return own.pop() if len(own) == 1 else host_name(host).partition(".")[0]
 
 
 def pid_of(host: Host, name: str) -> int:
-    """Return the id of the first process of root with this name; 0: none. Any user can give a process a name."""
+    """Return the id of the first process of root with this name; 0: none."""
+    return next(iter(pids_of(host, name)), 0)
+
+
+def pids_of(host: Host, name: str) -> list[int]:
+    """Return the ids of the processes of root with a name. Any user can give a process a name."""
     pids = [entry for entry in host.names("/proc") if entry.isdecimal()]
-    named = (pid for pid in pids if host.text(f"/proc/{pid}/comm") == name)
-    return next((int(pid) for pid in named if ROOT.search(host.text(f"/proc/{pid}/status"))), 0)
+    named = [pid for pid in pids if host.text(f"/proc/{pid}/comm") == name]
+    return [int(pid) for pid in named if ROOT.search(host.text(f"/proc/{pid}/status"))]

@@ -12,7 +12,8 @@ from .cpu import cpu_level, cpu_model, glibc, kernel, machine, numa_cpus, system
 from .gpus import driver_version, has_open_module, models, module_gpus, pci_gpus, smi_report
 from .network import efa_devices, ofed_version, rdma_ports
 from .neuron import instance_type, neuron_devices, neuron_driver
-from .place import find_place, host_name, slurm_name
+from .place import find_place, host_name
+from .slurm import known_name
 
 CLOCKS = {"graphics": "Max Clocks/Graphics", "sm": "Max Clocks/SM", "memory": "Max Clocks/Memory"}
 
@@ -22,7 +23,7 @@ def machine_facts(host: Host) -> dict[str, Any]:
     place, sign = find_place(host)
     return {
         "host": host_name(host),
-        "slurm_node": slurm_name(host),
+        "slurm_node": known_name(host),
         "place": place,
         "place_because": sign,
         "time": int(time.time()),
