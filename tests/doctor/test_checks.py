@@ -244,8 +244,10 @@ def test_a_machine_that_slurm_has_as_a_node_needs_its_slurmd(node: Node) -> None
 
 
 @pytest.mark.parametrize(("adapters", "inside", "severity", "fix"), [
-    (True, True, USER, "MELLANOX_VISIBLE_DEVICES=all"), (False, True, ADMINISTRATOR, "on the host: grep -l 0x15b3"),
-    (True, False, ADMINISTRATOR, "modprobe mlx5_ib"), (False, False, ADMINISTRATOR, "on the host: grep -l 0x15b3"),
+    (True, True, USER, "docker run --device=/dev/infiniband"),
+    (False, True, ADMINISTRATOR, "on the host: grep -l 0x15b3"),
+    (True, False, ADMINISTRATOR, "modprobe mlx5_ib"),
+    (False, False, ADMINISTRATOR, "drain the node; switch its power off and on"),
 ])  # fmt: skip
 def test_who_can_repair_missing_infiniband(
     adapters: bool, inside: bool, severity: str, fix: str, tmp_path: Path
@@ -260,6 +262,8 @@ def test_who_can_repair_missing_infiniband(
     result = result_of(node.examine(), "rdma-ports")
     assert (result.status, result.severity, result.fix.startswith(fix)) == (FAIL, severity, True)
     assert ("visible in this container" in result.detail) == inside
+    fix = result_of(node.examine(SLURM_JOB_ID="7"), "rdma-ports").fix
+    assert fix.startswith("export MELLANOX_VISIBLE_DEVICES=all") == (adapters and inside)
 
 
 def test_a_users_process_with_the_name_of_slurmd_is_not_slurmd(node: Node) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 
+from ..facts.place import is_container
 from ..host import Host
 from ..model import MINOR, Need, Result, failed, not_run, passed
 
@@ -27,7 +28,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if code < 0:
         yield not_run("adjtimex is not permitted here")
     elif (timex[STATUS] & 0xFFFFFFFF) & UNSYNCHRONISED:
-        fix = "timedatectl set-ntp true" if host.has("/run/systemd/system") else "start chronyd or ntpd as root"
-        yield failed("the clock is not synchronised with a time server", MINOR, fix)
+        yield failed("the clock is not synchronised with a time server", MINOR, synchronising(host))
     else:
         yield passed("synchronised")
+
+
+def synchronising(host: Host) -> str:
+    """Return the command that synchronises the clock: a container has that of its host."""
+    if is_container(host):
+        return "on the host: timedatectl set-ntp true, or start chronyd"
+    return "timedatectl set-ntp true" if host.has("/run/systemd/system") else "start chronyd or ntpd as root"

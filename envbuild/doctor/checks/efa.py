@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.network import EFA, efa_devices, rdma_ports
-from ..facts.place import is_container
+from ..facts.place import device_hint, is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
 from ..tools.fi_info import parse_endpoints, rdm_domains
@@ -32,7 +32,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         )
         return
     if driven < count:
-        fix = "--container-mounts=/dev/infiniband, and no MELLANOX_VISIBLE_DEVICES" if container else "modprobe efa"
+        fix = (
+            f"{device_hint(host, '/dev/infiniband')}, and no MELLANOX_VISIBLE_DEVICES" if container else "modprobe efa"
+        )
         yield failed(f"{driven} of {count} EFA devices have a driver here", USER if container else ADMINISTRATOR, fix)
         return
     if not host.programs.find(FI_INFO[0]):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from ..facts.gpus import driver_version
+from ..facts.packages import install_command
 from ..facts.place import COMPUTE, find_place, is_container
 from ..facts.storage import amount, file_system
 from ..host import Host
@@ -17,6 +18,8 @@ GROUP = "containers"
 SYSTEM = "/etc/enroot"  # of the packages for Debian and Red Hat
 SETTINGS = re.compile(r"^\s*(?:config::export )?ENROOT_SYSCONF_PATH[ =]+\"?(/[^\s\"$]+)", re.MULTILINE)
 ROOM = 20 << 30  # an unpacked image
+FOLDER = re.compile(r"cannot create directory ['\u2018]?([^'\u2019:]+)")  # of mkdir, with which each command begins
+MISSING = re.compile(r"Command not found: (\S+)")
 VARIABLE = re.compile(r"\$\{(\w+)(?::?-([^{}]*))?\}|\$(\w+)")  # $NAME, ${NAME}, ${NAME:-DEFAULT}
 
 
@@ -38,6 +41,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     output = host.output(*ENROOT)
     version = parse_version(output.text)
+    if output.code and not output.fault:
+        severity = ADMINISTRATOR if find_place(host)[0] == COMPUTE else MINOR
+        yield failed(output.failure("enroot version"), severity, repair(host, output.errors + output.text))
+        return
     if output.fault or not version:
         yield not_run(output.fault or f"it prints no version: {(output.text + output.errors).strip()[:100]}")
         return
@@ -74,6 +81,18 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     else:
         where = f", data in {path}" + (f" ({found.kind}, {amount(found.free)} free)" if found else "")
         yield passed(f"enroot {version}, {len(hooks)} hooks{where}")
+
+
+def repair(host: Host, words: str) -> str:
+    """Return what makes a command of enroot start."""
+    config = f"{settings_folder(host)}/enroot.conf"
+    if missing := MISSING.search(words):
+        return install_command(host, missing[1])
+    if found := FOLDER.search(words):
+        if found[1].startswith("/run"):
+            return f"{config}: ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u), which Slurm's prolog makes for each user"
+        return f"{config}: a folder that each user may make, in the place of {found[1]}"
+    return f"as the same user: enroot version; the settings: {config}"
 
 
 def settings_folder(host: Host) -> str:

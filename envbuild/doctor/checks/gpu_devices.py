@@ -1,17 +1,21 @@
-"""The user may open the device files of the GPUs: a cgroup of version 2 hides them in a way that no setting shows."""
+"""The user may open the device files of the GPUs: a cgroup of version 2 hides them in a way that no setting shows.
+
+In a job Slurm permits those that the job requested alone (ConstrainDevices)."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 
 from ..facts.gpus import driver_version, module_gpus
-from ..facts.place import is_container
+from ..facts.place import JOB, find_place, is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
 
 GROUP = "GPU"
 ALWAYS = ("nvidiactl", "nvidia-uvm")
+FORBIDDEN = os.strerror(errno.EPERM)  # of a cgroup; of the file's own mode it is EACCES
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -22,19 +26,38 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     numbers = [gpu.minor for gpu in module_gpus(host) if gpu.minor.isdigit()]
     names = [*ALWAYS, *(f"nvidia{number}" for number in numbers)]
     faults = {name: open_fault(host, f"/dev/{name}") for name in names}
-    wrong = [f"{name}: {fault}" for name, fault in faults.items() if fault]
-    if not wrong:
-        yield passed(f"{len(names)} device files open")
-    elif is_container(host):
-        yield failed(
-            "; ".join(wrong), USER, "docker run --gpus all; enroot: NVIDIA_VISIBLE_DEVICES=all; srun --gpus-per-node=N"
-        )
+    hidden = [name for name in names[len(ALWAYS) :] if faults[name] == FORBIDDEN]
+    in_job = bool(host.environ.get("SLURM_JOB_ID")) and not is_container(host)
+    wrong = [f"{name}: {fault}" for name, fault in faults.items() if fault and not (in_job and name in hidden)]
+    if wrong:
+        yield failed("; ".join(wrong), *repair(host, need))
+    elif in_job and hidden:
+        yield job_result(host, need, len(numbers) - len(hidden), len(numbers))
     else:
-        yield failed(
-            "; ".join(wrong),
-            ADMINISTRATOR,
-            "nvidia-modprobe -u -c 0; in a job: srun --gpus-per-node=N, and gres.conf with every device",
-        )
+        yield passed(f"{len(names)} device files open")
+
+
+def job_result(host: Host, need: Need, count: int, total: int) -> Result:
+    """Judge a job that may use `count` of `total` GPUs by what it requested and what the target has."""
+    requested = host.environ.get("SLURM_GPUS_ON_NODE", "")
+    detail = f"the job may use {count} of {total} GPUs"
+    if requested.isdigit() and count < int(requested):
+        fix = "gres.conf with the file of every device: AutoDetect=nvml; scontrol reconfigure"
+        return failed(f"{detail}, and Slurm has allocated {requested}", ADMINISTRATOR, fix)
+    if need.nvidia and count < need.gpus:
+        fix = f"srun --gpus-per-node={need.gpus} --exclusive"
+        return failed(f"{detail}, and {need.source} has {need.gpus}", USER, fix)
+    return passed(detail)
+
+
+def repair(host: Host, need: Need) -> tuple[str, str]:
+    """Return who can make the device files usable, and the commands, by the place."""
+    place, count = find_place(host)[0], need.gpus if need.nvidia else "N"
+    if place == JOB:
+        return USER, f"srun --gpus-per-node={count}; for enroot: export NVIDIA_VISIBLE_DEVICES=all"
+    if is_container(host):
+        return USER, "docker run --gpus all"
+    return ADMINISTRATOR, "nvidia-modprobe -u -c 0; ls -l /dev/nvidia*"
 
 
 def open_fault(host: Host, path: str) -> str:

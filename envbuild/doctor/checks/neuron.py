@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.neuron import FOLDER, instance_type, neuron_command, neuron_devices, neuron_driver
+from ..facts.packages import install_command
+from ..facts.place import device_hint, is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run, passed
 from ..tools.neuron_ls import parse_neuron
@@ -20,7 +22,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     if not driver:
         yield failed(
-            "the Neuron driver is not loaded", ADMINISTRATOR, "apt-get install aws-neuronx-dkms; modprobe neuron"
+            "the Neuron driver is not loaded",
+            ADMINISTRATOR,
+            f"{install_command(host, 'aws-neuronx-dkms')}; modprobe neuron",
         )
         return
     wanted = need.gpus if need.neuron else len(devices)
@@ -49,8 +53,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if missing:
         yield failed(
             f"no device file: {', '.join(missing[:4])}",
-            USER,
-            "--container-mounts=/dev/neuron0,…; docker run --device=/dev/neuron0 …",
+            USER if is_container(host) else ADMINISTRATOR,
+            device_hint(host, "/dev/neuron0") + " …" if is_container(host) else "rmmod neuron; modprobe neuron",
         )
         return
     command = neuron_command(host)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.gpus import driver_version, pci_gpus
+from ..facts.packages import install_command
 from ..facts.place import is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
@@ -23,10 +24,12 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         if not gpus:
             yield not_run("there is no NVIDIA GPU")
         else:
-            yield failed("it is not installed", ADMINISTRATOR, "apt-get install nvidia-container-toolkit")
+            yield failed("it is not installed", ADMINISTRATOR, install_command(host, "nvidia-container-toolkit"))
     elif gpus and host.programs.find("enroot") and not host.programs.find(HELPER):
         yield failed(
-            f"{HELPER} is not installed, which enroot needs", ADMINISTRATOR, "apt-get install libnvidia-container-tools"
+            f"{HELPER} is not installed, which enroot needs",
+            ADMINISTRATOR,
+            install_command(host, "libnvidia-container-tools"),
         )
     else:
         output = host.output(*(TOOLKIT if host.programs.find(TOOLKIT[0]) else (HELPER, "--version")))

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 
 from ..facts.cpu import is_older
 from ..facts.gpus import SMI, driver_version, pci_gpus, smi_failure, smi_report, wants_smi
-from ..facts.place import is_container
+from ..facts.place import COMPUTE, JOB, find_place, is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
+from .gpu_count import MISSING
 
 GROUP = "GPU"
 MISMATCH = 18  # exit code of nvidia-smi for NVML_ERROR_LIB_RM_VERSION_MISMATCH
 LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
+MODULES = (  # in the order in which they can be unloaded: each uses those after it
+    "nvidia_drm", "nvidia_modeset", "nvidia_fs", "gdrdrv", "nvidia_peermem", "nvidia_uvm", "nvidia",
+)  # fmt: skip
 NVML = re.compile(r"libnvidia-ml\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 
 
@@ -24,9 +28,11 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         if not devices and not need.nvidia:
             yield not_run("there is no NVIDIA GPU on the PCI bus")
         elif not devices:
-            yield failed(
-                f"no NVIDIA GPU on the PCI bus, and {need.source} has {need.gpus}", ADMINISTRATOR, "use another node"
-            )
+            detail = f"no NVIDIA GPU on the PCI bus, and {need.source} has {need.gpus}"
+            if find_place(host)[0] == COMPUTE and not host.environ.get("SLURM_JOB_ID"):
+                yield failed(detail, ADMINISTRATOR, f"lspci -d 10de:; {MISSING}; or use a node of that target")
+            else:
+                yield failed(detail, USER, "use a node of that target")
         else:
             fix = "modprobe nvidia; if it fails: dmesg | grep -i nvrm"
             yield failed(f"{len(devices)} NVIDIA GPUs on the PCI bus, and the driver is not loaded", ADMINISTRATOR, fix)
@@ -34,19 +40,26 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     library = library_version(host)
     if (library and library != version) or mismatch(host):
         detail = f"the module is {version}, its libraries are {library or 'of another version'}"
-        yield failed(
-            detail, ADMINISTRATOR, "reboot, or unload and load the modules: rmmod nvidia_uvm nvidia; modprobe nvidia"
-        )
+        yield failed(detail, ADMINISTRATOR, reloading(host))
     elif need.driver and is_older(version, need.driver):
-        fix = f"install driver {need.driver} or newer, or choose versions for this one: envbuild check driver={version}"
+        choose = f"choose versions for this one: envbuild check torch driver={version}"
+        fix = f"install driver {need.driver} or newer, or {choose}"
         yield failed(f"driver {version} is older than {need.driver} of {need.source}", ADMINISTRATOR, fix)
     elif is_container(host) and not library and not host.programs.find("nvidia-smi"):
-        fix = "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility; docker run --gpus all"
+        hook = "export NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility, for enroot's 98-nvidia.sh"
+        fix = hook if find_place(host)[0] == JOB else "docker run --gpus all"
         yield failed("the driver's libraries are not in this container", USER, fix)
     elif fault := smi_failure(host):
         yield smi_result(fault, is_container(host))
     else:
         yield passed(f"driver {version}" + (f", needed: {need.driver}" if need.driver else ""))
+
+
+def reloading(host: Host) -> str:
+    """Return the commands that load the module again: what uses it must end first, and be unloaded before it."""
+    loaded = [name for name in MODULES if host.has(f"/sys/module/{name}")]
+    stop = "systemctl stop nvidia-persistenced nvidia-fabricmanager nvidia-imex nvidia-dcgm"
+    return f"reboot; or, without jobs: {stop}; rmmod {' '.join(loaded or ['nvidia'])}; modprobe nvidia; then start them"
 
 
 def smi_result(fault: str, container: bool) -> Result:

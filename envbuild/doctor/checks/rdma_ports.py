@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..facts.gpus import pci_devices
 from ..facts.network import EFA, INFINIBAND, rdma_ports
-from ..facts.place import is_container
+from ..facts.place import COMPUTE, JOB, device_hint, find_place, is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
 from ..ports import Port
@@ -16,7 +16,7 @@ GROUP = "network"
 MELLANOX = "15b3"  # vendor on the PCI bus
 LIST = f"grep -l 0x{MELLANOX} /sys/bus/pci/devices/*/vendor"
 FIXES = {
-    "init": "start a subnet manager: systemctl start opensm, or on the switch",
+    "init": "no subnet manager runs in this fabric: start that of the switch, or opensm on one server",
     "armed": "the subnet manager has not ended its work: sminfo",
     "down": "cable, transceiver or port of the switch: ibstat; mlxlink -d DEVICE",
 }
@@ -33,11 +33,16 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         adapters = [device for device in pci_devices(host) if device.vendor == MELLANOX]
         inside = is_container(host)
         if adapters and inside:
-            severity, fix = USER, "MELLANOX_VISIBLE_DEVICES=all; docker run --device=/dev/infiniband"
+            hook = "export MELLANOX_VISIBLE_DEVICES=all, for enroot's hook 99-mellanox.sh"
+            severity, fix = USER, hook if find_place(host)[0] == JOB else device_hint(host, "/dev/infiniband")
         elif adapters:
             severity, fix = ADMINISTRATOR, "modprobe mlx5_ib; dmesg | grep mlx5"
-        else:
+        elif inside:
             severity, fix = ADMINISTRATOR, f"on the host: {LIST}"
+        elif find_place(host)[0] == COMPUTE and not host.environ.get("SLURM_JOB_ID"):
+            severity, fix = ADMINISTRATOR, "drain the node; switch its power off and on; or use a node of that target"
+        else:
+            severity, fix = USER, "use a node of that target"
         found = f"{len(adapters)} on the PCI bus" if adapters else "no adapter is on the PCI bus"
         where = " is visible in this container" if inside else ""
         yield failed(f"no InfiniBand device{where} ({found}), and {need.source} has {wanted or 'some'}", severity, fix)
@@ -66,13 +71,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(
             f"not active: {states}",
             HARDWARE if down[0].state == "down" else ADMINISTRATOR,
-            FIXES.get(down[0].state, FIXES["down"]),
+            repair(down[0], active),
         )
     elif wanted and len(active) < wanted:
         yield failed(
             f"{len(active)} active {layer} ports, and {need.source} has {wanted}",
             ADMINISTRATOR,
-            f"{LIST}; in a container: MELLANOX_VISIBLE_DEVICES=all",
+            "export MELLANOX_VISIBLE_DEVICES=all" if is_container(host) else f"{LIST}; or use a node of that target",
         )
     elif slow:
         rates = ", ".join(f"{port.name} {port.rate} Gb/s" for port in slow)
@@ -85,6 +90,14 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run(f"no port is active: {names(ports)}")
     else:
         yield passed(f"{len(active)} active {'/'.join(sorted({port.layer for port in active}))} ports, {usual} Gb/s")
+
+
+def repair(port: Port, active: list[Port]) -> str:
+    """Return what makes a port active."""
+    if port.state == "init" and any(one.layer == port.layer for one in active):  # a subnet manager made those active
+        log = "the subnet manager's log about this port"
+        return f"sminfo -C {port.device} -P {port.number}; {log}; the switch that it is connected to"
+    return FIXES.get(port.state, FIXES["down"])
 
 
 def usual_rate(port: Port, ports: list[Port]) -> int:

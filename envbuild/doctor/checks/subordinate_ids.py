@@ -6,6 +6,7 @@ import os
 import pwd
 from collections.abc import Iterator, Sequence
 
+from ..facts.packages import install_command
 from ..facts.place import COMPUTE, JOB, find_place
 from ..host import Host
 from ..model import MINOR, Need, Result, failed, not_run, passed
@@ -31,7 +32,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         fix = f"as root: usermod --add-subuids {ids} --add-subgids {ids} {user}"
         yield failed(f"{user} has {min(counts)} ids, and builds need {NEEDED}", MINOR, fix)
     elif not host.programs.find("newuidmap"):
-        fix = "apt-get install uidmap, dnf install shadow-utils, or zypper install shadow"
+        fix = install_command(host, "uidmap", "shadow-utils", "shadow")
         yield failed("newuidmap is not installed", MINOR, fix)
     else:
         yield passed(f"{min(counts)} ids")

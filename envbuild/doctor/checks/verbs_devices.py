@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.network import FOLDER
-from ..facts.place import is_container
+from ..facts.place import device_hint, is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
 from ..tools.ibv_devinfo import parse_devinfo
@@ -25,16 +25,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     wrong = [f"{name}: {fault}" for name in files if (fault := open_fault(host, f"/dev/infiniband/{name}"))]
     container = is_container(host)
     severity = USER if container else ADMINISTRATOR
-    fix = (
-        "docker run --device=/dev/infiniband; --container-mounts=/dev/infiniband"
-        if container
-        else "modprobe ib_uverbs; chmod 0666 /dev/infiniband/uverbs*"
-    )
+    inside = device_hint(host, "/dev/infiniband") if container else ""
     if len(files) < len(devices):
+        fix = inside or "modprobe ib_uverbs; udevadm trigger --subsystem-match=infiniband_verbs --action=add"
         yield failed(f"{len(files)} of {len(devices)} device files in /dev/infiniband", severity, fix)
         return
     if wrong:
-        yield failed("; ".join(wrong[:8]), severity, fix)
+        yield failed("; ".join(wrong[:8]), severity, inside or "chmod 0666 /dev/infiniband/uverbs*")
         return
     if not host.programs.find(DEVINFO[0]):
         yield passed(f"{len(files)} device files open; ibv_devinfo is not installed")
