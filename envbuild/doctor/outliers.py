@@ -71,12 +71,13 @@ def compare_nodes(documents: dict[str, Any], unread: dict[str, str]) -> Comparis
 def find_outliers(nodes: dict[str, dict[str, str]]) -> Iterator[Outlier]:
     """Yield the values that differ from those of most nodes."""
     for fact in sorted({fact for values in nodes.values() for fact in values}):
-        values = {node: facts.get(fact, "") for node, facts in nodes.items()}
+        inside = "]." in fact  # of a part of a list; that a node lacks the part is a line of its own
+        values = {node: facts.get(fact, "") for node, facts in nodes.items() if not inside or fact in facts}
         ranked = Counter(values.values()).most_common(2)
         if len(ranked) < 2:
             continue
         usual, count = ranked[0]
-        has_majority = count > len(nodes) / 2
+        has_majority = count > len(values) / 2
         for node, value in sorted(values.items()):
             if not has_majority or value != usual:
                 yield Outlier(node, fact, value or "nothing", usual or "nothing" if has_majority else "", count)
@@ -92,6 +93,8 @@ def flatten(value: Any, path: str) -> Iterator[tuple[str, str]]:
         yield f"{path}.count", str(len(value))
         for number, inner in enumerate(value):
             name = inner.get("port") if isinstance(inner, dict) else None
+            if name:
+                yield f"{path}[{name}]", "there"
             yield from flatten(inner, f"{path}[{name or number}]")
     else:
         yield path, str(value)

@@ -198,6 +198,18 @@ def test_one_firmware_one_clock_and_one_link_are_outliers(healthy: Examination) 
     assert "not all equal" in comparison_text(found)
 
 
+def test_a_missing_gpu_or_port_is_one_line_beside_the_count(healthy: Examination) -> None:
+    documents = answers(healthy)
+    facts = documents["n2.json"]["facts"]
+    del facts["nvidia"]["gpus"][0], facts["network"]["ports"][1]
+    found = compare_nodes(documents, {})
+    assert [(one.node, one.fact, one.value, one.usual) for one in found.outliers] == [
+        ("n2", "network.ports.count", "1", "2"),
+        ("n2", "network.ports[mlx5_1:1]", "nothing", "there"),
+        ("n2", "nvidia.gpus.count", "1", "2"),
+    ]
+
+
 def test_texts_of_a_file_are_on_the_line_of_their_node(healthy: Examination) -> None:
     documents = answers(healthy, kernel="5.15.0\n3 nodes compared: all equal")
     documents["n2.json"]["facts"]["a\nX"] = "v"
