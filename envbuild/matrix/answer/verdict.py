@@ -28,7 +28,8 @@ VERDICTS = {"valid": 0, "known": 0, "conditional": 0, "disputed": 0, "conflict":
 @dataclass(frozen=True)
 class CitedRows:
     """Rows that are about what was chosen, formatted as sentences on demand: what each states, and not why it would
-    exclude something, because it excludes nothing of that. `satisfied`: rows that would, and whose condition is satisfied."""
+    exclude something, because it excludes nothing of that. `satisfied`: rows that would, but for a condition that is
+    satisfied."""
 
     matrix: FactTable
     chosen: Mapping[str, str]
@@ -98,8 +99,8 @@ class Answer:
 @dataclass(slots=True)
 class SortedRows:
     """The rows that apply to an assignment. `failing`: strength → those that it does not meet; `superseded`: those
-    that it breaks and that a better source contradicts; `reasons`: the others, `satisfied` those of them whose condition is
-    satisfied."""
+    that it breaks and that a better source contradicts; `reasons`: the others, `satisfied` those of them whose
+    condition is satisfied."""
 
     failing: dict[str, list[Reason]] = field(default_factory=lambda: {"conditional": [], "disputed": [], "warn": []})
     reasons: list[int] = field(default_factory=list)
