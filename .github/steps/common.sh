@@ -18,8 +18,9 @@ fail() {
   exit 2
 }
 
-# require_own_links VARIABLE: no link on the way to this folder is one that another user made, and can exchange.
-require_own_links() {
+# resolve VARIABLE: follow the links on the way to this folder, none of which another user made, and can exchange. What is
+# found is not resolved again: a link that is made later is refused by require_private.
+resolve() {
   local place=/ rest=${!1} part link count=0
   [[ $rest == /* ]] || rest=$(pwd -P)/$rest
   while [ -n "$rest" ]; do
@@ -43,14 +44,13 @@ require_own_links() {
       place=$link
     fi
   done
+  printf -v "$1" %s "$place"
 }
 
 OUT=${OUT:-ci-out}
-require_own_links OUT
-OUT=$(realpath -m "$OUT")
+resolve OUT
 [ -n "${WORK:-}" ] || WORK=${RUNNER_TEMP:-${XDG_CACHE_HOME:-$HOME/.cache}/envbuild-ci/$(pwd -P | sha256sum | head -c 16)}/envbuild
-require_own_links WORK
-WORK=$(realpath -m "$WORK")
+resolve WORK
 SUMMARY=${SUMMARY:-${GITHUB_STEP_SUMMARY:-$OUT/summary.md}}
 # Names of registries' repositories are lower case; those of GitHub's repositories need not be.
 REPOSITORY=${REPOSITORY:-} && REPOSITORY=${REPOSITORY,,}

@@ -41,10 +41,12 @@ def run_image(
     network: bool,
     binds: Sequence[str],
     live: bool = False,
+    writable: bool = False,
 ) -> int:
     """Run a command in a built image or a squashfs file. Return its exit code.
 
-    live: build the layers of an image that changed, and run in them; no file of it is written.
+    live: build the layers of an image that changed, and run in them; no file of it is written. writable: project
+    folders may be written.
     """
     from envbuild.build.engines.embedded.run_command import run_in_root
     from envbuild.build.engines.embedded.sandbox import warn_without_filter
@@ -61,9 +63,10 @@ def run_image(
         store, reporter = workspace.store, workspace.reporter
         return run_in_root(file, argv, env=None, store=store, network=network, binds=mounts, reporter=reporter)
     plan, layers = current_layers(name, workspace, live=live)
-    projects = [(project.folder, project.place) for project in load_image_spec(name, workspace.project).dev]
-    parts, missing = project_parts(workspace.project)
-    mounts = [*project_mounts(projects, parts), *mounts]
+    spec = load_image_spec(name, workspace.project)
+    projects = [(project.folder, project.place) for project in spec.dev]
+    parts, missing = project_parts(workspace.project, spec.path, workspace.store.root) if writable else ([], [])
+    mounts = [*project_mounts(projects, parts, writable=writable), *mounts]
     ensure_trees(workspace.store, layers)
     trees = [workspace.store.layer_tree(layer) for layer in layers]
     argv = list(command) or list(plan.config.cmd)
@@ -76,13 +79,11 @@ def run_image(
                 workspace.reporter.warn(f"{text}. Unless you made it: rm -r {shell_word(path)}")
 
 
-def project_parts(project: Project) -> tuple[list[Path], list[Path]]:
-    """Return the files and folders of a project that decide what a command does with it, and the places where it has
-    none: a program of an image that has the project's folder (``dev: ..``) must not change the former."""
-    if project.root is None:
-        return [], []
-    root = project.root.resolve()
-    places = [root / name for name in (*FOLDERS, "site.yaml")]
+def project_parts(project: Project, spec: Path, store: Path) -> tuple[list[Path], list[Path]]:
+    """Return the files and folders that decide what a command of the project does, and the places where there are
+    none: a program of an image that may write the project's folder (``dev: ..``) must not change the former."""
+    root = (project.root or spec.parent).resolve()
+    places = [*(root / name for name in (*FOLDERS, "site.yaml")), spec.resolve(), store.resolve()]
     return [path for path in places if os.path.lexists(path)], [path for path in places if not os.path.lexists(path)]
 
 

@@ -21,6 +21,7 @@ from envbuild.lock.dev_git import ask_git, common_directory, find_work_tree, is_
 from envbuild.lock.git.repositories import find_git_directory
 
 MOST_FOLDERS = 20_000  # folders that are searched for repositories of which git reports nothing
+MOST_REPOSITORIES = 1000
 Place = tuple[Path, str]  # a folder of this machine, and where it is mounted
 Mount = tuple[str, str, bool]  # source, target, whether it is read-only
 # What is in a project folder is mounted from there, once that is mounted: a program of another `run` that has it, too,
@@ -28,11 +29,19 @@ Mount = tuple[str, str, bool]  # source, target, whether it is read-only
 ITSELF = ""
 
 
-def project_mounts(projects: Sequence[Place], own: Sequence[Path] = ()) -> list[Mount]:
-    """Return the mounts of project folders: an edit there is seen at once; repositories are read-only, and so are the
-    paths `own` that are in them: specs and recipes of the caller, which the next command reads. Raises SpecError for
-    one that cannot be protected."""
+def project_mounts(projects: Sequence[Place], own: Sequence[Path] = (), *, writable: bool = False) -> list[Mount]:
+    """Return the mounts of project folders, read-only: an edit there is seen at once.
+
+    `writable`: only repositories are read-only, and the paths `own` that are in the folders: specs and recipes of the
+    caller, which the next command reads. Raises SpecError for one that cannot be protected, and for a folder that is in
+    another one: a program could put a link in its place."""
     places = [(folder.resolve(), target) for folder, target in projects]
+    if not writable:
+        return [(str(folder), target, True) for folder, target in places]
+    for folder, _ in places:
+        if any(folder.is_relative_to(other) for other, _ in places if other != folder):
+            text = f"the project folder {printable(str(folder))} is in another one, which a program could exchange"
+            raise SpecError(text, "envbuild run without --writable-dev; or name the outer folder alone in dev:")
     guarded = dict.fromkeys(path for folder, _ in places for path in find_all_repositories(folder))
     guarded |= {path: None for path in own if any(path.is_relative_to(folder) for folder, _ in places)}
     if link := next((path for path in guarded if path in own and path.is_symlink()), None):
@@ -41,7 +50,11 @@ def project_mounts(projects: Sequence[Place], own: Sequence[Path] = ()) -> list[
     mounts: list[Mount] = []
     for folder, target in places:
         inside = [path.relative_to(folder) for path in guarded if path.is_relative_to(folder)]
-        top = [path for path in inside if not any(other in path.parents for other in inside)]
+        known = frozenset(inside)
+        top = [path for path in inside if known.isdisjoint(path.parents)]
+        if len(top) > MOST_REPOSITORIES:
+            text = f"{printable(str(folder))} has more than {MOST_REPOSITORIES} repositories, each of which is a mount"
+            raise SpecError(text, "envbuild run without --writable-dev")
         above = sorted({parent for path in top for parent in path.parents}, key=lambda path: len(path.parts))
         mounts.append((str(folder), target, False))
         mounts += [(ITSELF, _join(target, path), False) for path in above if path.parts]

@@ -339,7 +339,7 @@ def test_a_submodule_of_a_project_folder_cannot_be_exchanged(tmp_path: Path) -> 
     subprocess.run(["git", "-C", inner, *setting, "commit", "-qm", "x"], check=True)
     subprocess.run(["git", "-C", top, *setting, "submodule", "--quiet", "add", inner, "a/b"], check=True)
     tries = "mv a c; mv a/b a/c; rm -rf a/b; echo gitdir: x > a/b/.git; touch .git/x; mv .git x; touch a/b/new"
-    binds = project_mounts([(top, "/opt/dev/mine")])
+    binds = project_mounts([(top, "/opt/dev/mine")], writable=True)
     code = run_in_root(trees, ["/bin/sh", "-c", f"cd /opt/dev/mine; {tries}"], env={}, store=store, binds=binds)
     assert code == 0
     assert sorted(path.name for path in top.iterdir()) == [".git", ".gitmodules", "a", "x.py"]
@@ -355,9 +355,27 @@ def test_a_folder_of_a_project_that_becomes_a_link_shows_no_other_folder(tmp_pat
     top, home = tmp_path / "mine", tmp_path / "home"
     for folder in (top / "evil", home):
         subprocess.run(["git", "init", "-q", folder], check=True)
-    binds = project_mounts([(top, "/opt/dev/mine")])
+    binds = project_mounts([(top, "/opt/dev/mine")], writable=True)
     assert ("", "/opt/dev/mine/evil", False) in binds
     shutil.move(top / "evil", tmp_path / "before")
     (top / "evil").symlink_to(home)
     with pytest.raises(SpecError, match="/opt/dev/mine/evil: No such file or directory"):
         run_in_root(trees, ["/bin/sh", "-c", "true"], env={}, store=store, binds=binds)
+
+
+def test_a_project_folder_is_read_only_and_shows_edits(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    built = kit.build(store, kit.unit("a", "true"))
+    trees = [store.layer_tree(layer.diff_id) for layer in built.layers]
+    top = tmp_path / "mine"
+    (top / "a").mkdir(parents=True)
+    (top / "a/x.py").write_text("1")
+    code = run_in_root(
+        trees,
+        ["/bin/sh", "-c", "cd /opt/dev/mine; echo 2 > a/x.py; echo 3 > new; mv a b; read it < a/x.py; [ $it = 1 ]"],
+        env={},
+        store=store,
+        binds=project_mounts([(top, "/opt/dev/mine")]),
+    )
+    assert code == 0
+    assert sorted(path.name for path in top.rglob("*")) == ["a", "x.py"] and (top / "a/x.py").read_text() == "1"

@@ -52,7 +52,8 @@ def test_an_edit_is_seen_at_once_and_rebuilds_one_unit(tmp_path: Path, store: Pa
     for words in (("work",), ("work", "--live")):
         seen = cli.run("run", *words, "--", "train")
         assert seen.stdout == "value 2\n" and not built(seen.stderr)
-    cli.run("run", "work", "--", "touch", "/opt/dev/mine/written")
+    cli.run("run", "work", "--", "sh", "-c", "! touch /opt/dev/mine/written")
+    cli.run("run", "work", "--writable-dev", "--", "touch", "/opt/dev/mine/written")
     (tmp_path / "mine/written").unlink()
     assert cli.run("run", made["artifact"], "--", "train").stdout == "value 1\n"
     before = Path(made["artifact"]).stat()

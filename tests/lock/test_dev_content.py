@@ -87,7 +87,7 @@ def test_the_repositories_of_a_folder_are_its_own_and_those_of_submodules(repo: 
         git_folder, repo.path / "sub/.git", git_folder / "modules/sub", repo.path / "sub/deep/.git",
         git_folder / "modules/sub/modules/deep",
     ]  # fmt: skip
-    assert project_mounts([(repo.path, "/opt/dev/p")]) == [  # no folder on the way can be renamed
+    assert project_mounts([(repo.path, "/opt/dev/p")], writable=True) == [  # no folder on the way can be renamed
         (str(repo.path), "/opt/dev/p", False),
         *(("", f"/opt/dev/p/{path}", False) for path in ("sub", "sub/deep")),
         *(("", f"/opt/dev/p/{path}", True) for path in (".git", "sub/.git", "sub/deep/.git")),
@@ -105,17 +105,17 @@ def test_a_git_directory_in_the_folder_is_read_only_too(repo: Repo, tmp_path: Pa
     top = repo.path
     (top / ".git").rename(top / "a.repo")
     (top / ".git").write_text("gitdir: a.repo\n")
-    assert [mount for mount in project_mounts([(top, "/p")]) if mount[2]] == [
+    assert [mount for mount in project_mounts([(top, "/p")], writable=True) if mount[2]] == [
         ("", "/p/.git", True), ("", "/p/a.repo", True),
     ]  # fmt: skip
     (top / "link").symlink_to(".")
     (top / ".git").write_text("gitdir: link/a.repo\n")
     with pytest.raises(SpecError, match="is a link on the way to a git directory"):
-        project_mounts([(top, "/p")])
+        project_mounts([(top, "/p")], writable=True)
     (top / ".git").write_text("gitdir: a.repo\n")
     git(top, "worktree", "add", "-q", str(tmp_path / "tree"))
     places = [(tmp_path / "tree", "/tree"), (top, "/p")]  # the common directory is in the other project
-    closed = {target for _, target, read_only in project_mounts(places) if read_only}
+    closed = {target for _, target, read_only in project_mounts(places, writable=True) if read_only}
     assert closed == {"/tree/.git", "/p/.git", "/p/a.repo"}
 
 
@@ -148,12 +148,12 @@ def test_repositories_that_git_does_not_report_are_read_only_too(repo: Repo, tmp
     (repo.path / ".gitignore").write_text("/src/\n")
     git(repo.path, "add", ".")
     subprocess.run(["git", "init", "-q", tracked], check=True)
-    closed = [target for _, target, read_only in project_mounts([(repo.path, "/p")]) if read_only]
+    closed = [target for _, target, read_only in project_mounts([(repo.path, "/p")], writable=True) if read_only]
     assert closed == ["/p/.git", "/p/src/ignored/.git", "/p/vendor/lib/.git"]
     plain = fill(tmp_path / "plain", {"x.py": b""})
     Repo.make(plain / "deep/er", {"c.py": b""})
     (plain / "link").symlink_to(ignored)
-    assert project_mounts([(plain, "/p")]) == [
+    assert project_mounts([(plain, "/p")], writable=True) == [
         (str(plain), "/p", False), ("", "/p/deep", False), ("", "/p/deep/er", False), ("", "/p/deep/er/.git", True),
     ]  # fmt: skip
 
@@ -161,17 +161,44 @@ def test_repositories_that_git_does_not_report_are_read_only_too(repo: Repo, tmp
 def test_specs_and_recipes_of_the_project_itself_are_read_only(tmp_path: Path) -> None:
     """With `dev: ..`, a program of the image could write what the next command runs."""
     top = fill(tmp_path / "p", {"images/a.yaml": b"", "facts/derived/b.yaml": b"", "site.yaml": b"", "train/x.py": b""})
-    found, missing = project_parts(Project(top))
-    assert [path.name for path in found] == ["images", "facts", "derived", "site.yaml"]
+    (top / "m.yaml").touch()
+    (top / ".store").mkdir()
+
+    def parts(project: Project) -> tuple[list[Path], list[Path]]:
+        return project_parts(project, top / "m.yaml", top / ".store")
+
+    found, missing = parts(Project(top))
+    assert [path.name for path in found] == ["images", "facts", "derived", "site.yaml", "m.yaml", ".store"]
     assert [path.name for path in missing] == ["recipes", "targets"]
-    assert project_mounts([(top, "/p")], found) == [
+    assert project_mounts([(top, "/p")], found, writable=True) == [
         (str(top), "/p", False), ("", "/p/images", True), ("", "/p/facts", True), ("", "/p/site.yaml", True),
+        ("", "/p/m.yaml", True), ("", "/p/.store", True),
     ]  # fmt: skip
-    assert project_mounts([(top / "train", "/p")], found) == [(str(top / "train"), "/p", False)]
-    assert project_parts(Project()) == ([], [])
+    assert project_mounts([(top / "train", "/p")], found, writable=True) == [(str(top / "train"), "/p", False)]
+    assert parts(Project()) == (found, missing)  # a spec that is named by its path
     (top / "recipes").symlink_to("train")
     with pytest.raises(SpecError, match="recipes is a link, which a program of the image could replace"):
-        project_mounts([(top, "/p")], project_parts(Project(top))[0])
+        project_mounts([(top, "/p")], parts(Project(top))[0], writable=True)
+
+
+def test_project_folders_are_read_only_by_default(repo: Repo, tmp_path: Path) -> None:
+    """What the host runs next is in them: code, settings of git, an environment of Python, keys that a site names."""
+    inner = fill(repo.path / "inner", {"b.py": b""})
+    assert project_mounts([(repo.path, "/p"), (inner, "/q")]) == [
+        (str(repo.path), "/p", True),
+        (str(inner), "/q", True),
+    ]
+    with pytest.raises(SpecError, match=f"the project folder {inner} is in another one") as caught:
+        project_mounts([(repo.path, "/p"), (inner, "/q")], writable=True)
+    assert "without --writable-dev" in caught.value.hint
+
+
+def test_repositories_without_number_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dev_repositories, "MOST_REPOSITORIES", 2)
+    for name in "abc":
+        (tmp_path / name / ".git").mkdir(parents=True)
+    with pytest.raises(SpecError, match="has more than 2 repositories"):
+        project_mounts([(tmp_path, "/p")], writable=True)
 
 
 def test_a_search_for_repositories_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from envbuild.core.code_digest import code_digest
 from envbuild.core.console import Reporter
 from envbuild.core.digest import reported_digest
-from envbuild.core.store.permissions import own_place
+from envbuild.core.store.permissions import is_shared, own_place
 from envbuild.core.store.store import Store, read_json, stamp, write_json
 
 LONGEST = 255  # bytes of a file name
@@ -53,12 +53,11 @@ def read_record(path: Path) -> dict[str, Any] | None:
 
 
 def is_unchanged(file: Path, sha256: str, reporter: Reporter) -> bool:
-    """Return whether a file of the store, whose size and time are those of a record, has the sha256 that another source
-    than the record names. The file of another member of a group is read: its size and its time are what that member
-    made them."""
+    """Return whether a file of artifacts/, whose size and time are those of a record, has the sha256 that another
+    source than the record names. In a store that a group shares it is read: another member can write the record, and
+    give the name to any file, also to one of this user."""
     try:
-        own = file.lstat().st_uid in (os.geteuid(), 0)
-        return own or reported_digest(file, reporter, follow=False) == sha256
+        return not is_shared(file.parent.parent) or reported_digest(file, reporter, follow=False) == sha256
     except OSError:  # removed meanwhile
         return False
 

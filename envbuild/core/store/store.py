@@ -188,14 +188,14 @@ class Store:
             )
 
     def pin_blob(self, sha256: str) -> PinnedFile:
-        """Open a blob whose content decides what is locked. Another member of a group's store may replace it, and its
-        owner may write it: of another's file, what is compared and then read is a copy.
+        """Open a blob whose content decides what is locked. In a store that a group shares, another member may replace
+        it, and write it at any time: what is compared and then read is a copy.
 
         A corrupt one is moved aside. Raises InputError.
         """
         with contextlib.suppress(NotRegularError, OSError):
             pinned = pin_regular(self.blob(sha256))
-            if self.is_shared and os.fstat(pinned.fd).st_uid not in (os.geteuid(), 0):
+            if self.is_shared:
                 pinned = copy_pinned(pinned, self.own_folder("tmp"))
             if file_digest(pinned.path) == sha256:
                 return pinned

@@ -80,10 +80,8 @@ def try_to_write(folder: Path) -> None:
 
 
 def find_store_intruder(root: Path) -> Intrusion | None:
-    """Return how others than this user can replace what the store `root` has, if a group shares it: records of units,
-    packs of layers, files; None if they cannot."""
-    if not is_shared(root):
-        return None
+    """Return how others than this user can replace what the store `root` has: records of units, packs of layers, files;
+    None if they cannot."""
     found = (
         find_intrusion(str(place), own_users(), private_groups()) for place in (root, *map(root.joinpath, FOLDERS))
     )

@@ -88,6 +88,8 @@ class DigestedFile:
         self._send()
         for number in range(BUFFERS):
             self._wait(number)
+        if self.sharing is not None:
+            os.ftruncate(self.file, self.position)  # the page with which sharing was tried may be behind it
         return self.digest.hexdigest()
 
     def __enter__(self) -> Self:
