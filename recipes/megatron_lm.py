@@ -140,7 +140,12 @@ class MegatronLm(Recipe):
         expect = self.release.version.replace(".", r"\.")
         return [
             imports("megatron-lm", ("megatron.core",), show="megatron.core.__version__", expect=rf"^{expect}$"),
-            imports("megatron-lm: C++ part", (HELPERS,), show=f"{HELPERS}.build_sample_idx_int32 is not None"),
+            imports(
+                "megatron-lm: C++ part",
+                (HELPERS,),
+                show=f"{HELPERS}.build_sample_idx_int32 is not None",
+                expect="^True$",
+            ),
             Check(
                 "megatron-lm: make, which every job runs, has nothing to compile",
                 f"make -C {env.site_packages}/{DATASETS}",

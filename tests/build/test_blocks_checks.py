@@ -33,6 +33,13 @@ def test_code_for_the_target_and_nothing_else(listing: str, right: bool) -> None
     assert [matches(check, listing) for check in (module, program)] == [right, right]
 
 
+@pytest.mark.parametrize("words", [{"show": "x.y"}, {"expect": "^1$"}])
+def test_what_an_import_prints_is_compared_with_a_pattern_of_its_own(words: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="x: show and expect require each other"):
+        checks.imports("x", ("x",), **words)
+    assert matches(checks.imports("x", ("x",)), "imported\n")
+
+
 def test_characters_special_to_shell_and_containerfile_survive(tmp_path: Path) -> None:
     text = '# not a comment\n\n  $HOME `id` \\ it\'s\n%s \\n "x" \\\n'
     command = checks.written(str(tmp_path / "a file"), text)

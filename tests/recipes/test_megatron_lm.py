@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.recipes import recipe, stack, steps
+from tests.support.recipes import matches, recipe, stack, steps
 
 pytestmark = pytest.mark.unit
 
@@ -47,6 +47,12 @@ def test_jobs_run_make_where_there_is_nothing_to_compile(version: str) -> None:
     runtime = made.runtime(env)
     assert "make" in runtime.debian and "pybind11" in runtime.python  # for the makefile of a checkout
     assert any("make -C " in check.command for check in made.verify(env))
+
+
+def test_the_compiled_part_is_there_if_the_check_prints_true() -> None:
+    made = recipe("megatron-lm", version="0.18.2")
+    (check,) = [check for check in made.verify(stack(made)) if "C++ part" in check.name]
+    assert [matches(check, printed) for printed in ("True\n", "False\n")] == [True, False]
 
 
 def test_a_fork_of_megatron_keeps_its_makefiles() -> None:

@@ -20,7 +20,9 @@ STUB_DRIVER = "/opt/cuda/lib64/stubs/driver"
 
 def imports(name: str, modules: Sequence[str], *, show: str = "", expect: str = "") -> Check:
     """Return the check that `modules` import beside torch, which has to be loaded first: they find libtorch through it.
-    `show` is a Python expression whose value must match `expect`."""
+    `show` is a Python expression whose value must match `expect`; each requires the other."""
+    if bool(show) != bool(expect):
+        raise ValueError(f"{name}: show and expect require each other")
     program = f"import torch, {', '.join(modules)}; print({show or repr('imported')})"
     title = f"{name}: imports beside torch" if len(modules) < 3 else f"{name}: {len(modules)} modules import"
     return beside_torch(title, program, expect or "imported")
