@@ -35,7 +35,7 @@ from envbuild.build.blocks.checks import (
     written,
 )
 from envbuild.build.blocks.debian_toolkit import debian_toolkit
-from envbuild.build.blocks.deepspeed_requirements import DEEPSPEED
+from envbuild.build.blocks.deepspeed_requirements import DEEPSPEED, DEEPSPEED_NO_GPU
 from envbuild.build.blocks.driver_stubs import DRIVER, stubs
 from envbuild.build.blocks.git_shim import git_that_knows
 from envbuild.build.blocks.hpccm import (
@@ -71,6 +71,7 @@ from envbuild.spec.released_recipe import DebianOrSource, Released, newest
 __all__ = [
     "CUOBJDUMP",
     "DEEPSPEED",
+    "DEEPSPEED_NO_GPU",
     "DRIVER",
     "INPUTS",
     "PYTHON",

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from envbuild.sdk import (
     DEEPSPEED,
+    DEEPSPEED_NO_GPU,
     Check,
     Git,
     OptionError,
@@ -34,8 +35,6 @@ class Revision(NamedTuple):
 
 
 RESOURCES = "setuptools<82"  # torch 2.0 and older need pkg_resources to compile; setuptools 82 removed it
-# `import deepspeed`, in setup.py too, queries the architecture of the machine's GPU if triton is installed.
-NO_GPU = r"s/^( *major, _ = torch\.cuda\.get_device_capability\(\))$/\1 if self.is_available() else (0, 0)/"
 REVISIONS = {
     "3.0": Revision(
         "91d1c55ba037b5ada99ae14884dff87a4dc5b9ea",
@@ -145,7 +144,7 @@ class Deeperspeed(Recipe):
         before = [": > build.txt"]  # else the version ends in git's hash, or in "unknown"
         if self.known != "eb7f5cff":  # that one has no accelerators
             # a commit of the spec may not have the line: sed then changes nothing
-            before.append(f"sed -E -i {shlex.quote(NO_GPU)} accelerator/cuda_accelerator.py")
+            before.append(f"sed -E -i {shlex.quote(DEEPSPEED_NO_GPU)} accelerator/cuda_accelerator.py")
         return python_wheel(
             "deeperspeed",
             git=self.git,

@@ -1,11 +1,13 @@
 """Distributed training with ZeRO, and fused ops, for PyTorch."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.sdk import (
     DEEPSPEED,
+    DEEPSPEED_NO_GPU,
     Check,
     Recipe,
     RecipeEnv,
@@ -61,6 +63,7 @@ WITHOUT = {
 }
 STUBS = "/opt/cuda/lib64/stubs"
 PIN_MEMORY = (0, 19, 5)  # the first source distribution with op_builder/pin_memory.py
+WITHOUT_GPU = (0, 17, 5)  # the first release that imports on a machine without a GPU beside triton
 # CPU → its vector instructions, by the names in op_builder/builder.py, which would detect those of the build machine.
 VECTORS = {"x86-64-v3": "AVX256", "x86-64-v4": "AVX512", "armv8-a": "NEON", "armv9-a": "NEON"}
 
@@ -101,13 +104,16 @@ class Deepspeed(Recipe):
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
         return {**super().matrix(env), **({"deepspeed-ops": "compiled"} if self.ops else {})}
 
+    def is_from(self, release: tuple[int, int, int]) -> bool:
+        """Return whether the version is this release or a newer one; True if the spec leaves it open."""
+        numbers = tuple(int(part) for part in self.version.split(".")[:3] if part.isdigit())
+        return not numbers or numbers >= release[: len(numbers)]
+
     @property
     def chosen(self) -> tuple[str, ...]:
         """Return the requested ops, and those that DeepSpeed compiles along with them: since 0.19.5 async_io is two."""
-        numbers = tuple(int(part) for part in self.version.split(".")[:3] if part.isdigit())
-        separate = not numbers or numbers >= PIN_MEMORY[: len(numbers)]
-        more = ("pin_memory",) if separate and "async_io" in self.ops and "pin_memory" not in self.ops else ()
-        return (*self.ops, *more)
+        along = self.is_from(PIN_MEMORY) and "async_io" in self.ops and "pin_memory" not in self.ops
+        return (*self.ops, *(("pin_memory",) if along else ()))
 
     def sources(self, env: RecipeEnv) -> Sources:
         aio = ("libaio-dev",) if "async_io" in self.ops else ()
@@ -128,6 +134,10 @@ class Deepspeed(Recipe):
             f"_builder.OpBuilder.simd_width = lambda self: '{vectors}'",
         )
         before = [f'sed -i "1i {"; ".join(lines)}" setup.py'] if any(not OPS[op].gpu for op in self.ops) else []
+        if not self.is_from(WITHOUT_GPU):
+            # in the source distribution the folder is there twice
+            found = "find . -name cuda_accelerator.py -exec sed -E -i"
+            before.append(f"{found} {shlex.quote(DEEPSPEED_NO_GPU)} {{}} +")
         return python_wheel(
             "deepspeed",
             environment={

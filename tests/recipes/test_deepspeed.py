@@ -60,6 +60,22 @@ def test_async_io_is_linked_with_the_stub_of_the_driver_and_loads_without_one() 
     assert "LIBRARY_PATH" not in commands(other, image(other))
 
 
+@pytest.mark.parametrize(("version", "queries"), [("0.16.9", True), ("0.17.4", True), ("0.17.5", False), ("", False)])
+def test_setup_py_of_older_releases_queries_no_gpu(version: str, queries: bool, tmp_path: Path) -> None:
+    """It imports deepspeed, which up to 0.17.4 beside triton ends with an error on a machine without a driver."""
+    made = recipe("deepspeed", **({"version": version} if version else {}))
+    found = re.findall(r"find \. -name cuda_accelerator\.py .* \+", commands(made, image(made)))
+    assert bool(found) == queries
+    if queries:
+        before = "        major, _ = torch.cuda.get_device_capability()\n"
+        for folder in ("accelerator", "deepspeed/accelerator"):
+            (tmp_path / folder).mkdir(parents=True)
+            (tmp_path / folder / "cuda_accelerator.py").write_text(before)
+        subprocess.run(["/bin/sh", "-c", found[0]], cwd=tmp_path, check=True)
+        after = {path.read_text() for path in tmp_path.rglob("*.py")}
+        assert after == {before.rstrip() + " if self.is_available() else (0, 0)\n"}
+
+
 def test_deepspeed_without_ops_compiles_none() -> None:
     made = recipe("deepspeed", ops=[])
     assert made.extensions() == () and len(made.verify(image(made))) == 1

@@ -1,4 +1,4 @@
-"""Requirements of Python projects that several recipes share."""
+"""Requirements, and a change of the source, that the recipes of DeepSpeed and of its fork share."""
 
 from __future__ import annotations
 
@@ -15,3 +15,6 @@ DEEPSPEED = (
     "pydantic>=2.0.0",
     "tqdm",
 )
+# Expression for sed. `import deepspeed`, in setup.py too, queries the architecture of the machine's GPU if triton is
+# installed (from 0.17.5 on only where there is a GPU).
+DEEPSPEED_NO_GPU = r"s/^( *major, _ = torch\.cuda\.get_device_capability\(\))$/\1 if self.is_available() else (0, 0)/"
