@@ -196,6 +196,41 @@ def test_an_event_of_a_switch_that_is_not_fatal_drains_no_node(node: Node) -> No
     assert result_of(node.examine(), "xid").severity == HARDWARE
 
 
+@pytest.mark.parametrize("number", [46, 54, 62, 109, 110, 136, 143, 155, 156, 158])
+def test_xids_that_need_a_reset_are_the_administrators(number: int, node: Node) -> None:
+    node.write("dev/kmsg", f"6,1,1,-;{GPU}: {number}, text")
+    assert result_of(node.examine(), "xid").severity == ADMINISTRATOR
+
+
+def test_a_machine_without_neuron_devices_needs_no_driver(node: Node) -> None:
+    need = replace(NEED, nvidia=False, gpu="Trainium", source="trn1", gpus=16)
+    result = result_of(node.examine(need), "neuron")
+    assert (result.severity, result.fix) == (USER, "use a node of that target")
+    for name, text in (("class", "0x088000"), ("vendor", "0x1d0f"), ("device", "0x7164")):
+        node.write(f"sys/bus/pci/devices/0000:10:1c.0/{name}", text)
+    assert result_of(node.examine(need), "neuron").detail == "the Neuron driver is not loaded"
+
+
+def test_an_adapter_without_its_driver_is_reported_without_a_target(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    for name, text in (("class", "0x020700"), ("vendor", "0x15b3"), ("device", "0x1021")):
+        node.write(f"sys/bus/pci/devices/0000:1a:00.0/{name}", text)
+    result = result_of(node.examine(Need()), "rdma-ports")
+    assert (result.status, result.severity, "modprobe mlx5_ib" in result.fix) == (FAIL, MINOR, True)
+
+
+def test_ports_of_another_layer_and_ports_that_are_switched_off(node: Node) -> None:
+    node.write_port("mlx5_1", layer="Ethernet")
+    result = result_of(node.examine(), "rdma-ports")
+    assert "mlx5_1:1 is Ethernet" in result.detail and "LINK_TYPE_P1=1" in result.fix
+    node.write_port("mlx5_1", state="1: DOWN", physical="3: Disabled")
+    assert "ibportstate" in result_of(node.examine(), "rdma-ports").fix
+    for name in ("mlx5_0", "mlx5_1"):
+        node.write_port(name, layer="Ethernet", state="4: ACTIVE" if name == "mlx5_0" else "1: DOWN")
+    result = result_of(node.examine(Need()), "rdma-ports")
+    assert (result.severity, "mlx5_1:1 down" in result.detail) == (MINOR, True)
+
+
 def test_adapters_of_storage_are_not_those_of_the_target(node: Node) -> None:
     node.write_port("mlx5_8", rate="200 Gb/sec (4X HDR)")
     node.write_port("mlx5_9", state="1: DOWN")

@@ -122,3 +122,20 @@ def test_another_fault_has_its_first_line_and_no_hint() -> None:
     fault = slurm_fault(Output(errors="spank: error\nsrun: fatal", code=1), "srun --help")
     assert fault == ("srun --help failed with exit code 1: spank: error", "", "")
     assert slurm_fault(Output(text="Could not establish a configuration source"), "srun --help") is None
+
+
+def test_a_missing_file_of_slurm_conf_is_named_although_slurm_waits_for_it() -> None:
+    """Slurm tries for 60 seconds to find it, and is ended before."""
+    line = "sinfo: error: s_p_parse_file: unable to status file /x/slurm.conf: No such file or directory, retrying"
+    found = slurm_fault(Output("", line, 124, "sinfo did not end within 10 s"), "sinfo")
+    assert found and found.cause == "settings" and "/x/slurm.conf" in found.detail
+    found = slurm_fault(Output("", "sinfo: error: Incompatible versions of client and server code", 1), "sinfo")
+    assert found and found.cause == "versions" and "sinfo --version" in found.fix
+    found = slurm_fault(Output("", "", 124, "sinfo did not end within 10 s"), "sinfo")
+    assert found and found.fix.startswith("scontrol ping")
+
+
+def test_a_node_that_does_not_respond_needs_no_resume(node: Node) -> None:
+    node.program("scontrol", "echo 'NodeName=n1 State=IDLE+NOT_RESPONDING CfgTRES=cpu=1,gres/gpu=2'")
+    result = result_of(node.examine(), "slurm-node")
+    assert "RESUME" not in result.fix and "NodeAddr" in result.fix

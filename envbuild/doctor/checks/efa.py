@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.network import EFA, efa_devices, rdma_ports
-from ..facts.place import device_hint, is_container
+from ..facts.place import COMPUTE, device_hint, find_place, is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
 from ..tools.fi_info import parse_endpoints, rdm_domains
@@ -50,7 +50,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run(output.fault)
     elif "No data available" in output.text + output.errors or found < count:
         fix = "ulimit -l unlimited; mount /dev/infiniband; one libibverbs alone: ldconfig -p | grep ibverbs"
-        yield failed(f"libfabric finds {found} of {count} EFA devices", USER, fix)
+        of_node = find_place(host)[0] == COMPUTE and not host.environ.get("SLURM_JOB_ID")
+        severity = ADMINISTRATOR if of_node else USER
+        yield failed(f"libfabric finds {found} of {count} EFA devices", severity, fix)
     elif not complete:
         yield not_run("the output of fi_info is truncated")
     else:

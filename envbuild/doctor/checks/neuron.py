@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..facts.gpus import AMAZON, pci_devices
 from ..facts.neuron import FOLDER, instance_type, neuron_command, neuron_devices, neuron_driver
 from ..facts.packages import install_command
 from ..facts.place import device_hint, is_container
@@ -12,6 +13,8 @@ from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run
 from ..tools.neuron_ls import parse_neuron
 
 GROUP = "Neuron"
+# PCI numbers: Inf1, Trn1, Inf2, Trn2, Trn3 (AWS Neuron driver, neuron_device.h)
+NEURON_DEVICES = ("7064", "7065", "7066", "7067", "7164", "7264", "7364", "7564")
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -19,6 +22,12 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     devices, driver = neuron_devices(host), neuron_driver(host)
     if not devices and not driver and not need.neuron:
         yield not_run("there is no Neuron device")
+        return
+    on_bus = sum(device.vendor == AMAZON and device.device in NEURON_DEVICES for device in pci_devices(host))
+    if not driver and not on_bus and pci_devices(host):
+        yield failed(
+            f"no Neuron device on the PCI bus, and {need.source} has {need.gpus}", USER, "use a node of that target"
+        )
         return
     if not driver:
         yield failed(

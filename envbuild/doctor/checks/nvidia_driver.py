@@ -34,7 +34,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             else:
                 yield failed(detail, USER, "use a node of that target")
         else:
-            fix = "modprobe nvidia; if it fails: dmesg | grep -i nvrm"
+            fix = "modprobe nvidia; not found: dkms status, for kernel $(uname -r); another error: dmesg | grep -i nvrm"
             yield failed(f"{len(devices)} NVIDIA GPUs on the PCI bus, and the driver is not loaded", ADMINISTRATOR, fix)
         return
     library = library_version(host)

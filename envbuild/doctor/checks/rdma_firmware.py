@@ -28,7 +28,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             yield failed(
                 f"{kind or 'adapters'}: firmware is {usual}, but {', '.join(other)}",
                 ADMINISTRATOR,
-                "mlxfwmanager -u -d DEVICE",
+                "mlxfwmanager -u -d DEVICE; then mlxfwreset -d DEVICE reset, or reboot",
             )
             return
     yield passed(", ".join(f"{kind or 'adapters'} {next(iter(devices.values()))}" for kind, devices in kinds.items()))

@@ -14,11 +14,14 @@ from ..ports import Port
 
 GROUP = "network"
 MELLANOX = "15b3"  # vendor on the PCI bus
+INFINIBAND_CONTROLLER = "0207"  # class of the PCI bus
+DRIVER = "modprobe mlx5_ib; dmesg | grep mlx5"
 LIST = f"grep -l 0x{MELLANOX} /sys/bus/pci/devices/*/vendor"
 FIXES = {
     "init": "no subnet manager runs in this fabric: start that of the switch, or opensm on one server",
     "armed": "the subnet manager has not ended its work: sminfo",
     "down": "cable, transceiver or port of the switch: ibstat; mlxlink -d DEVICE",
+    "disabled": "it is switched off: ibportstate -C DEVICE LID PORT enable; RoCE: ip link set INTERFACE up",
 }
 
 
@@ -26,17 +29,22 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Compare the ports with the target's, and with each other."""
     ports = [port for port in rdma_ports(host) if port.layer != EFA]
     wanted = need.nics if need.fabric == "infiniband" else 0
+    adapters = [device for device in pci_devices(host) if device.vendor == MELLANOX]
     if not ports and need.fabric != "infiniband":
-        yield not_run("there is no InfiniBand or RoCE device")
+        idle = [device.slot for device in adapters if device.kind == INFINIBAND_CONTROLLER]
+        if idle and not is_container(host):
+            detail = f"InfiniBand adapters on the PCI bus, and no RDMA device: {', '.join(idle[:8])}"
+            yield failed(detail, MINOR, DRIVER)
+        else:
+            yield not_run("there is no InfiniBand or RoCE device")
         return
     if not ports:
-        adapters = [device for device in pci_devices(host) if device.vendor == MELLANOX]
         inside = is_container(host)
         if adapters and inside:
             hook = "export MELLANOX_VISIBLE_DEVICES=all, for enroot's hook 99-mellanox.sh"
             severity, fix = USER, hook if find_place(host)[0] == JOB else device_hint(host, "/dev/infiniband")
         elif adapters:
-            severity, fix = ADMINISTRATOR, "modprobe mlx5_ib; dmesg | grep mlx5"
+            severity, fix = ADMINISTRATOR, DRIVER
         elif inside:
             severity, fix = ADMINISTRATOR, f"on the host: {LIST}"
         elif find_place(host)[0] == COMPUTE and not host.environ.get("SLURM_JOB_ID"):
@@ -59,10 +67,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     active = [port for port in judged if port.active]
     usual = Counter(port.rate for port in active).most_common(1)[0][0] if active else 0
     slow = [port for port in active if port.rate < (need.rate if wanted and need.rate else usual_rate(port, active))]
-    if not wanted and active and any(port.layer == INFINIBAND for port in down):
+    other = [port for port in ports if port.layer not in (layer, EFA)]
+    if not wanted and active and down:
         states = ", ".join(f"{port.name} {port.state} {port.physical}".strip() for port in down)
         yield failed(
-            f"not active: {states}; {len(active)} others are", MINOR, f"none, if it needs no cable; {FIXES['down']}"
+            f"not active: {states}; {len(active)} others are",
+            MINOR,
+            f"none, if it needs no cable; {repair(down[0], active)}",
         )
     elif down and (
         (wanted and len(active) < wanted) or (layer == INFINIBAND and any(port.layer == INFINIBAND for port in down))
@@ -72,6 +83,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             f"not active: {states}",
             HARDWARE if down[0].state == "down" else ADMINISTRATOR,
             repair(down[0], active),
+        )
+    elif wanted and len(active) < wanted and other and len(active) + len(other) >= wanted:
+        listed = ", ".join(f"{port.name} is {port.layer}" for port in other)
+        number = {INFINIBAND: 1}.get(layer, 2)
+        fix = f"mlxconfig -d DEVICE set LINK_TYPE_P1={number}; then mlxfwreset -d DEVICE reset, or reboot"
+        yield failed(
+            f"{len(active)} active {layer} ports, and {need.source} has {wanted}: {listed}", ADMINISTRATOR, fix
         )
     elif wanted and len(active) < wanted:
         yield failed(
@@ -97,7 +115,7 @@ def repair(port: Port, active: list[Port]) -> str:
     if port.state == "init" and any(one.layer == port.layer for one in active):  # a subnet manager made those active
         log = "the subnet manager's log about this port"
         return f"sminfo -C {port.device} -P {port.number}; {log}; the switch that it is connected to"
-    return FIXES.get(port.state, FIXES["down"])
+    return FIXES["disabled"] if port.physical == "disabled" else FIXES.get(port.state, FIXES["down"])
 
 
 def usual_rate(port: Port, ports: list[Port]) -> int:

@@ -10,7 +10,7 @@ from ..facts.slurm import failing_states, node_answer
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, Need, Result, failed, not_run, passed
 from ..tools.scontrol import gpus_of
-from ..tools.slurm_fault import CONTROLLER, MUNGE, SETTINGS
+from ..tools.slurm_fault import CONTROLLER, MUNGE, SETTINGS, VERSIONS
 from .gpu_count import MISSING
 
 GROUP = "Slurm"
@@ -30,7 +30,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     if stopped:
         yield failed("slurmd does not run", ADMINISTRATOR, starting(host))
-    if fault and fault.cause in (MUNGE, CONTROLLER):  # jobs that run here continue
+    if fault and fault.cause in (MUNGE, VERSIONS, CONTROLLER):  # jobs that run here continue
         yield failed(fault.detail, ADMINISTRATOR, fault.fix, drains=False)
         return
     if fault:
@@ -40,7 +40,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     configured, here = gpus_of(node), len(module_gpus(host))
     if bad:
         reason = node.get("Reason", "")
-        fix = f"after the repair: scontrol update NodeName={node.get('NodeName', '…')} State=RESUME"
+        name = node.get("NodeName", "…")
+        fix = f"after the repair: scontrol update NodeName={name} State=RESUME"
+        if not set(bad) - {"NOT_RESPONDING"}:  # it returns by itself
+            fix = f"{starting(host)}; the address that the controller has: scontrol show node {name} | grep NodeAddr"
         detail = f"state {node['State']}" + (f": {reason}" if reason else "")
         yield failed(detail, ADMINISTRATOR, fix, drains=False)  # with a second reason the first would be lost
     elif "State" not in node or configured is None:

@@ -33,7 +33,7 @@ def parse_devinfo(text: str) -> tuple[list[VerbsDevice], bool]:
         key, _, value = line.strip().partition(":")
         value = value.strip()
         if line.startswith("hca_id:"):
-            if values:
+            if "hca_id" in values:
                 count = values.get("phys_port_cnt", "")
                 devices.append(
                     VerbsDevice(

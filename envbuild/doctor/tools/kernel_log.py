@@ -20,7 +20,8 @@ SXID = re.compile(
     BEFORE + r"nvidia-nvswitch\S* SXid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<number>\d+),? ?(?P<text>.*)"
 )
 REBOOT = (79, 151, 168)
-RESET = (48, 64, 95, 119, 120, 140)
+# Of the catalogue (reset as the immediate action), and critical for AWS' node monitoring agent for EKS; 54 is power
+RESET = (46, 48, 54, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158)
 NVLINK = (74, *range(144, 151))
 MEMORY = (63, 92, 94)  # recorded, many corrected, or contained: the GPU works; its counters state what it needs
 APPLICATION = (13, 31, 43, 45)  # a program's fault, or the end of a program after another event

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..processes import Output
 
-SETTINGS, MUNGE, UNKNOWN_NODE, CONTROLLER = "settings", "munge", "unknown-node", "controller"
+SETTINGS, MUNGE, UNKNOWN_NODE, VERSIONS, CONTROLLER = "settings", "munge", "unknown-node", "versions", "controller"
 ASK_CONTROLLER = "scontrol ping; on the controller: systemctl status slurmctld munge"
 CAUSES = (  # the cause, its signs, what it is, what repairs it
     (
@@ -29,6 +29,12 @@ CAUSES = (  # the cause, its signs, what it is, what repairs it
         "export SLURMD_NODENAME=NAME; its name: scontrol -o show nodes | grep NodeHostName=$(hostname -s)",
     ),
     (
+        VERSIONS,
+        re.compile(r"[Ii]ncompatible versions of client and server"),
+        "Slurm of this machine and of the controller are too far apart",
+        "sinfo --version here and on the controller: at most two releases apart, the controller's the newer",
+    ),
+    (
         CONTROLLER,
         re.compile(r"[Uu]nable to contact slurm controller|controller in standby mode"),
         "Slurm's controller does not answer",
@@ -38,7 +44,7 @@ CAUSES = (  # the cause, its signs, what it is, what repairs it
 
 
 class SlurmFault(NamedTuple):
-    """The failure of a program. `cause`: one of the four, or "" for another one, which has no `fix`."""
+    """The failure of a program. `cause`: one of those, or "" for another one, which has no `fix`."""
 
     detail: str
     fix: str = ""
@@ -47,13 +53,13 @@ class SlurmFault(NamedTuple):
 
 def slurm_fault(output: Output, command: str) -> SlurmFault | None:
     """Return why a program of Slurm has no usable output, or None if it has."""
-    if output.fault:
-        return SlurmFault(output.fault, ASK_CONTROLLER if output.code not in (126, 127) else "")  # hangs
-    if not output.code:
+    if not output.fault and not output.code:
         return None
     lines = [line.strip() for line in (output.errors + "\n" + output.text).splitlines()]
     for cause, sign, detail, fix in CAUSES:
         for line in reversed(lines):
             if sign.search(line):
                 return SlurmFault(f"{detail}: {line[:200]}", fix, cause)
+    if output.fault:
+        return SlurmFault(output.fault, ASK_CONTROLLER if output.code not in (126, 127) else "")  # hangs
     return SlurmFault(output.failure(command))
