@@ -24,7 +24,7 @@ NETWORK = re.compile(r"NCCL INFO Using network (\S.*)")
 FAST = re.compile(r"IB|IBext|Libfabric|UCX|SHARP|NVLS", re.IGNORECASE)
 PROVIDER = re.compile(r"Selected provider is (\S+?),? [^()]*\(found (\d+) nics\)", re.IGNORECASE)
 NODE = re.compile(
-    r"^([\w.-]{1,64}):\d+:\d+ \[| ON ([\w.-]{1,64}) CANCELLED|^srun: error: ([\w.-]{1,64}): task|"
+    r"^([\w.-]{1,64}):\d+:\d+ \[|Node failure on ([\w.-]{1,64})|^srun: error: ([\w.-]{1,64}): task|"
     r"^\w{3} [ \d]\d [\d:]{8} ([\w.-]{1,64}) kernel:"
 )
 DIRECT = re.compile(r"via NET/\S+")

@@ -50,7 +50,7 @@ SIGNS = (
     sign(
         "completion-error-12", r"got completion (?:from peer \S+ )?with (?:error |status=)(?:\w+\()?12\b|transport retry count exceeded",
         "the other node does not answer: completion error 12, the retries of InfiniBand are used up", ADMINISTRATOR,
-        "check the link of both nodes: envbuild doctor; RoCE: NCCL_IB_GID_INDEX and the switch's PFC; a busy fabric: NCCL_IB_TIMEOUT=22",
+        "check the link of both nodes: envbuild doctor; RoCE: NCCL_IB_GID_INDEX, or UCX_IB_GID_INDEX, and the switch's PFC; a busy fabric: NCCL_IB_TIMEOUT=22",
     ),
     sign(
         "completion-error", r"got completion (?:from peer \S+ )?with (?:error |status=)(?!(?:\w+\()?12\b)(?:\w+\()?\d+",
@@ -100,19 +100,24 @@ SIGNS = (
         "UCX uses TCP alone for a connection", MINOR, "UCX_TLS=rc,sm,self with InfiniBand; ucx_info -d lists what UCX can use here",
     ),
     sign(
-        "memlock", (r"Cannot allocate memory.*(?:ibv_|mlx5|memlock)", r"ibv_reg_mr|ibv_create_|fi_mr_reg.*failed|Cannot allocate memory", r"locked memory limit"),
+        "memlock", (r"Cannot allocate memory.*(?:ibv_|mlx5|memlock)", r"(?:ibv_reg_mr|ibv_create_|fi_mr_reg).*(?:Cannot allocate memory|errno 12|ENOMEM)", r"locked memory limit"),
         "memory cannot be registered: the limit of locked memory", ADMINISTRATOR,
         "ulimit -l unlimited; docker run --ulimit memlock=-1; slurmd.service: LimitMEMLOCK=infinity",
     ),
     sign(
-        "shared-memory", (r"No space left on device.*/dev/shm|nccl-", r"/dev/shm|nccl-\w.*No space left on device", r"Bus error.*shared memory", r"insufficient shared memory \(shm\)"),
+        "memory-registration", r"ibv_reg_mr\w*.*(?:Bad address|Invalid argument)",
+        "the adapter cannot register this memory: for memory of a GPU the driver has no GPUDirect", ADMINISTRATOR,
+        "as root: modprobe nvidia-peermem, or the open kernel module with a kernel that has DMA-BUF; until then: NCCL_NET_GDR_LEVEL=LOC",
+    ),
+    sign(
+        "shared-memory", (r"No space left on device.*/dev/shm", r"/dev/shm.*No space left on device", r"Bus error.*shared memory", r"insufficient shared memory \(shm\)"),
         "/dev/shm is full", USER, "docker run --ipc=host, or --shm-size=8g; with Slurm /dev/shm is the node's: ls -l /dev/shm, and remove what jobs left that have ended",
     ),
     # ibv_modify_qp and events of ports: NVIDIA/nccl@v2.30.7-1 src/misc/ibvwrap.cc and src/transport/net_ib
     sign(
-        "queue-pair", r"Call to ibv_modify_qp failed",
+        "queue-pair", (r"Call to ibv_modify_qp failed", r"ibv_create_ah.*(?:timed out|failed)"),
         "InfiniBand or RoCE cannot connect two nodes: the address that was chosen (GID) does not reach the other one", ADMINISTRATOR,
-        "ibv_devinfo -v | grep GID; RoCE: NCCL_IB_GID_INDEX, NCCL_IB_ADDR_FAMILY; NCCL_IB_HCA must not name ports of another network",
+        "ibv_devinfo -v | grep GID; RoCE: NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX, NCCL_IB_ADDR_FAMILY; NCCL_IB_HCA must not name ports of another network",
     ),
     sign(
         "port-event", (r"NET/IB.*async (?:fatal |non-fatal )?event.*port error|device fatal|local catastrophic", r"UCX +\w+ .*async event on .*port error|PORT_ERR|device fatal"),
@@ -175,12 +180,17 @@ SIGNS = (
     # enroot 3.4 and 4.1 print what curl answers: "URL https://… returned error code: 401 Unauthorized" (NVIDIA/enroot,
     # src/common.sh); enroot-mount names the entry of fstab(5) that it could not mount (bin/enroot-mount.c)
     sign(
-        "image-credentials", r"pyxis: .*returned error code: 40[13]",
+        "image-spelling", r"pyxis: .*https://registry-1\.docker\.io/v2/\w[\w-]*\.[\w.-]+/.*returned error code: 40[134]",
+        "the image is spelled with a slash after its registry, so that enroot takes Docker Hub for it", USER,
+        "REGISTRY#REPOSITORY:TAG: srun --container-image=nvcr.io#nvidia/pytorch:25.10-py3",
+    ),
+    sign(
+        "image-credentials", r"pyxis: .*https://(?!registry-1\.docker\.io/v2/\w[\w-]*\.[\w.-]+/)\S+ returned error code: 40[13]",
         "the registry refuses the image: it wants a login, or has no such repository", USER,
         "machine REGISTRY login USER password TOKEN, in the file $ENROOT_CONFIG_PATH/.credentials or ~/.config/enroot/.credentials of the job's node",
     ),
     sign(
-        "image-missing", r"pyxis: .*returned error code: 404",
+        "image-missing", r"pyxis: .*https://(?!registry-1\.docker\.io/v2/\w[\w-]*\.[\w.-]+/)\S+ returned error code: 404",
         "the registry has no such image or tag", USER, "spell it REGISTRY#REPOSITORY:TAG: srun --container-image=nvcr.io#nvidia/pytorch:25.10-py3",
     ),
     sign(
@@ -194,8 +204,8 @@ SIGNS = (
         "enroot.conf: ENROOT_RUNTIME_PATH, ENROOT_CACHE_PATH and ENROOT_DATA_PATH where the user may write, or a prolog that makes them",
     ),
     sign(
-        "no-pyxis", r"srun: unrecognized option '--container-",
-        "srun of the machine that submits has no pyxis", ADMINISTRATOR, "on that machine: srun --help | grep container; plugstack.conf must name spank_pyxis.so; envbuild doctor",
+        "no-pyxis", r"(?:srun|sbatch|salloc): unrecognized option '--container-",
+        "Slurm of the machine that submits has no pyxis", ADMINISTRATOR, "on that machine: srun --help | grep container; plugstack.conf must name spank_pyxis.so (for sbatch with sbatch_support=1); envbuild doctor",
     ),
     sign(
         "image-unreachable", r"pyxis: .*(?:Could not resolve host|Failed to connect|Connection timed out|returned error code: 5\d\d)",
@@ -230,6 +240,32 @@ SIGNS = (
         "pyxis or enroot did not start the container; the lines after it are enroot's log", USER,
         "on that node: envbuild doctor; df -h for enroot's data path; envbuild verify FILE",
     ),
+    sign(
+        "slurm-credential", r"Munge decode failed|Invalid job credential|Expired credential",
+        "a node does not accept what another one signed: its clock or its munge.key is another", ADMINISTRATOR,
+        "on that node: timedatectl; systemctl restart munge; munge -n | ssh OTHER_NODE unmunge",
+    ),
+    sign(
+        "gpu-busy", r"CUDA-capable device\(s\) is/are busy or unavailable|all CUDA-capable devices are busy",
+        "another process has the GPU, in exclusive mode, or a process that ended left it", USER,
+        "on that node: nvidia-smi lists the processes; nvidia-smi -c DEFAULT (as root); srun --gpus-per-task=1",
+    ),
+    sign(
+        "nccl-versions", r"Mismatched NCCL version detected",
+        "ranks use different versions of NCCL", USER, "one image for all ranks; unset LD_PRELOAD and LD_LIBRARY_PATH of the job: envbuild launch NAME -- CMD",
+    ),
+    sign(
+        "torch-abi", r"undefined symbol: _ZN(?:K?3c10|2at|5torch)",
+        "an extension was compiled for another version of torch", USER, "compile it against the image's torch; envbuild verify NAME; nothing of ~/.local: PYTHONNOUSERSITE=1",
+    ),
+    sign(
+        "port-in-use", r"EADDRINUSE|Address already in use",
+        "the port of the rendezvous is in use on that node", USER, "MASTER_PORT=ANOTHER; torchrun --rdzv-endpoint=HOST:0; a job that did not end: pkill on that node",
+    ),
+    sign(
+        "rendezvous", r"The client socket has (?:timed out|failed to connect)",
+        "a rank does not reach the first node, at MASTER_ADDR", USER, "MASTER_ADDR is a name or address that all nodes resolve; the first rank has ended, or started late: its log",
+    ),
     # of the loader (ld.so), the kernel's ENOEXEC, and slurmstepd
     sign(
         "c-library", r"version `?'?GLIBC_\d\S* not found",
@@ -249,11 +285,11 @@ SIGNS = (
         "more memory for the job: sbatch --mem=SIZE; fewer workers of the data loader",
     ),
     sign(
-        "gpu-memory", r"CUDA out of memory|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
+        "gpu-memory", r"CUDA out of memory|Cuda failure 2 'out of memory'|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
         "the memory of a GPU is used up", USER, "a smaller batch; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; nvidia-smi lists other programs on the GPU",
     ),
     sign(
-        "node-failed", r"DUE TO NODE FAILURE",
+        "node-failed", (r"DUE TO NODE FAILURE", r"srun: error: Node failure on"),
         "Slurm ended the job because a node failed", ADMINISTRATOR, "sinfo -R; on that node: envbuild doctor",
     ),
     sign(

@@ -53,7 +53,9 @@ LINES = {
     ],
     "memlock": ["mlx5: ibv_reg_mr failed: Cannot allocate memory"],
     "shared-memory": ["Error while creating shared memory segment /dev/shm/nccl-a1 (size 9): No space left on device"],
-    "queue-pair": ["n1:1:2 [3] misc/ibvwrap.cc:284 NCCL WARN Call to ibv_modify_qp failed with error Invalid argument"],
+    "queue-pair": [
+        "[1] ib.c:1 UCX  ERROR ibv_create_ah(dlid=0 dgid=::ffff:10.0.0.18) on mlx5_0 failed: Connection timed out",
+        "n1:1:2 [3] misc/ibvwrap.cc:284 NCCL WARN Call to ibv_modify_qp failed with error Invalid argument"],
     "port-event": [
         NCCL + "WARN NET/IB : mlx5_1:1 Got async event : port error",
         NCCL + "WARN NET/IB : mlx5_1:1 async fatal event on device: device fatal error",
@@ -75,13 +77,23 @@ LINES = {
     ],
     "registry-limit": [PYXIS + "[ERROR] URL https://r.example/v2/a returned error code: 429 Too Many Requests"],
     "enroot-folder": [PYXIS + "mkdir: cannot create directory '/run/enroot/user-1000': Permission denied"],
-    "no-pyxis": ["srun: unrecognized option '--container-image=r.example#a:1'"],
+    "no-pyxis": [f"{name}: unrecognized option '--container-image=r.example#a:1'" for name in ("srun", "sbatch")],
     "nccl-cuda-error": ["torch.distributed.DistBackendError: ncclUnhandledCudaError: Call to CUDA function failed."],
     "nccl-system-error": ["RuntimeError: NCCL error in: a.cpp:1, unhandled system error, NCCL version 2.30.7"],
     "no-pmi": [
         "but OMPI was not built with SLURM's PMI support and therefore cannot", "PMI2_Init failed to initialize.",
         "srun: error: Couldn't find the specified plugin name for mpi/pmix looking at all files",
     ],
+    "image-spelling": [
+        PYXIS + "[ERROR] URL https://registry-1.docker.io/v2/nvcr.io/nvidia/a/manifests/1 returned error code: 401 X",
+    ],
+    "memory-registration": [NCCL + "WARN Call to ibv_reg_mr_iova2 failed with error Bad address"],
+    "slurm-credential": ["srun: error: Task launch for StepId=1.0 failed on node n2: Invalid job credential"],
+    "gpu-busy": ["RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"],
+    "nccl-versions": [NCCL + "WARN Mismatched NCCL version detected : rank 0 23004 rank 1 22705"],
+    "torch-abi": ["ImportError: /opt/venv/a.so: undefined symbol: _ZN3c105ErrorC2E"],
+    "port-in-use": ["RuntimeError: The server socket has failed to listen: errno: 98 - Address already in use"],
+    "rendezvous": ["DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (n1, 29500)"],
     "image-credentials": [
         PYXIS + "[ERROR] URL https://r.example/auth?scope=repository:a:pull returned error code: 401 Unauthorized",
     ],
@@ -111,7 +123,7 @@ LINES = {
         "srun: error: n1: task 0: Out Of Memory", "Out of memory: Killed process 812 (python3)",
     ],
     "gpu-memory": ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."],
-    "node-failed": ["slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE ***"],
+    "node-failed": ["srun: error: Node failure on n18", "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE ***"],
     "time-limit": ["slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"],
     "acs": [NCCL + "WARN ACS is enabled on some switches"],
     "efa-not-found": ["fi_getinfo: -61 (No data available)"],
@@ -168,7 +180,7 @@ def test_the_cause_of_a_container_that_did_not_start_is_reported_instead() -> No
 def test_the_node_of_a_line_is_named() -> None:
     lines = [LINES["node-failed"][0], LINES["completion-error-12"][0], "srun: error: n3: task 0: Out Of Memory"]
     found = {one.check: one.detail for one in log_results(read_log(lines), Need())}
-    assert "(n1, line 1)" in found["node-failed"] and "(n1, line 2)" in found["completion-error-12"]
+    assert "(n18, line 1)" in found["node-failed"] and "(n1, line 2)" in found["completion-error-12"]
     assert "(n3, line 3)" in found["host-memory"]
 
 
