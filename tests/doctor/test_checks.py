@@ -231,6 +231,22 @@ def test_ports_of_another_layer_and_ports_that_are_switched_off(node: Node) -> N
     assert (result.severity, "mlx5_1:1 down" in result.detail) == (MINOR, True)
 
 
+def test_a_link_that_the_driver_has_recovered_is_no_fault(node: Node) -> None:
+    text = (Path(__file__).parent / "texts/nvidia-smi-q.h100.txt").read_text()
+    bus = re.search(r"(?m)^GPU 0000([0-9A-F:]+)\.0", text)
+    assert bus
+    node.write("dev/kmsg", f"6,1,1,-;NVRM: Xid (PCI:{bus[1].lower()}): 74, pid=1, NVLink: fatal error detected")
+    assert result_of(node.examine(), "xid").severity == HARDWARE
+    for advice, status in (("None", PASS), ("Reboot", FAIL)):
+        changed = re.sub(r"(?m)^( +)(Persistence Mode +:.*)$", rf"\1\2\n\1GPU Recovery Action : {advice}", text)
+        (node.root.parent / "smi.txt").write_text(changed)
+        node.program("nvidia-smi", f"cat {node.root.parent}/smi.txt")
+        found = node.examine()
+        assert result_of(found, "xid").status == status
+        if status == FAIL:
+            assert result_of(found, "gpu-settings").fix == "drain the node, then reboot"
+
+
 def test_adapters_of_storage_are_not_those_of_the_target(node: Node) -> None:
     node.write_port("mlx5_8", rate="200 Gb/sec (4X HDR)")
     node.write_port("mlx5_9", state="1: DOWN")

@@ -93,7 +93,7 @@ LINES = {
     "nccl-versions": [NCCL + "WARN Mismatched NCCL version detected : rank 0 23004 rank 1 22705"],
     "torch-abi": ["ImportError: /opt/venv/a.so: undefined symbol: _ZN3c105ErrorC2E"],
     "port-in-use": ["RuntimeError: The server socket has failed to listen: errno: 98 - Address already in use"],
-    "rendezvous": ["DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (n1, 29500)"],
+    "rendezvous": ["DistNetworkError: The client socket has timed out after 600000ms while trying to connect"],
     "image-credentials": [
         PYXIS + "[ERROR] URL https://r.example/auth?scope=repository:a:pull returned error code: 401 Unauthorized",
     ],
@@ -123,7 +123,10 @@ LINES = {
         "srun: error: n1: task 0: Out Of Memory", "Out of memory: Killed process 812 (python3)",
     ],
     "gpu-memory": ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."],
-    "node-failed": ["srun: error: Node failure on n18", "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE ***"],
+    "node-failed": [
+        "srun: error: Node failure on n18",
+        "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE ***",
+    ],
     "time-limit": ["slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"],
     "acs": [NCCL + "WARN ACS is enabled on some switches"],
     "efa-not-found": ["fi_getinfo: -61 (No data available)"],

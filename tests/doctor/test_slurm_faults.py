@@ -139,3 +139,12 @@ def test_a_node_that_does_not_respond_needs_no_resume(node: Node) -> None:
     node.program("scontrol", "echo 'NodeName=n1 State=IDLE+NOT_RESPONDING CfgTRES=cpu=1,gres/gpu=2'")
     result = result_of(node.examine(), "slurm-node")
     assert "RESUME" not in result.fix and "NodeAddr" in result.fix
+
+
+def test_a_login_node_is_not_drained(node: Node) -> None:
+    (node.root / "proc/77/comm").unlink()
+    node.write("proc/self/limits", "Max locked memory  65536  65536 bytes")
+    found = node.examine()
+    assert found.facts["place"] == "login node"
+    lines = health_lines(found, "healthcheck")
+    assert any(line.startswith("memlock: ") for line in lines) and not any("State=DRAIN" in line for line in lines)

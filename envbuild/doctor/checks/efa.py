@@ -25,10 +25,11 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     wanted = need.efa or count
     container = is_container(host)
     if count < max(wanted, 1):
+        of_node = find_place(host)[0] == COMPUTE and not host.environ.get("SLURM_JOB_ID")
         yield failed(
             f"{count} EFA devices, and {need.source} has {wanted or 'some'}",
-            ADMINISTRATOR,
-            "use an instance with EFA interfaces; after a boot wait 15 s",
+            ADMINISTRATOR if of_node else USER,
+            "an instance with EFA interfaces; after a boot wait 15 s" if of_node else "use a node of that target",
         )
         return
     if driven < count:

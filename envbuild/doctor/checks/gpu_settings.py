@@ -19,14 +19,16 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     gpus = smi_report(host).gpus
     reset = [gpu.bus for gpu in gpus if any(gpu.value(key).lower() == "yes" for key in RESET)]
-    action = [gpu.bus for gpu in gpus if gpu.value("GPU Recovery Action").lower() not in ("", "none")]
+    actions = {gpu.bus: gpu.value("GPU Recovery Action") for gpu in gpus}
+    action = [f"{bus} ({text})" for bus, text in actions.items() if text.lower() not in ("", "none")]
+    reboot = any("reboot" in text.lower() for text in actions.values())
     mig = [gpu.bus for gpu in gpus if gpu.value("MIG Mode/Current").lower() == "enabled"]
     slow = [gpu.bus for gpu in gpus if gpu.value("Persistence Mode").lower() == "disabled"]
     if reset or action:
         yield failed(
-            f"requires a reset: {', '.join(reset or action)}",
+            f"the driver requires a recovery: {', '.join(action or reset)}",
             ADMINISTRATOR,
-            "drain the node; nvidia-smi --gpu-reset -i BUS",
+            "drain the node, then reboot" if reboot else "drain the node; nvidia-smi --gpu-reset -i BUS",
         )
     elif mig:
         yield failed(

@@ -19,7 +19,10 @@ ACTIONS = {
         ADMINISTRATOR,
         "drain the node, then reboot. nvidia-smi --gpu-reset -i BUS is enough for the GPU; the line of the log remains",
     ),
-    "nvlink": (HARDWARE, "drain the node; systemctl restart nvidia-fabricmanager; again: replace the GPU or its board"),
+    "nvlink": (
+        HARDWARE,
+        "drain the node, then reboot (the line of the log remains until then); again: replace the GPU or its board",
+    ),
     "unknown": (MINOR, "search the number in NVIDIA's catalogue of XIDs: docs.nvidia.com/deploy/xid-errors"),
     "memory": (
         MINOR,
@@ -52,7 +55,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
 def is_recovered(event: Event, events: list[Event], host: Host) -> bool:
     """Return whether a GPU needs no recovery any more, by a later line of the driver, or by nvidia-smi. A line remains
     in the log until the machine starts again, also after a reset."""
-    if event.action not in ("reboot", "reset", "unknown", "recovered"):
+    if event.switch or event.action not in ("reboot", "reset", "nvlink", "unknown", "recovered"):
         return False
     later = events[next(at for at, one in enumerate(events) if one is event) :]
     advice = [one.action for one in later if one.bus == event.bus and one.number == RECOVERY]
