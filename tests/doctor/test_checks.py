@@ -247,6 +247,17 @@ def test_a_link_that_the_driver_has_recovered_is_no_fault(node: Node) -> None:
             assert result_of(found, "gpu-settings").fix == "drain the node, then reboot"
 
 
+@pytest.mark.parametrize("code", [0, 6])
+def test_a_job_that_requested_no_gpu_is_no_fault_of_the_node(code: int, node: Node) -> None:
+    """Slurm hides the GPUs that a job did not request."""
+    node.program("nvidia-smi", f"echo 'No devices were found'; exit {code}")
+    found = node.examine(SLURM_JOB_ID="7")
+    assert "this job has no GPU" in result_of(found, "nvidia-driver").detail
+    assert not [one for one in found.failures if "nvidia-smi" in one.detail]
+    assert result_of(found, "gpu-versions").status == NOT_RUN
+    assert result_of(node.examine(), "nvidia-driver").status == (FAIL if code else PASS)
+
+
 def test_adapters_of_storage_are_not_those_of_the_target(node: Node) -> None:
     node.write_port("mlx5_8", rate="200 Gb/sec (4X HDR)")
     node.write_port("mlx5_9", state="1: DOWN")

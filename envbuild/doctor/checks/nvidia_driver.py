@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..facts.cpu import is_older
-from ..facts.gpus import SMI, driver_version, pci_gpus, smi_failure, smi_report, wants_smi
+from ..facts.gpus import SMI, WITHOUT_GPUS, driver_version, pci_gpus, smi_failure, smi_report, wants_smi, without_gpus
 from ..facts.place import COMPUTE, JOB, find_place, is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
@@ -49,6 +49,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         hook = "export NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility, for enroot's 98-nvidia.sh"
         fix = hook if find_place(host)[0] == JOB else "docker run --gpus all"
         yield failed("the driver's libraries are not in this container", USER, fix)
+    elif without_gpus(host):
+        yield passed(f"driver {version}; {WITHOUT_GPUS}")
     elif fault := smi_failure(host):
         yield smi_result(fault, is_container(host))
     else:

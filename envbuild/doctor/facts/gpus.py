@@ -16,6 +16,7 @@ LSPCI = ("lspci", "-Dnn")
 NVIDIA, AMAZON = "10de", "1d0f"
 GPU_KINDS = ("0300", "0302")  # VGA and 3D controllers
 PROC = "/proc/driver/nvidia"
+WITHOUT_GPUS = "this job has no GPU, of those that the node has: srun --gpus-per-node=N"
 
 
 class ModuleGpu(NamedTuple):
@@ -100,6 +101,8 @@ def smi_fault(host: Host) -> str:
         return "nvidia-smi is not installed"
     if not wants_smi(host):
         return "there is no NVIDIA GPU"
+    if without_gpus(host):
+        return WITHOUT_GPUS
     if failure := smi_failure(host):
         return failure
     return "" if smi_report(host).complete else "the output of nvidia-smi -q is truncated"
@@ -110,7 +113,14 @@ def smi_failure(host: Host) -> str:
     if not wants_smi(host):
         return ""
     output = host.output(*SMI)
-    return output.failure("nvidia-smi -q") if output.fault or output.code else ""
+    failed = (output.fault or output.code) and not without_gpus(host)
+    return output.failure("nvidia-smi -q") if failed else ""
+
+
+def without_gpus(host: Host) -> bool:
+    """Return whether this is a job that requested no GPU, on a node where Slurm hides the others (ConstrainDevices)."""
+    output = host.output(*SMI) if wants_smi(host) and host.environ.get("SLURM_JOB_ID") else None
+    return output is not None and "No devices were found" in output.text + output.errors
 
 
 def smi_report(host: Host) -> SmiReport:
