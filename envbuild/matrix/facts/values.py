@@ -185,7 +185,7 @@ def _version(component: Component, op: str, operand: str, asked: bool) -> list[T
 
 
 def _version_text(component: Component, text: str) -> str:
-    lower = text.lower()
+    lower = text.lower().replace("~amzn", "amzn")  # packages of four of Amazon's builds of libfabric have a tilde
     try:
         version.parse(lower)
     except ValueError as error:
