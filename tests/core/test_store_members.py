@@ -13,6 +13,7 @@ from envbuild.core.errors import EngineError
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.gc import collect
 from envbuild.core.store.permissions import move_into_store
+from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store
 from envbuild.export.progress_list import list_exports
 from tests.support.as_user import run_as
@@ -173,6 +174,25 @@ def test_a_new_store_is_written_by_its_owner_alone_with_any_umask(umask: int, fo
     assert reachable == [] and not store.is_shared
 
 
+def test_a_store_that_a_group_shared_is_closed_to_it(folder: Path) -> None:
+    """Its owner closed its folder alone; members still wrote in those of it."""
+    (folder / "store").mkdir()
+    shutil.chown(folder / "store", group=GROUP)
+    (folder / "store").chmod(0o3775)
+    store = Store.open(folder / "store")
+    assert store.is_shared and (store.root / "artifacts").stat().st_mode & 0o020
+    store.root.chmod(0o755)
+    lines: list[str] = []
+    assert not Store.open(store.root, lines.append).is_shared
+    assert not [path for path in store.root.rglob("*") if path.is_dir() and path.stat().st_mode & 0o020]
+    assert any("closed now" in line for line in lines)
+    theirs = store.root / "artifacts/x.sqsh"
+    theirs.write_bytes(b"x")
+    assert is_unchanged(theirs, "0" * 64, SilentReporter())  # of this user: its size and time count
+    os.chown(theirs, ONE, ONE)
+    assert not is_unchanged(theirs, "0" * 64, SilentReporter())
+
+
 def test_a_store_that_an_umask_left_open_to_a_group_is_closed_once(folder: Path) -> None:
     """It has no setgid bit, which docs/sites.md sets for a group."""
     root = Store.open(folder / "store").root
@@ -182,7 +202,7 @@ def test_a_store_that_an_umask_left_open_to_a_group_is_closed_once(folder: Path)
     lines: list[str] = []
     Store.open(root, lines.append)
     Store.open(root, lines.append)
-    assert len(lines) == 1 and "could write it" in lines[0]
+    assert len(lines) == 1 and "could write in it" in lines[0]
     assert {path.stat().st_mode & 0o7777 for path in (root, root / "blobs", root / "packs")} == {0o755}
     root.chmod(0o775)
     assert as_member(ONE, lambda: replace_by_link(root / "packs", folder)) == "replaced"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,19 @@ def test_nothing_is_signed_from_a_store_of_a_group(tmp_path: Path, monkeypatch: 
     assert caught.value.exit_code == 7 and "ENVBUILD_STORE" in caught.value.hint
     monkeypatch.setattr(store_folders, "private_groups", lambda: frozenset((shared.root.stat().st_gid,)))
     check_signing_store(shared)
+
+
+@pytest.mark.parametrize("place", ["units/x.json", "packs/x", "blobs/sha256/x"])
+def test_nothing_is_signed_from_a_store_that_was_a_groups(place: str, tmp_path: Path) -> None:
+    """What a member put there is that member's still, who can write it."""
+    if os.geteuid():
+        pytest.skip("needs root, who may give a file to another user")
+    store = make_store(tmp_path / "store", 0o755)
+    (store.root / place).write_text("{}")
+    check_signing_store(store)
+    os.chown(store.root / place, 12345, 12345)
+    with pytest.raises(SignatureError, match=f"{place} belongs to"):
+        check_signing_store(store)
 
 
 def test_a_store_of_one_user_is_signed_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,11 +64,11 @@ def check_members(
     """
     status = root.stat()
     if not is_shared(root):
-        if status.st_mode & GROUP and not status.st_mode & OTHERS:
+        if (group := _writing_group(root, folders)) and not status.st_mode & OTHERS:
             _close_to_group(root, folders)
             report(
-                f"store {root}: the group {group_name(status.st_gid)} could write it, because of an umask; closed now "
-                f"(a store for a group: chmod 3775 {shell_word(root)})"
+                f"store {root}: the group {group} could write in it, because of an umask, or because it was a store of "
+                f"that group; closed now (a store for a group: chmod 3775 {shell_word(root)})"
             )
         for name in (*folders, *private):
             check_entry(root / name)
@@ -102,6 +102,16 @@ def _is_open(mode: int) -> bool:
 def _may_change(owner: int) -> bool:
     """Return whether this user may change the mode of what `owner` has."""
     return _is_root() or owner == os.geteuid()
+
+
+def _writing_group(root: Path, folders: Sequence[str]) -> str:
+    """Return the group that may write in a store, or in one of its folders; "" for none."""
+    for path in (root, *(root / name for name in folders)):
+        with contextlib.suppress(FileNotFoundError):
+            found = path.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_mode & GROUP and _may_change(found.st_uid):
+                return group_name(found.st_gid)
+    return ""
 
 
 def _close_to_group(root: Path, folders: Sequence[str]) -> None:

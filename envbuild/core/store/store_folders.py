@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError
-from envbuild.core.ownership import Intrusion, find_intrusion, own_users, private_groups
+from envbuild.core.ownership import Intrusion, find_intrusion, own_users, private_groups, user_name
 from envbuild.core.store.access import OWN_STORE, check_readable
 from envbuild.core.store.mark import mark_store
 from envbuild.core.store.members import LOCKS, check_entry, check_members, check_place, has_folders
@@ -23,6 +23,7 @@ from envbuild.core.store.permissions import (
 )
 
 FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "locks", "exports", "control")
+CONTENT = ("units", "packs", "blobs/sha256", "images", "artifacts")  # of images
 OWN_FOLDERS = ("layers", "tmp", "logs", "partial")
 RECORDS = ("published", "leases", "resolved", "measured")
 PRIVATE = (*OWN_FOLDERS, *ENGINE_CACHES, "apt", "git", "uv", "ccache", "base", *RECORDS)
@@ -80,9 +81,23 @@ def try_to_write(folder: Path) -> None:
 
 
 def find_store_intruder(root: Path) -> Intrusion | None:
-    """Return how others than this user can replace what the store `root` has: records of units, packs of layers, files;
-    None if they cannot."""
-    found = (
-        find_intrusion(str(place), own_users(), private_groups()) for place in (root, *map(root.joinpath, FOLDERS))
+    """Return how others than this user can replace what the store `root` has, or could when it was a store of a group:
+    records of units, packs of layers, files; None if they cannot."""
+    users, groups = own_users(), private_groups()
+    folders = (root, *map(root.joinpath, FOLDERS))
+    entries = (Path(entry) for folder in map(root.joinpath, CONTENT) for entry in _entries(folder))
+    found = (find_intrusion(str(place), users, groups) for place in folders)
+    foreign = (
+        Intrusion(path, f"belongs to {user_name(owner)}", False)
+        for path in entries
+        if (owner := path.lstat().st_uid) not in users
     )
-    return next(filter(None, found), None)
+    return next(filter(None, found), None) or next(foreign, None)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
