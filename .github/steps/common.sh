@@ -63,11 +63,23 @@ unset CI_JOB_TOKEN CI_REGISTRY_PASSWORD CI_DEPLOY_PASSWORD CI_REPOSITORY_URL DOC
 case $WORK/ in
   "$(pwd -P)"/*) fail "WORK is in the checkout: $WORK" "WORK=/another/folder $0" ;;
 esac
+# own_group: the id of the group in which this user is alone: it has the user's name, and no other members; else -1
+own_group() {
+  local members
+  members=$(getent group "$(id -g)" | cut -d: -f4)
+  if [ "$(id -gn)" = "$(id -un)" ] && [[ -z $members || $members = "$(id -un)" ]]; then id -g; else echo -1; fi
+}
+# is_own FOLDER: it is this user's, and no other user may write in it.
+is_own() {
+  local owner group mode
+  read -r owner group mode < <(stat -c '%u %g %a' -- "$1")
+  [[ ! $(LC_ALL=C ls -ld -- "$1") =~ ^.{10}\+ ]] || group=-2
+  [ "$owner" = "$UID" ] && ! (((8#$mode & 8#0002) || ((8#$mode & 8#0020) && group != $(own_group))))
+}
 # require_private FOLDER: neither it nor a folder above it is one that another user could have made or can exchange.
 require_private() {
-  local place=$1 owner group mode own=-1 hint="WORK=\$(mktemp -d) $0, the same for all steps; or a folder of yours"
-  # A group of one's own has one's own name; `users` and the like have others in them.
-  [ "$(id -gn)" != "$(id -un)" ] || own=$(id -g)
+  local place=$1 owner group mode own hint="WORK=\$(mktemp -d) $0, the same for all steps; or a folder of yours"
+  own=$(own_group)
   while :; do
     read -r owner group mode < <(stat -c '%u %g %a' -- "$place")
     case $owner in "$UID" | 0) ;; *) fail "WORK is not private: $place belongs to uid $owner" "$hint" ;; esac
@@ -85,7 +97,7 @@ require_private() {
 [ -O "$WORK" ] || fail "WORK belongs to another user: $WORK" "WORK=\$(mktemp -d) $0, the same for all steps"
 # Its owner could put links in it, over which the results are written, and what later steps read. The checkout above it
 # may be another user's, as in a container of GitHub.
-[ -O "$OUT" ] && [ -z "$(find "$OUT" -maxdepth 0 -perm -o+w)" ] ||
+is_own "$OUT" ||
   fail "other users may write in OUT: $OUT" "OUT=/a/folder/of/yours $0, the same for all steps"
 if [ -f "$WORK/env.sh" ]; then
   [ -O "$WORK/env.sh" ] || fail "$WORK/env.sh is of another user" "rm $WORK/env.sh, and start with prepare.sh"
@@ -103,6 +115,7 @@ require_image() {
   require IMAGE cpu-ucx
   [[ $IMAGE =~ ^[a-z0-9][a-z0-9._-]*$ ]] || fail "IMAGE is not the name of an image" "IMAGE=cpu-ucx $0"
   mkdir -p "$OUT/$IMAGE"
+  is_own "$OUT/$IMAGE" || fail "other users may write in $OUT/$IMAGE" "OUT=/a/folder/of/yours $0, the same for all steps"
 }
 
 # output NAME VALUE: for later jobs of GitHub; the value is one line

@@ -75,12 +75,22 @@ def find_all_repositories(folder: Path) -> Iterator[Path]:
         if not waiting:
             return
         place = waiting.popleft()
-        with contextlib.suppress(OSError):  # removed meanwhile, or not readable: then not for the program either
-            with os.scandir(place) as entries:
-                below = [entry for entry in entries if entry.name == ".git" or entry.is_dir(follow_symlinks=False)]
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # removed meanwhile
+            below = list_folders(place)
             waiting += sorted(place / entry.name for entry in below if entry.name != ".git")
             if place != folder and any(entry.name == ".git" for entry in below):
                 yield from find_own(place)
+
+
+def list_folders(place: Path) -> list[os.DirEntry[str]]:
+    """Return the folders in a folder, and its ``.git``. Raises SpecError for one that the caller cannot read: the
+    program can, as root of its user namespace."""
+    try:
+        with os.scandir(place) as entries:
+            return [entry for entry in entries if entry.name == ".git" or entry.is_dir(follow_symlinks=False)]
+    except PermissionError:
+        text = f"{printable(str(place))} cannot be searched for repositories"
+        raise SpecError(text, f"chmod u+rwx {shell_word(place)}") from None
 
 
 def find_repositories(folder: Path) -> Iterator[Path]:

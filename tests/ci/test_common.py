@@ -106,7 +106,7 @@ def test_a_link_of_another_user_is_refused(name: str, link: str, tmp_path: Path)
         assert f"error: {name} is not private: the link {theirs} is another user's\nhint: {name}=" in done.stderr
 
 
-@pytest.mark.parametrize("whose", ["another", "all", "mine"])
+@pytest.mark.parametrize("whose", ["another", "all", "group", "mine"])
 def test_results_are_not_written_where_others_write(whose: str, tmp_path: Path) -> None:
     """A link in it decided which file of this user was overwritten."""
     if os.geteuid():
@@ -115,7 +115,9 @@ def test_results_are_not_written_where_others_write(whose: str, tmp_path: Path) 
     out.mkdir()
     if whose == "another":
         os.chown(out, STRANGER, STRANGER)
-    out.chmod(0o777 if whose == "all" else 0o755)
+    if whose == "group":
+        os.chown(out, 0, STRANGER)
+    out.chmod({"all": 0o777, "group": 0o2775}.get(whose, 0o755))
     (tmp_path / "checkout").mkdir()
     done = subprocess.run(
         ["bash", "-c", f". {ROOT}/.github/steps/common.sh"],

@@ -379,3 +379,23 @@ def test_a_project_folder_is_read_only_and_shows_edits(tmp_path: Path) -> None:
     )
     assert code == 0
     assert sorted(path.name for path in top.rglob("*")) == ["a", "x.py"] and (top / "a/x.py").read_text() == "1"
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_file_systems_below_a_folder_are_mounted_with_it(read_only: bool, tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("needs root, who may mount")
+    store = Store.open(tmp_path / "store")
+    built = kit.build(store, kit.unit("a", "true"))
+    trees = [store.layer_tree(layer.diff_id) for layer in built.layers]
+    data = tmp_path / "mine/with blank/data"
+    data.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", data], check=True)
+    try:
+        (data / "there").touch()
+        text = "cd '/mine/with blank/data' && [ -e there ] && echo x > new"
+        binds = [(str(tmp_path / "mine"), "/mine", read_only)]
+        code = run_in_root(trees, ["/bin/sh", "-c", text], env={}, store=store, binds=binds)
+        assert (code == 0, (data / "new").exists()) == (not read_only, not read_only)
+    finally:
+        subprocess.run(["umount", data], check=True)

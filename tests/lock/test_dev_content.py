@@ -26,7 +26,7 @@ from envbuild.spec.dev_metadata import DevMetadata
 from envbuild.spec.dev_project import DevContent, DevProject
 from envbuild.spec.project import Project
 from envbuild.spec.trust import check_index
-from tests.support.as_user import open_folder
+from tests.support.as_user import open_folder, run_as
 from tests.support.debian_archive import Signer
 from tests.support.foreign_projects import BOB, as_user
 from tests.support.git_server import Repo, git
@@ -480,3 +480,25 @@ def test_the_name_of_a_locked_package_is_refused(tmp_path: Path, key: Signer) ->
     assert at.lock().returncode == 0
     fill(tmp_path / "mine", {"pyproject.toml": named % b"taken"})
     assert at.lock().returncode == 2  # also where the request for the lock is that of before
+
+
+def test_a_folder_that_cannot_be_searched_for_repositories_is_an_error() -> None:
+    """A program of the image, which is root of its user namespace, could read it all the same."""
+    with open_folder() as place:
+        Repo.make(place / "p/vendor/lib", {"a.py": b""})
+        for path in (place, *place.rglob("*")):
+            os.chown(path, BOB, BOB)
+        (place / "p/vendor").chmod(0)
+
+        def refused() -> list[tuple[str, str]]:
+            try:
+                project_mounts([(place / "p", "/p")], writable=True)
+            except SpecError as error:
+                return [(error.message, error.hint)]
+            return []
+
+        try:
+            (found,) = run_as(BOB, BOB, (), refused)
+        finally:
+            (place / "p/vendor").chmod(0o755)
+    assert found == (f"{place}/p/vendor cannot be searched for repositories", f"chmod u+rwx {place}/p/vendor")

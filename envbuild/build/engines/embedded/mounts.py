@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from envbuild.core.folder_removal import discard_folder
@@ -79,10 +80,38 @@ def bind_mount(
         return
     with tree.open(path) as place:  # the mount, on top of what was opened above
         try:
-            flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | locked_flags(place.fd)
-            libc.mount("none", place.handle, flags=flags)
+            make_read_only(place)
+            for point in mounts_below(os.readlink(place.handle)) if recursive else ():
+                with open_entry(point) as entry:
+                    make_read_only(entry)
         except OSError as error:
             raise SetupError.of("bind", error, f"{source} at {path}") from error
+
+
+def make_read_only(place: Entry) -> None:
+    """Make the mount that is open as `place` read-only. Raises OSError."""
+    flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | locked_flags(place.fd)
+    libc.mount("none", place.handle, flags=flags)
+
+
+@contextlib.contextmanager
+def open_entry(path: str) -> Iterator[Entry]:
+    """Open what is at a path, and no link. Raises OSError."""
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield Entry(fd)
+    finally:
+        os.close(fd)
+
+
+def mounts_below(path: str) -> list[str]:
+    """Return where file systems are mounted below a path (proc_pid_mountinfo(5))."""
+    points = [
+        line.split(" ", 5)[4]
+        for line in Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines()
+    ]
+    found = [re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point) for point in points]
+    return [point for point in found if point.startswith(f"{path.rstrip('/')}/")]
 
 
 def locked_flags(descriptor: int) -> int:

@@ -68,7 +68,7 @@ def mount_root(box: RootSpec, notes: list[str]) -> Iterator[RootedTree]:
                 _bind(Path(source).resolve(), tree, path, read_only)
             else:
                 with convert_bind_errors(path, path), tree.open(path) as own:
-                    mounts.bind_mount(own.handle, tree, path, read_only=read_only, recursive=not read_only)
+                    mounts.bind_mount(own.handle, tree, path, read_only=read_only, recursive=True)
         yield tree
 
 
@@ -121,7 +121,7 @@ def convert_link_errors() -> Iterator[None]:
 def _bind(source: Path, tree: RootedTree, path: str, read_only: bool) -> None:
     """Mount a bind that the user requested. Raises SetupError."""
     with convert_bind_errors(source, path):
-        mounts.bind_mount(source, tree, path, read_only=read_only, recursive=not read_only)
+        mounts.bind_mount(source, tree, path, read_only=read_only, recursive=True)
 
 
 @contextlib.contextmanager
