@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from envbuild.build.plan.units import Plan
 from envbuild.core.digest import reported_digest
+from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
 from envbuild.core.shell import shell_word
-from envbuild.core.store.records import forget_damaged
+from envbuild.core.store.records import forget_damaged, is_unchanged
 from envbuild.core.store.store import Store
 from envbuild.export.built_image import BuiltImage, image_record_path, load_built_image, record_evidence
 from envbuild.lock.model import Lock, lock_digest
@@ -85,9 +86,15 @@ def verify(
     Raises VerifyError with every failure, after the evidence is written.
     """
     layers = tuple(layer.diff_id for layer in built.layers)
+    before = file_identity(artifact.path)
+    # In a store that a group shares another member may have exchanged the file since it was written.
+    if not is_unchanged(artifact.path, artifact.sha256, workspace.reporter):
+        raise_replaced(artifact.path)
     evidence = collect_evidence(
         artifact.path, artifact.sha256, artifact.messages, layers, plan, resolution, lock, workspace
     )
+    if file_identity(artifact.path) != before:
+        raise_replaced(artifact.path)
     path = write_own_evidence(evidence, workspace.store)
     for line in summary_lines(evidence):
         workspace.reporter.info(f"verify {line}")
@@ -105,7 +112,8 @@ def verify_built(
     """
     path, record = Path(image.record.artifact), image.record
     layers = tuple(layer.diff_id for layer in image.layers)
-    whole = file_bytes_result(record.image, record.sha256, reported_digest(path, workspace.reporter))
+    before = file_identity(path)
+    whole = file_bytes_result(record.image, record.sha256, reported_digest(path, workspace.reporter, follow=False))
     if whole.status == Status.FAIL:
         forget_damaged(image_record_path(image.resolution, workspace))
         evidence = Evidence(
@@ -115,6 +123,8 @@ def verify_built(
         evidence = collect_evidence(
             path, record.sha256, record.messages, layers, image.plan, image.resolution, image.lock, workspace, only
         )
+    if file_identity(path) != before:
+        raise_replaced(path)
     if not only.is_all and whole.status != Status.FAIL:
         return None, evidence, evidence_document(evidence)
     written = write_own_evidence(evidence, workspace.store)
@@ -123,6 +133,22 @@ def verify_built(
         write_documents(documents, path, record.sha256)
         record_evidence(image, written, workspace)
     return written, evidence, evidence_document(evidence)
+
+
+def file_identity(path: Path) -> tuple[int, int, int, int]:
+    """Return what changes with each write to a file, and with each exchange of it, also by the same file again: every
+    change of its content, its names or its owner sets the time of its inode (inode(7))."""
+    found = path.lstat()
+    return found.st_dev, found.st_ino, found.st_ctime_ns, found.st_size
+
+
+def raise_replaced(path: Path) -> NoReturn:
+    """Raise the VerifyError of a file that is not the one that was digested."""
+    raise VerifyError(
+        "another process replaced or changed the file while it was verified",
+        hint="run the command again, or with a store of your own: ENVBUILD_STORE=/a/folder/of/yours",
+        where=str(path),
+    )
 
 
 def collect_evidence(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -119,6 +121,33 @@ def test_an_intact_file_is_audited_after_all_its_bytes_were_read(
     assert json.loads(Path(after["evidence"]).read_bytes())["image"] == known.lock.image
     statement = json.loads(Path(known.record.artifact).with_suffix(".provenance.json").read_bytes())
     assert statement["subject"][0]["digest"] == {"sha256": known.record.sha256}
+
+
+@pytest.mark.parametrize("way", ["renamed", "back", "written"])
+def test_a_file_that_is_exchanged_while_it_is_audited_has_no_evidence(
+    way: str, built: tuple[BuiltImage, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another member of the group exchanged it by one that passes, and put it back."""
+    known, record = built
+    audited(known, record, monkeypatch)
+    path, other = Path(known.record.artifact), tmp_path / "other"
+    collect = verify.collect_evidence
+
+    def exchange(*given: Any) -> Any:
+        time.sleep(0.02)  # times of a file system have steps of a clock tick
+        if way == "written":
+            flip_bit(path, path.stat().st_size // 2, 3)
+        else:
+            path.rename(other)
+            shutil.copy2(other, path)
+        if way == "back":
+            other.replace(path)
+        return collect(*given)
+
+    monkeypatch.setattr(verify, "collect_evidence", exchange)
+    with pytest.raises(VerifyError, match="replaced or changed the file while it was verified"):
+        verify.verify_image("app", workspace(tmp_path / "store"))
+    assert not list(tmp_path.glob("store/artifacts/*.evidence.json"))
 
 
 def test_evidence_in_a_store_of_a_group_is_where_its_user_alone_writes(

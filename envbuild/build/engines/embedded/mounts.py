@@ -81,7 +81,7 @@ def bind_mount(
     with tree.open(path) as place:  # the mount, on top of what was opened above
         try:
             make_read_only(place)
-            for point in mounts_below(os.readlink(place.handle)) if recursive else ():
+            for point in mounts_below(str(place.handle.readlink())) if recursive else ():
                 with open_entry(point) as entry:
                     make_read_only(entry)
         except OSError as error:
