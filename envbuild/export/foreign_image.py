@@ -16,7 +16,7 @@ from pathlib import Path
 from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import InputError
-from envbuild.core.store.records import read_record, record_path, write_record
+from envbuild.core.store.records import is_unchanged, read_record, record_path, write_record
 from envbuild.core.text import amount, printable
 from envbuild.export.artifact_link import free_name, link_reference
 from envbuild.export.drop_damaged import write_again_if_damaged
@@ -73,7 +73,10 @@ def convert_open_image(image: SourceImage, progress: Progress, options: ExportOp
     image = replace(image, name=free_name(image.name, workspace))
     name = f"{image.name}-{image.identity[7:19]}{options.suffix}.sqsh"
     record = None if out else conversion_record(image, options, workspace)
-    if record and (done := read_conversion(record)):
+    done = read_conversion(record) if record else None
+    sha256 = done.artifact.sha256 if done else ""
+    whole = done and (not sha256 or is_unchanged(done.artifact.path, sha256, workspace.reporter))
+    if record and done and whole:
         if options.sha256 and not done.artifact.sha256:
             done = replace(done, artifact=replace(done.artifact, sha256=file_digest(done.artifact.path)))
             write_conversion(record, done)

@@ -8,6 +8,7 @@ from pathlib import Path
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
+from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 from envbuild.export.built_image import BuiltImage
 from envbuild.export.options import ExportOptions
@@ -47,25 +48,26 @@ def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress)
     from envbuild.squashfs.write.copy_extents import copy_file
     from envbuild.squashfs.write.output_file import open_output
 
-    path = Path(image.record.artifact)
+    path, store = Path(image.record.artifact), progress.workspace.store
     if options.output is not None:
         progress.output = output = options.output.file(path.name)
         progress.start("squashfs", f"squashfs {output.name}: copying {amount(path.stat().st_size)}")
         progress.advance("squashfs", 0, path.stat().st_size)
         with raise_write_errors(output), open_output(output) as file:
             copy_file(path, file.fd)
-            check_copy(file.handle, image, options)
+            check_copy(file.handle, image, options, store)
             file.publish()
         path = output
         progress.finish("squashfs")
     else:
-        check_copy(path, image, options)
+        check_copy(path, image, options, store)
     return SquashfsFile(path, image.record.sha256, path.stat().st_size, image.record.messages)
 
 
-def check_copy(path: Path, image: BuiltImage, options: ExportOptions) -> None:
-    """Read the file if its sha256 is requested. Raises VerifyError if it is not the recorded one."""
-    if options.sha256 and (found := file_digest(path)) != image.record.sha256:
+def check_copy(path: Path, image: BuiltImage, options: ExportOptions, store: Store) -> None:
+    """Read the file if its sha256 is requested, or if another member of a group may have replaced it. Raises
+    VerifyError if it is not the recorded one."""
+    if (options.sha256 or store.is_shared) and (found := file_digest(path)) != image.record.sha256:
         raise VerifyError(
             f"the file of {image.record.image} is damaged: expected sha256 {image.record.sha256}, got {found}",
             hint=f"envbuild verify {image.record.image}",

@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from envbuild.build.plan.units import Plan
 from envbuild.core.digest import reported_digest
-from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
 from envbuild.core.shell import shell_word
 from envbuild.core.store.records import forget_damaged, is_unchanged
@@ -29,7 +28,7 @@ from envbuild.verify.evidence import (
 )
 from envbuild.verify.expectations import expected_contents, own_content
 from envbuild.verify.extension_modules import import_results
-from envbuild.verify.file_bytes import file_bytes_result
+from envbuild.verify.file_bytes import file_bytes_result, file_identity, raise_replaced
 from envbuild.verify.image_checks import image_checks
 from envbuild.verify.open_image import open_image
 from envbuild.verify.provenance import image_documents, write_documents
@@ -133,22 +132,6 @@ def verify_built(
         write_documents(documents, path, record.sha256)
         record_evidence(image, written, workspace)
     return written, evidence, evidence_document(evidence)
-
-
-def file_identity(path: Path) -> tuple[int, int, int, int]:
-    """Return what changes with each write to a file, and with each exchange of it, also by the same file again: every
-    change of its content, its names or its owner sets the time of its inode (inode(7))."""
-    found = path.lstat()
-    return found.st_dev, found.st_ino, found.st_ctime_ns, found.st_size
-
-
-def raise_replaced(path: Path) -> NoReturn:
-    """Raise the VerifyError of a file that is not the one that was digested."""
-    raise VerifyError(
-        "another process replaced or changed the file while it was verified",
-        hint="run the command again, or with a store of your own: ENVBUILD_STORE=/a/folder/of/yours",
-        where=str(path),
-    )
 
 
 def collect_evidence(

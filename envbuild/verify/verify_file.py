@@ -15,6 +15,7 @@ from envbuild.verify.contents.metadata import read_image_texts
 from envbuild.verify.dev_checks import project_versions, with_projects
 from envbuild.verify.evidence import INSPECTED_BY, Evidence
 from envbuild.verify.expectations import locked_contents, locked_own_content
+from envbuild.verify.file_bytes import file_identity, raise_replaced
 from envbuild.verify.open_image import open_image
 from envbuild.verify.run_inspector import inspect_image
 from envbuild.verify.selection import Selection
@@ -32,6 +33,7 @@ def verify_file(path: Path, workspace: Workspace, published: str = "") -> Eviden
     Raises VerifyError when it contains no lock, because envbuild did not write it, and, before anything of it runs, for
     other bytes than the published ones.
     """
+    before = file_identity(path)
     sha256 = reported_digest(path, workspace.reporter)
     if published and sha256 != published:
         raise VerifyError(
@@ -50,7 +52,11 @@ def verify_file(path: Path, workspace: Workspace, published: str = "") -> Eviden
     with open_image(path, {}, workspace) as run:
         expected = with_projects(locked_contents(lock), project_versions(texts["resolution.json"]))
         task = Task("audit", lambda: audit(inspect_image(run, locked_own_content(lock)), expected), "audit")
+        if file_identity(path) != before:  # of what is open, before anything of it runs
+            raise_replaced(path)
         results, seconds = run_tasks([task], run, workspace.reporter)
+    if file_identity(path) != before:
+        raise_replaced(path)
     return Evidence(
         lock.image,
         lock_digest(lock),

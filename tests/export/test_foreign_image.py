@@ -132,6 +132,19 @@ def test_a_second_run_writes_nothing(source: str, tmp_path: Path) -> None:
     assert not made(source, at).up_to_date
 
 
+def test_a_file_that_a_member_of_a_group_replaced_is_written_again(source: str, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store").chmod(0o3775)
+    at = workspace(tmp_path / "store")
+    first = made(source, at).artifact
+    assert made(source, at).up_to_date
+    status, content = first.path.stat(), bytearray(first.path.read_bytes())
+    content[len(content) // 2] ^= 1
+    first.path.write_bytes(content)
+    os.utime(first.path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert not made(source, at).up_to_date and sha256(first.path.read_bytes()) == first.sha256
+
+
 def test_an_image_without_layers(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "layout")
     layout.add(kit.image(layout, []))

@@ -67,6 +67,28 @@ def test_a_file_with_its_lock_is_audited(tmp_path: Path, monkeypatch: pytest.Mon
     assert summary_lines(found)[-1].startswith("read by the image's own /usr/bin/python3: a malicious file can forge")
 
 
+@pytest.mark.parametrize("moment", ["before it is opened", "while it is audited"])
+def test_a_file_that_is_exchanged_is_not_audited(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was digested is what is opened, and what an answer about a signature is about."""
+    path = image(tmp_path, lock_yaml=LOCK, resolution_json=b"{}")
+
+    def exchange(*_: object) -> Any:
+        time.sleep(0.02)  # times of a file system have steps of a clock tick
+        path.rename(tmp_path / "other")
+        shutil.copy2(tmp_path / "other", path)
+        return []
+
+    digest = verify_file.reported_digest
+    if moment == "before it is opened":
+        monkeypatch.setattr(verify_file, "reported_digest", lambda *given: (digest(*given), exchange())[0])
+        monkeypatch.setattr(verify_file, "inspect_image", lambda run, own: pytest.fail("a program ran"))
+    else:
+        monkeypatch.setattr(verify_file, "inspect_image", lambda run, own: {"schema": 1})
+        monkeypatch.setattr(verify_file, "audit", exchange)
+    with pytest.raises(VerifyError, match="replaced or changed the file while it was verified"):
+        verify_file.verify_file(path, workspace(tmp_path / "store"))
+
+
 @pytest.mark.parametrize("only", [Selection(tiers=("run",)), Selection(recipes=("ucx",))])
 def test_checks_of_recipes_are_not_known_of_a_file(only: Selection, tmp_path: Path) -> None:
     path = image(tmp_path, lock_yaml=LOCK, resolution_json=b"{}")

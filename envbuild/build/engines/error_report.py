@@ -23,6 +23,9 @@ FULL_BELOW = 64 << 20  # bytes left on a disk that is full for every purpose
 FEW_FILES = 100  # left on one that has no room for the files of a package
 
 
+BIND_HINT = "--bind SRC:DST: both a folder, or both a file; in a read-only folder DST must exist"
+
+
 def read_last_lines(log: Path, count: int = LINES) -> str:
     """Return the last lines of a log; carriage returns of progress bars count as line ends."""
     return "\n".join(read_tail(log).decode(errors="replace").replace("\r", "\n").rstrip().splitlines()[-count:])
@@ -71,7 +74,10 @@ def setup_error(error: SetupError) -> EngineError | SpecError:
     """Return the error for a process that could not be set up: the machine's fault, or that of a bind that the user
     requested."""
     if error.step == BIND:
-        return SpecError(f"--bind {error.reason}", hint="--bind SRC:DST: both a folder, or both a file")
+        return SpecError(
+            f"--bind {error.reason}",
+            hint=BIND_HINT,
+        )
     return EngineError(f"the embedded engine cannot run here: {error}", hint=fix_for(error.step, error.code))
 
 
