@@ -72,6 +72,18 @@ def try_an_edit(cli: Cli, store: Path) -> None:
     assert {path.name: path.lstat() for path in (store / "artifacts").iterdir()} == before  # no file is written
     again = cli.run("run", "own", "--live", "--", "/bin/sh", "-c", look)
     assert again.stdout == done.stdout and "built" not in again.stderr
-    cli.run("make", "own", "--no-verify")
+    made = cli.json("make", "own", "--no-verify")
     assert cli.run("run", "own", "--", "/bin/sh", "-c", look).stdout == done.stdout
+    # The finished file: the same environment, mounts, folder and tree, setuid bits included, but for enroot's files.
+    look = (
+        "env | grep -v ^_= | sort; pwd; id; cut -d' ' -f5 /proc/self/mountinfo | sort; "
+        "find / -xdev -path /proc -prune -o -printf '%p %y %m\\n' | sort"
+    )
+    live = cli.run("run", "own", "--live", "--", "/bin/sh", "-c", look).stdout.splitlines()
+    file = cli.run("run", made["artifact"], "--", "/bin/sh", "-c", look).stdout.splitlines()
+    assert any(line.split()[-1] == "4755" for line in live)
+    assert set(live) <= set(file)
+    assert {line.split()[0] for line in file} - {line.split()[0] for line in live} == {
+        "/etc/envbuild/export.json", "/etc/fstab", "/etc/rc", "/etc/rc.local",
+    }  # fmt: skip
     assert cli.run("run", "own", "--live", "--", "/bin/sh", "-c", "exit 3", check=False).returncode == 3
