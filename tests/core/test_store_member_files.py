@@ -15,6 +15,7 @@ import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError
+from envbuild.core.ownership import user_name
 from envbuild.core.store import lock_holder
 from envbuild.core.store.gc import collect
 from envbuild.core.store.records import read_record, record_path, write_record
@@ -182,6 +183,19 @@ def test_the_process_that_holds_a_lock_is_named(shared: Path, monkeypatch: pytes
         pass
     os.waitpid(child, 0)
     assert lines == [f"waiting for the lock 'mine' of this store, held by process {child} of the user {ONE}"]
+
+
+def test_a_row_that_the_kernel_lists_twice_is_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two pages of the list, a lock of another process moved the rows."""
+    held, rows = tmp_path / "held", tmp_path / "locks"
+    held.touch()
+    status = held.stat()
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    row = f"FLOCK  ADVISORY  WRITE {os.getpid()} {place} 0 EOF"
+    rows.write_text(f"1: {row}\n1: -> {row}\n2: POSIX  ADVISORY  READ 1 00:01:1 0 EOF\n3: {row}\n")
+    monkeypatch.setattr(lock_holder, "LOCKS", rows)
+    with held.open("rb") as file:
+        assert lock_holder.find_holder(file.fileno()) == f"process {os.getpid()} of {user_name(os.getuid())}"
 
 
 def test_no_member_decides_what_another_one_locks(shared: Path) -> None:

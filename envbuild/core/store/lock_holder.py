@@ -7,7 +7,7 @@ import fcntl
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from envbuild.core.ownership import user_name
@@ -17,6 +17,7 @@ PATIENCE, PAUSE = 5.0, 0.1  # seconds: before the holder is named, and between a
 LATER = 1.0  # seconds between attempts after that
 UNSEEN = "a process that is not seen from here"  # of another machine, or of another pid namespace
 NAMED = 3  # processes in a message
+READINGS = 3
 LOCKS = Path("/proc/locks")
 
 
@@ -47,16 +48,26 @@ def _try_until(end: float, file: int, kind: int, pause: float) -> bool:
 
 
 def find_holder(file: int) -> str:
-    """Return the processes that hold a lock on an open file, with their users; empty if they are not known."""
+    """Return the processes that hold a lock on an open file, with their users; empty if they are not known.
+
+    The kernel hands its list out page by page, and locks of other processes move its rows between two pages: a row may
+    come twice, or not at all (seq_file in fs/locks.c). So the list is read again if it does not name a holder.
+    """
     status = os.fstat(file)
-    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    found = []
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    for _ in range(READINGS):
+        if found := list(dict.fromkeys(_read_holders(place))):
+            return human_list(found, NAMED)
+    return ""
+
+
+def _read_holders(place: str) -> Iterator[str]:
+    """Yield the processes with a lock on the file at a place (``major:minor:inode``) of the kernel's list.
+
+    A row: number: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF; "->" stands before those that wait (proc_locks(5)).
+    """
     with contextlib.suppress(OSError):
-        for line in LOCKS.read_text().splitlines():
-            words = (
-                line.split()
-            )  # number: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF; "->": it waits (proc_locks(5))
-            if "->" not in words and words[1:2] == ["FLOCK"] and words[5] == f"{device}:{status.st_ino}":
+        for words in map(str.split, LOCKS.read_text().splitlines()):
+            if "->" not in words and words[1:2] == ["FLOCK"] and words[5] == place:
                 with contextlib.suppress(OSError):  # it is of another pid namespace, or ended
-                    found.append(f"process {words[4]} of {user_name(Path('/proc', words[4]).stat().st_uid)}")
-    return human_list(found, NAMED) if found else ""
+                    yield f"process {words[4]} of {user_name(Path('/proc', words[4]).stat().st_uid)}"
