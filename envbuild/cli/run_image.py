@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.core.errors import SpecError
+from envbuild.core.errors import EngineError, SpecError
 from envbuild.core.paths import expand_home
 from envbuild.core.shell import shell_word
+from envbuild.core.text import human_list
 from envbuild.export.built_image import load_built_image, read_image_record
 from envbuild.lock.dev_repositories import project_mounts
 from envbuild.lock.resolve import resolve_image
@@ -70,13 +71,25 @@ def run_image(
     ensure_trees(workspace.store, layers)
     trees = [workspace.store.layer_tree(layer) for layer in layers]
     argv = list(command) or list(plan.config.cmd)
+    before = [tree.stat() for tree in trees]
     try:
         return run_in_root(trees, argv, env=dict(plan.config.env), store=workspace.store, network=network, binds=mounts)
     finally:
+        if gone := [str(tree) for tree, status in zip(trees, before, strict=True) if not is_same(tree, status)]:
+            text = f"{human_list(gone, 2)} was removed while the command ran: it saw only a part of the image"
+            workspace.reporter.warn(f"{text}. The next run makes it again")
         if projects:
             for path in filter(os.path.lexists, missing):
                 text = f"{shell_word(path)} is new: the next command takes it for a part of this project"
                 workspace.reporter.warn(f"{text}. Unless you made it: rm -r {shell_word(path)}")
+
+
+def is_same(tree: Path, before: os.stat_result) -> bool:
+    """Return whether a folder is the one that it was before."""
+    try:
+        return os.path.samestat(tree.stat(), before)
+    except OSError:
+        return False
 
 
 def project_parts(project: Project, spec: Path, store: Path) -> tuple[list[Path], list[Path]]:
@@ -101,7 +114,11 @@ def current_layers(name: str, workspace: Workspace, *, live: bool = False) -> tu
         current_lock(resolution, workspace)  # without one nothing runs
         workspace.reporter.info(f"no current file of {image}: running in its layers (envbuild make {image} writes it)")
         return make_live(name, workspace, renew=False)
-    built = load_built_image(name, workspace, mounted=True)
+    try:
+        built = load_built_image(name, workspace, mounted=True)
+    except EngineError as error:
+        workspace.reporter.info(f"{error.message}; making it again")
+        return make_live(name, workspace, renew=live)
     return built.plan, [layer.diff_id for layer in built.layers]
 
 

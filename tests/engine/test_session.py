@@ -84,6 +84,17 @@ def test_a_command_that_is_ended_ends_no_other(store: Store, path: Path, monkeyp
     assert list(store.tmp.iterdir()) == []
 
 
+@pytest.mark.parametrize("full", ["/dev/shm", "/tmp", "/run"])
+def test_a_command_that_fills_memory_ends_alone(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    monkeypatch.setattr(session, "TEMPORARY", 1 << 20)
+    with open_session(path, {}, store) as opened:
+        _, text = say(opened, f"cat /dev/zero > {full}/x; echo $(($(wc -c < {full}/x) >> 20))")
+        assert "No space left on device" in text and text.endswith("1\n")
+        assert say(opened, f"echo > {full}/x && wc -c < {full}/x") == (0, "1\n")
+
+
 def test_a_session_whose_process_was_killed(store: Store, path: Path) -> None:
     with pytest.raises(EngineError), open_session(path, {}, store) as opened:
         assert say(opened, "true") == (0, "")

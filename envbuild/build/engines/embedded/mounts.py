@@ -141,8 +141,9 @@ def mount_at(tree: RootedTree, path: str, kind: str, flags: int, options: str = 
         libc.mount(kind, place.handle, kind, flags, options)
 
 
-def mount_system(tree: RootedTree, *, sys: bool) -> None:
+def mount_system(tree: RootedTree, *, sys: bool, memory: int = 0) -> None:
     """Mount /tmp, /run, /proc, /dev, and /sys when requested: its content is the machine's, so builds do not get it.
+    memory: bytes that each of /tmp, /run and /dev/shm may hold (0: half of the machine's memory, the kernel's default).
 
     /tmp and /run come first, because links of an image may lead from the others into them. Raises SetupError, and
     OSError (EBUSY) where links lead to a place that another of these mounts hides.
@@ -152,13 +153,14 @@ def mount_system(tree: RootedTree, *, sys: bool) -> None:
             if folder.is_new:
                 folder.handle.chmod(mode)
     flags = libc.MS_NOSUID | libc.MS_NODEV
-    mount_at(tree, "/tmp", "tmpfs", flags, "mode=1777")
+    size = f",size={memory}" if memory else ""
+    mount_at(tree, "/tmp", "tmpfs", flags, f"mode=1777{size}")
     devices = {"/tmp": _device(tree, "/tmp")}
-    mount_at(tree, "/run", "tmpfs", flags, "mode=755")
+    mount_at(tree, "/run", "tmpfs", flags, f"mode=755{size}")
     devices["/run"] = _device(tree, "/run")
     mount_proc(tree)
     devices["/proc"] = _device(tree, "/proc")
-    mount_devices(tree)
+    mount_devices(tree, f"mode=1777{size}")
     devices["/dev"] = _device(tree, "/dev")
     with tree.open_folder("/run/lock") as folder:
         folder.handle.chmod(0o1777)
@@ -221,9 +223,9 @@ def _machine_entries(tree: RootedTree) -> list[str]:
         ]
 
 
-def mount_devices(tree: RootedTree) -> None:
+def mount_devices(tree: RootedTree, shm: str) -> None:
     """Mount a minimal /dev: six nodes of the machine (read-only, which still lets them be written to), pts, shm, the
-    usual links. Raises SetupError, OSError."""
+    usual links. `shm`: options of /dev/shm. Raises SetupError, OSError."""
     try:
         mount_at(tree, "/dev", "tmpfs", libc.MS_NOSUID | libc.MS_NOEXEC, "mode=755,size=64k")
     except IsRootError:
@@ -239,7 +241,7 @@ def mount_devices(tree: RootedTree) -> None:
         mount_at(tree, "/dev/pts", "devpts", libc.MS_NOSUID | libc.MS_NOEXEC, f"{base},gid=5")
     except OSError:
         mount_at(tree, "/dev/pts", "devpts", libc.MS_NOSUID | libc.MS_NOEXEC, base)
-    mount_at(tree, "/dev/shm", "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "mode=1777")
+    mount_at(tree, "/dev/shm", "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, shm)
     with tree.open_folder("/dev") as folder:
         for name, link in (
             ("ptmx", "pts/ptmx"),

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from envbuild.build.engines import resources
 from envbuild.build.engines.embedded import session_process
 from envbuild.build.engines.error_report import setup_error
 from envbuild.build.plan.units import SYSTEM_PATH
@@ -32,6 +33,9 @@ from envbuild.squashfs.read.superblock import check_image
 TIMED_OUT = 124  # as timeout(1)
 TOO_MUCH = 125  # more output than LARGEST
 LARGEST = 32 << 20  # bytes of output that are captured; the report of an image has a few MiB
+TEMPORARY = (
+    2 << 30
+)  # bytes of each of /tmp, /run, /dev/shm of a command: one that fills it must not take the machine's memory
 LAST = 1 << 16  # bytes of a larger output that are returned
 PROCESS = "the process of an image"  # in messages
 COMMAND = "a command in an image"
@@ -133,6 +137,7 @@ def open_session(
             "image": str(image.resolve()) if image else "",
             "env": {"PATH": SYSTEM_PATH, "HOME": "/root", "TERM": "dumb", **(env or {})},
             "network": network,
+            "memory": min(TEMPORARY, resources.memory() // 2),
             "binds": [[*item, False][:3] for item in binds],
         }
         own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -36,8 +36,8 @@ Job = dict[str, Any]
 def serve_commands(job: Job) -> Job:
     """Mount ``image``, or take the trees ``lowers``; run commands until the socket ends. Returns notes for the user.
 
-    job: work (a folder to make), lowers, image, env, network, binds: as `RootSpec`. Raises SetupError, VerifyError,
-    OSError.
+    job: work (a folder to make), lowers, image, env, network, binds, memory: as `RootSpec`. Raises SetupError,
+    VerifyError, OSError.
     """
     work = Path(job["work"])
     work.mkdir()
@@ -158,6 +158,7 @@ def run_command(job: Job, argv: list[str], work: Path, *, one_id: bool) -> Job:
         sys=True,
         binds=tuple((source, target, read_only) for source, target, read_only in job["binds"]),
         one_id=one_id,
+        memory=job["memory"],
     )
     try:
         outcome = run_in_sandbox(box, [argv], job["env"])

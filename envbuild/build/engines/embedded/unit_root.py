@@ -31,7 +31,8 @@ class RootSpec:
 
     `image`: a squashfs file instead of lowers. `binds`: (source, target, read-only); without a source, what
     is at the target becomes a mount. `sys`: show /sys. `one_id`: the
-    user namespace has the caller's id alone. `cache`: that of compilers (`compiler_cache.unit_cache`).
+    user namespace has the caller's id alone. `memory`: bytes of each temporary file system, 0: the kernel's default.
+    `cache`: that of compilers (`compiler_cache.unit_cache`).
     """
 
     work: Path
@@ -44,6 +45,7 @@ class RootSpec:
     image: str = ""
     binds: tuple[tuple[str, str, bool], ...] = ()
     one_id: bool = False
+    memory: int = 0
     cache: Mapping[str, Any] | None = None
 
 
@@ -73,7 +75,7 @@ def mount_root(box: RootSpec, notes: list[str]) -> Iterator[RootedTree]:
 
 
 def _mount_parts(box: RootSpec, tree: RootedTree) -> None:
-    mounts.mount_system(tree, sys=box.sys)
+    mounts.mount_system(tree, sys=box.sys, memory=box.memory)
     with tree.open_folder(INPUTS) as run:
         if box.apt:
             prepare_inputs.write_apt_files(run.handle)
