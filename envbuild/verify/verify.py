@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envbuild.build.plan.units import Plan
-from envbuild.core.digest import reported_digest
 from envbuild.core.result import Result
 from envbuild.core.shell import shell_word
-from envbuild.core.store.records import forget_damaged, is_unchanged
+from envbuild.core.store.records import forget_damaged
 from envbuild.core.store.store import Store
 from envbuild.export.built_image import BuiltImage, image_record_path, load_built_image, record_evidence
 from envbuild.lock.model import Lock, lock_digest
@@ -28,7 +27,8 @@ from envbuild.verify.evidence import (
 )
 from envbuild.verify.expectations import expected_contents, own_content
 from envbuild.verify.extension_modules import import_results
-from envbuild.verify.file_bytes import file_bytes_result, file_identity, raise_replaced
+from envbuild.verify.file_bytes import file_bytes_result
+from envbuild.verify.held_file import HeldFile, hold_file, raise_replaced
 from envbuild.verify.image_checks import image_checks
 from envbuild.verify.open_image import open_image
 from envbuild.verify.provenance import image_documents, write_documents
@@ -85,15 +85,10 @@ def verify(
     Raises VerifyError with every failure, after the evidence is written.
     """
     layers = tuple(layer.diff_id for layer in built.layers)
-    before = file_identity(artifact.path)
-    # In a store that a group shares another member may have exchanged the file since it was written.
-    if not is_unchanged(artifact.path, artifact.sha256, workspace.reporter):
-        raise_replaced(artifact.path)
-    evidence = collect_evidence(
-        artifact.path, artifact.sha256, artifact.messages, layers, plan, resolution, lock, workspace
-    )
-    if file_identity(artifact.path) != before:
-        raise_replaced(artifact.path)
+    with hold_file(artifact.path, workspace, artifact.sha256) as held:
+        if held.sha256 != artifact.sha256:  # in the store of a group another member can exchange it
+            raise_replaced(artifact.path)
+        evidence = collect_evidence(held, artifact.messages, layers, plan, resolution, lock, workspace)
     path = write_own_evidence(evidence, workspace.store)
     for line in summary_lines(evidence):
         workspace.reporter.info(f"verify {line}")
@@ -111,19 +106,17 @@ def verify_built(
     """
     path, record = Path(image.record.artifact), image.record
     layers = tuple(layer.diff_id for layer in image.layers)
-    before = file_identity(path)
-    whole = file_bytes_result(record.image, record.sha256, reported_digest(path, workspace.reporter, follow=False))
-    if whole.status == Status.FAIL:
-        forget_damaged(image_record_path(image.resolution, workspace))
-        evidence = Evidence(
-            image.lock.image, lock_digest(image.lock), layers, f"sha256:{record.sha256}", record.messages, (whole,)
-        )
-    else:
-        evidence = collect_evidence(
-            path, record.sha256, record.messages, layers, image.plan, image.resolution, image.lock, workspace, only
-        )
-    if file_identity(path) != before:
-        raise_replaced(path)
+    with hold_file(path, workspace) as held:
+        whole = file_bytes_result(record.image, record.sha256, held.sha256)
+        if whole.status == Status.FAIL:
+            forget_damaged(image_record_path(image.resolution, workspace))
+            evidence = Evidence(
+                image.lock.image, lock_digest(image.lock), layers, f"sha256:{record.sha256}", record.messages, (whole,)
+            )
+        else:
+            evidence = collect_evidence(
+                held, record.messages, layers, image.plan, image.resolution, image.lock, workspace, only
+            )
     if not only.is_all and whole.status != Status.FAIL:
         return None, evidence, evidence_document(evidence)
     written = write_own_evidence(evidence, workspace.store)
@@ -135,8 +128,7 @@ def verify_built(
 
 
 def collect_evidence(
-    path: Path,
-    sha256: str,
+    held: HeldFile,
     messages: Sequence[str],
     layers: tuple[str, ...],
     plan: Plan,
@@ -145,12 +137,11 @@ def collect_evidence(
     workspace: Workspace,
     only: Selection = ALL,
 ) -> Evidence:
-    """Return the results of all tiers that can run here, or of a part, on the file itself. `sha256` is that of its
-    bytes now."""
+    """Return the results of all tiers that can run here, or of a part, on the file itself."""
     expected, own = expected_contents(resolution, lock), own_content(resolution, lock)
-    by_hand = f"envbuild run {shell_word(path)} -- /bin/sh"
+    by_hand = f"envbuild run {shell_word(held.path)} -- /bin/sh"
     checks = image_checks(resolution, lock)
-    with open_image(path, plan.config.env, workspace, f"verify {plan.image}") as run:
+    with open_image(held.content, plan.config.env, workspace, f"verify {plan.image}") as run:
         tasks = [
             Task("audit", lambda: audit(inspect_image(run, own), expected), "audit"),
             Task("imports", lambda: import_results(expected.modules, run, by_hand)),
@@ -160,8 +151,8 @@ def collect_evidence(
             ),
         ]
         found, seconds = run_tasks(share_torch(only.pick(tasks), run, by_hand), run, workspace.reporter)
-    results = [file_bytes_result(plan.image, sha256, sha256), *found, *only.left_out(tasks)]
-    digest = f"sha256:{sha256}"
+    results = [file_bytes_result(plan.image, held.sha256, held.sha256), *found, *only.left_out(tasks)]
+    digest = f"sha256:{held.sha256}"
     return Evidence(
         lock.image,
         lock_digest(lock),

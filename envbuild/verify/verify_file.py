@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.core.digest import reported_digest
 from envbuild.core.errors import SpecError, VerifyError
 from envbuild.core.shell import shell_word
 from envbuild.lock.lockfile import parse_lock
@@ -15,7 +14,7 @@ from envbuild.verify.contents.metadata import read_image_texts
 from envbuild.verify.dev_checks import project_versions, with_projects
 from envbuild.verify.evidence import INSPECTED_BY, Evidence
 from envbuild.verify.expectations import locked_contents, locked_own_content
-from envbuild.verify.file_bytes import file_identity, raise_replaced
+from envbuild.verify.held_file import HeldFile, hold_file
 from envbuild.verify.open_image import open_image
 from envbuild.verify.run_inspector import inspect_image
 from envbuild.verify.selection import Selection
@@ -33,15 +32,20 @@ def verify_file(path: Path, workspace: Workspace, published: str = "") -> Eviden
     Raises VerifyError when it contains no lock, because envbuild did not write it, and, before anything of it runs, for
     other bytes than the published ones.
     """
-    before = file_identity(path)
-    sha256 = reported_digest(path, workspace.reporter)
-    if published and sha256 != published:
-        raise VerifyError(
-            f"corrupt file: expected sha256 {published}, got {sha256}",
-            hint=f"rm {shell_word(path)}; the next pull writes it again",
-            where=str(path),
-        )
-    texts = read_image_texts(path, "lock.yaml", "resolution.json")
+    with hold_file(path, workspace) as held:
+        if published and held.sha256 != published:
+            raise VerifyError(
+                f"corrupt file: expected sha256 {published}, got {held.sha256}",
+                hint=f"rm {shell_word(path)}; the next pull writes it again",
+                where=str(path),
+            )
+        return audit_file(held, workspace)
+
+
+def audit_file(held: HeldFile, workspace: Workspace) -> Evidence:
+    """Return the results of the audit of a squashfs file. Raises VerifyError."""
+    path = held.path
+    texts = read_image_texts(held.content, "lock.yaml", "resolution.json")
     if len(texts) < 2:
         raise VerifyError(
             "the file contains no lock to compare with: envbuild did not build this image",
@@ -49,19 +53,16 @@ def verify_file(path: Path, workspace: Workspace, published: str = "") -> Eviden
             where=str(path),
         )
     lock = parse_lock(texts["lock.yaml"], path)
-    with open_image(path, {}, workspace) as run:
+    with open_image(held.content, {}, workspace, f"verify {path.name}") as run:
         expected = with_projects(locked_contents(lock), project_versions(texts["resolution.json"]))
         task = Task("audit", lambda: audit(inspect_image(run, locked_own_content(lock)), expected), "audit")
-        if file_identity(path) != before:  # of what is open, before anything of it runs
-            raise_replaced(path)
+        held.check()  # of what is open, before anything of it runs
         results, seconds = run_tasks([task], run, workspace.reporter)
-    if file_identity(path) != before:
-        raise_replaced(path)
     return Evidence(
         lock.image,
         lock_digest(lock),
         (),
-        f"sha256:{sha256}",
+        f"sha256:{held.sha256}",
         (),
         tuple(results),
         run.box,

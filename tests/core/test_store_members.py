@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from envbuild.core.store.gc import collect
 from envbuild.core.store.permissions import move_into_store
 from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store
+from envbuild.core.store.store_folders import find_store_intruder
 from envbuild.export.progress_list import list_exports
 from tests.support.as_user import run_as
 from tests.support.store_members import GROUP, ONE, OUTSIDE, TWO, as_member
@@ -174,18 +176,34 @@ def test_a_new_store_is_written_by_its_owner_alone_with_any_umask(umask: int, fo
     assert reachable == [] and not store.is_shared
 
 
-def test_a_store_that_a_group_shared_is_closed_to_it(folder: Path) -> None:
-    """Its owner closed its folder alone; members still wrote in those of it."""
+@pytest.mark.parametrize("closing", ["folder", "all of it, but for the folders of members", "all of it"])
+def test_a_store_that_a_group_shared_is_not_taken_over(closing: str, folder: Path) -> None:
+    """Members could write each other's files: a member's pack belongs to the owner, and is like another one."""
     (folder / "store").mkdir()
     shutil.chown(folder / "store", group=GROUP)
     (folder / "store").chmod(0o3775)
     store = Store.open(folder / "store")
     assert store.is_shared and (store.root / "artifacts").stat().st_mode & 0o020
+    (store.tmp / "made").write_bytes(b"mine")
+    move_into_store(store.tmp / "made", store.root / "packs/made")
+    as_member(ONE, lambda: (store.root / "packs/made").write_bytes(b"theirs"))
+    if closing.startswith("all"):
+        subprocess.run(["chmod", "-R", "g-ws,-t", str(store.root)], check=True)
+    if closing != "all of it, but for the folders of members":
+        shutil.rmtree(folder / "store" / f"user-{os.geteuid()}")
     store.root.chmod(0o755)
-    lines: list[str] = []
-    assert not Store.open(store.root, lines.append).is_shared
-    assert not [path for path in store.root.rglob("*") if path.is_dir() and path.stat().st_mode & 0o020]
-    assert any("closed now" in line for line in lines)
+    if closing == "all of it":  # nothing shows it any more; what another member made would
+        os.chown(store.root / "packs/made", ONE, -1)
+        assert find_store_intruder(Store.open(store.root).root)
+        return
+    what = r"blobs/ is writable for the group" if closing == "folder" else r"user-0/ is the folder of a member"
+    with pytest.raises(EngineError, match=what) as caught:
+        Store.open(store.root)
+    assert f"rm -r {store.root}" in caught.value.hint
+
+
+def test_the_file_of_another_user_is_read(folder: Path) -> None:
+    store = Store.open(folder / "store")
     theirs = store.root / "artifacts/x.sqsh"
     theirs.write_bytes(b"x")
     assert is_unchanged(theirs, "0" * 64, SilentReporter())  # of this user: its size and time count
@@ -202,7 +220,7 @@ def test_a_store_that_an_umask_left_open_to_a_group_is_closed_once(folder: Path)
     lines: list[str] = []
     Store.open(root, lines.append)
     Store.open(root, lines.append)
-    assert len(lines) == 1 and "could write in it" in lines[0]
+    assert len(lines) == 1 and "could write in it" in lines[0]  # nothing was in it
     assert {path.stat().st_mode & 0o7777 for path in (root, root / "blobs", root / "packs")} == {0o755}
     root.chmod(0o775)
     assert as_member(ONE, lambda: replace_by_link(root / "packs", folder)) == "replaced"

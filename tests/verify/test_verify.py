@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import shutil
 import time
 from dataclasses import asdict, replace
@@ -21,8 +22,9 @@ from envbuild.export import built_image
 from envbuild.export.built_image import BuiltImage, ImageRecord
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import lock_digest
-from envbuild.verify import verify, verify_file
+from envbuild.verify import held_file, verify, verify_file
 from envbuild.verify.evidence import evidence_document, summary_lines
+from envbuild.verify.held_file import HeldFile
 from envbuild.verify.provenance import ImageDocuments
 from envbuild.verify.selection import Selection
 from tests.support.bit_flips import flip_bit
@@ -78,9 +80,9 @@ def test_a_file_that_is_exchanged_is_not_audited(moment: str, tmp_path: Path, mo
         shutil.copy2(tmp_path / "other", path)
         return []
 
-    digest = verify_file.reported_digest
+    digest = held_file.reported_digest
     if moment == "before it is opened":
-        monkeypatch.setattr(verify_file, "reported_digest", lambda *given: (digest(*given), exchange())[0])
+        monkeypatch.setattr(held_file, "reported_digest", lambda *given, **how: (digest(*given, **how), exchange())[0])
         monkeypatch.setattr(verify_file, "inspect_image", lambda run, own: pytest.fail("a program ran"))
     else:
         monkeypatch.setattr(verify_file, "inspect_image", lambda run, own: {"schema": 1})
@@ -170,6 +172,30 @@ def test_a_file_that_is_exchanged_while_it_is_audited_has_no_evidence(
     with pytest.raises(VerifyError, match="replaced or changed the file while it was verified"):
         verify.verify_image("app", workspace(tmp_path / "store"))
     assert not list(tmp_path.glob("store/artifacts/*.evidence.json"))
+
+
+def test_what_a_member_writes_by_a_mapping_is_not_what_is_verified(
+    built: tuple[BuiltImage, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first write to a page of a mapping, the next ones set no time of the file."""
+    known, record = built
+    audited(known, record, monkeypatch)
+    path, collect = Path(known.record.artifact), verify.collect_evidence
+    (tmp_path / "store").chmod(0o3775)
+    (tmp_path / "store/artifacts").chmod(0o2775)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+        mapping[100] ^= 1
+        mapping[100] ^= 1
+
+        def write(held: HeldFile, *given: Any) -> Any:
+            mapping[100] ^= 1
+            assert file_digest(path) != held.sha256 == file_digest(held.content)
+            return collect(held, *given)
+
+        monkeypatch.setattr(verify, "collect_evidence", write)
+        result = verify.verify_image("app", workspace(tmp_path / "store"))
+    assert result.data["artifact"] == f"sha256:{known.record.sha256}"
+    assert list((tmp_path / "store").glob("user-*/tmp/*")) == []
 
 
 def test_evidence_in_a_store_of_a_group_is_where_its_user_alone_writes(

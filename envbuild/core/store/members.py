@@ -67,8 +67,8 @@ def check_members(
         if (group := _writing_group(root, folders)) and not status.st_mode & OTHERS:
             _close_to_group(root, folders)
             report(
-                f"store {root}: the group {group} could write in it, because of an umask, or because it was a store of "
-                f"that group; closed now (a store for a group: chmod 3775 {shell_word(root)})"
+                f"store {root}: the group {group} could write in it, because of an umask; closed now (a store for a "
+                f"group: chmod 3775 {shell_word(root)})"
             )
         for name in (*folders, *private):
             check_entry(root / name)

@@ -11,6 +11,7 @@ from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError
 from envbuild.core.ownership import Intrusion, find_intrusion, own_users, private_groups, user_name
 from envbuild.core.store.access import OWN_STORE, check_readable
+from envbuild.core.store.former_members import check_former_members
 from envbuild.core.store.mark import mark_store
 from envbuild.core.store.members import LOCKS, check_entry, check_members, check_place, has_folders
 from envbuild.core.store.permissions import (
@@ -35,13 +36,15 @@ def prepare_store(root: Path, report: Callable[[str], object]) -> None:
 
     report: called with a line about that. Raises EngineError when the place cannot be written, when it is a folder
     with other content (`mark_store`), and when another user could make this one's commands change files elsewhere
-    (`check_members`).
+    (`check_members`), or could before (`check_former_members`).
     """
     try:
         make_store_folder(root)
         check_place(root)
         mark_store(root)
         closed = close_trees(root)
+        if not is_shared(root):
+            check_former_members(root, FOLDERS, CONTENT)
         check_members(root, FOLDERS, PRIVATE, report)
         if close_folder(root / LOCKS, 0o007 if is_shared(root) else 0o077):
             report(f"store {root}: other users could hold its locks; closed now")
@@ -82,17 +85,20 @@ def try_to_write(folder: Path) -> None:
 
 def find_store_intruder(root: Path) -> Intrusion | None:
     """Return how others than this user can replace what the store `root` has, or could when it was a store of a group:
-    records of units, packs of layers, files; None if they cannot."""
+    records of units, packs of layers, files; None if they cannot. A group of this user alone is nobody else."""
     users, groups = own_users(), private_groups()
     folders = (root, *map(root.joinpath, FOLDERS))
     entries = (Path(entry) for folder in map(root.joinpath, CONTENT) for entry in _entries(folder))
     found = (find_intrusion(str(place), users, groups) for place in folders)
-    foreign = (
-        Intrusion(path, f"belongs to {user_name(owner)}", False)
-        for path in entries
-        if (owner := path.lstat().st_uid) not in users
+    return next(filter(None, found), None) or next(
+        filter(None, (_find_writer(path, users, groups) for path in entries)), None
     )
-    return next(filter(None, found), None) or next(foreign, None)
+
+
+def _find_writer(path: Path, users: frozenset[int], groups: frozenset[int]) -> Intrusion | None:
+    if (owner := path.lstat().st_uid) not in users:
+        return Intrusion(path, f"belongs to {user_name(owner)}", False)
+    return find_intrusion(str(path), users, groups)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

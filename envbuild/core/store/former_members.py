@@ -1,0 +1,56 @@
+"""A store that others wrote in before: what they wrote looks like its owner's, so the owner does not take it over.
+
+Members may write each other's files, so a file that belongs to the owner can have any content, and neither its owner
+nor its mode shows that.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from envbuild.core.errors import EngineError
+from envbuild.core.ownership import find_intrusion, group_name, own_users, private_groups
+from envbuild.core.shell import shell_word
+from envbuild.core.store.permissions import GROUP, OWN, STICKY
+
+
+def check_former_members(root: Path, folders: Sequence[str], content: Sequence[str]) -> None:
+    """Refuse a store that no group shares now if others could write what is in it. Raises EngineError.
+
+    folders: those of a store that a group shares; `content`: those of them with what images are made of.
+    """
+    if reason := next(_find_traces(root, folders, content), ""):
+        path = shell_word(root)
+        raise EngineError(
+            f"{reason}: others could write in the store {root}, and what they wrote looks like yours",
+            hint=f"make a new one: rm -r {path}, or set ENVBUILD_STORE; to share it with its group: chmod 3775 {path}",
+        )
+
+
+def _find_traces(root: Path, folders: Sequence[str], content: Sequence[str]) -> Iterator[str]:
+    """Yield how a store shows that others could write in it."""
+    for entry in os.scandir(root):
+        if OWN.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+            yield f"{entry.name}/ is the folder of a member of a group"  # only the store of a group has them
+    if not any(_has_entries(root / name) for name in content):
+        return
+    users, groups = own_users(), private_groups()
+    for path in (root, *map(root.joinpath, folders)):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            continue
+        guarded = path == root and found.st_mode & STICKY  # as in /tmp: nobody replaces what is in it
+        writable = stat.S_ISDIR(found.st_mode) and found.st_mode & GROUP and not guarded
+        if writable and find_intrusion(str(path), users, groups):
+            yield f"{path.name}/ is writable for the group {group_name(found.st_gid)}"
+
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        return stat.S_ISDIR(folder.lstat().st_mode) and any(folder.iterdir())
+    except OSError:
+        return False
