@@ -54,7 +54,7 @@ class Script(Recipe):
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         (remark,) = self.remarks()
-        return [Check(f"script: {remark}", f"find {self.into} -mindepth 1 | head -1", r"\S")]
+        return [Check(f"script: {remark}", f"find {self.into} -mindepth 1 -print -quit 2>/dev/null", r"\S")]
 
     def remarks(self) -> tuple[str, ...]:
         digest = hashlib.sha256(self.text.encode()).hexdigest()

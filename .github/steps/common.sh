@@ -76,29 +76,32 @@ is_own() {
   [[ ! $(LC_ALL=C ls -ld -- "$1") =~ ^.{10}\+ ]] || group=-2
   [ "$owner" = "$UID" ] && ! (((8#$mode & 8#0002) || ((8#$mode & 8#0020) && group != $(own_group))))
 }
-# require_private FOLDER: neither it nor a folder above it is one that another user could have made or can exchange.
+# require_private VARIABLE FOLDER [TRUSTED]: neither it nor a folder above it is one that another user could have made or
+# can exchange. Below and at the folder TRUSTED its owner is no other user; it and those above it are not judged.
 require_private() {
-  local place=$1 owner group mode own hint="WORK=\$(mktemp -d) $0, the same for all steps; or a folder of yours"
+  local place=$2 owner group mode own trusted=0 hint="$1=\$(mktemp -d) $0, the same for all steps; or a folder of yours"
   own=$(own_group)
-  while :; do
+  case $place/ in "${3:-//}"/*) trusted=$(stat -c %u -- "$3") ;; esac
+  while [ "$place" != "${3:-}" ]; do
     read -r owner group mode < <(stat -c '%u %g %a' -- "$place")
-    case $owner in "$UID" | 0) ;; *) fail "WORK is not private: $place belongs to uid $owner" "$hint" ;; esac
+    case $owner in "$UID" | 0 | "$trusted") ;; *) fail "$1 is not private: $place belongs to uid $owner" "$hint" ;; esac
     # An access list has its mask in the place of the group's rights, and `ls` marks it.
     [[ ! $(LC_ALL=C ls -ld -- "$place") =~ ^.{10}\+ ]] || group=-2
     if (((8#$mode & 8#0002) || ((8#$mode & 8#0020) && group != own))) && ((!(8#$mode & 8#1000))); then
-      fail "WORK is not private: other users may write in $place" "$hint"
+      fail "$1 is not private: other users may write in $place" "$hint"
     fi
     [ "$place" != / ] || return 0
     place=$(dirname -- "$place")
   done
 }
 
-(umask 077 && mkdir -p "$WORK") && require_private "$WORK" && mkdir -p "$OUT"
+(umask 077 && mkdir -p "$WORK") && require_private WORK "$WORK" && mkdir -p "$OUT"
 [ -O "$WORK" ] || fail "WORK belongs to another user: $WORK" "WORK=\$(mktemp -d) $0, the same for all steps"
 # Its owner could put links in it, over which the results are written, and what later steps read. The checkout above it
 # may be another user's, as in a container of GitHub.
 is_own "$OUT" ||
   fail "other users may write in OUT: $OUT" "OUT=/a/folder/of/yours $0, the same for all steps"
+require_private OUT "$(dirname -- "$OUT")" "$(pwd -P)"
 if [ -f "$WORK/env.sh" ]; then
   [ -O "$WORK/env.sh" ] || fail "$WORK/env.sh is of another user" "rm $WORK/env.sh, and start with prepare.sh"
   # shellcheck source=/dev/null

@@ -14,6 +14,7 @@ commit=$(git rev-parse --short=12 HEAD)
 run_envbuild publish "$IMAGE" --to "$REPOSITORY:$IMAGE-$commit"
 run_envbuild publish "$IMAGE" --to "$REPOSITORY:${TAG:-$IMAGE}" --move --json > "$OUT/$IMAGE/publish.json"
 digest=$("$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["digest"])' < "$OUT/$IMAGE/publish.json")
+[[ $digest =~ ^sha256:[0-9a-f]{64}$ ]] || fail "the digest in $OUT/$IMAGE/publish.json is not one: $digest" "run the step again"
 printf '%s\n' "$REPOSITORY@$digest" > "$OUT/$IMAGE/reference.txt"
 output reference "$REPOSITORY@$digest"
 # shellcheck disable=SC2016 # the backticks are Markdown

@@ -96,7 +96,8 @@ def project_parts(project: Project, spec: Path, store: Path) -> tuple[list[Path]
     """Return the files and folders that decide what a command of the project does, and the places where there are
     none: a program of an image that may write the project's folder (``dev: ..``) must not change the former."""
     root = (project.root or spec.parent).resolve()
-    places = [*(root / name for name in (*FOLDERS, "site.yaml")), spec.resolve(), store.resolve()]
+    places = [*(root / name for name in (*FOLDERS, "site.yaml")), spec.resolve(), spec.resolve().with_suffix(".lock")]
+    places.append(store.resolve())
     return [path for path in places if os.path.lexists(path)], [path for path in places if not os.path.lexists(path)]
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envbuild.core.access_lists import named_writers
+from envbuild.core.fuse_mounts import fuse_user
 from envbuild.core.link_walk import Place, Step, walk
 
 UID_MAP = Path("/proc/self/uid_map")
@@ -37,6 +38,8 @@ def find_intrusion(path: str, users: frozenset[int], groups: frozenset[int] | No
         status = os.stat(path)  # noqa: PTH116 - a Path for each of many files takes longer than the call
     except OSError:
         return None
+    if foreign := _find_fuse_user(path, status, users):
+        return foreign
     uid, own = status.st_uid, status.st_uid in users
     if own and not status.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
         return None
@@ -56,6 +59,14 @@ def find_intrusion(path: str, users: frozenset[int], groups: frozenset[int] | No
     return Intrusion(
         Path(path), f"{reason} ({who}mode {stat.S_IMODE(status.st_mode):04o})", own and uid == os.geteuid()
     )
+
+
+def _find_fuse_user(path: str, status: os.stat_result, users: frozenset[int]) -> Intrusion | None:
+    """Return that another user mounted the FUSE file system of a path: its owners and modes are that user's words."""
+    user = fuse_user(status.st_dev)
+    if user is None or user in users:
+        return None
+    return Intrusion(Path(path), f"is in a FUSE file system that {user_name(user)} mounted", False)
 
 
 def find_named_writer(path: str, users: frozenset[int], groups: frozenset[int]) -> str:
@@ -125,6 +136,8 @@ def find_renamer(folder: bytes, users: frozenset[int], groups: frozenset[int] | 
     status = os.stat(folder)  # noqa: PTH116 - as in find_intrusion
     if status.st_uid == UNMAPPED and in_user_namespace():  # the machine's root, who owns / and /home
         users |= {UNMAPPED}
+    if foreign := _find_fuse_user(os.fsdecode(folder), status, users):
+        return foreign
     if status.st_uid in users and status.st_mode & stat.S_ISVTX:
         return None
     return find_intrusion(os.fsdecode(folder), users, groups)

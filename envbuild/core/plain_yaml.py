@@ -14,6 +14,8 @@ from typing import Any
 MAX_BYTES = 4 << 20  # of a text
 MAX_SIGNS = 200_000  # of a text: 4 MiB of nodes took 1.5 GB and 47 s; a lock has 27 to 45 for each file
 MAX_DEPTH = 20
+# A number in base 60 (YAML 1.1) is computed in the square of its length: one of 380 kB took 13 s.
+SIXTIES = re.compile(r"[0-9](?::[0-9]{1,2}){20}")
 SIGNS = ("\n", "-", "?", ":", ",", "[", "{")  # each node has one; so have some texts
 FLAT = 160  # characters of the longest line: a block collection begins at least one column further in than its parent
 
@@ -27,6 +29,8 @@ def load_plain(text: str) -> Any:
         raise ValueError(f"it is longer than {MAX_BYTES >> 20} MiB")
     if sum(map(text.count, SIGNS)) > MAX_SIGNS:
         raise ValueError("it has too many values")
+    if SIXTIES.search(text):
+        raise ValueError("it has a number in base 60 that is too long")
     loader = _loader()
     if not _is_flat(text):
         _check_events(yaml.parse(text, Loader=loader))

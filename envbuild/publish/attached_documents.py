@@ -59,7 +59,7 @@ def built_documents(image: BuiltImage, workspace: Workspace) -> ImageDocuments:
         warn_without_filter(workspace.reporter)
         workspace.reporter.info(f"{image.record.image} is verified first: {reason}")
         _, evidence, _ = verify_built(image, workspace)
-        raise_failures(evidence)
+    raise_failures(evidence)
     return image_documents(image.resolution, image.lock, evidence, image.record.engine, workspace)
 
 

@@ -161,7 +161,7 @@ def describe_unit(record: UnitRecord, store: Store, work: Path, signer: Signer |
     else:
         for name, digest in record.wheels:
             path = store.blob(digest)
-            files.append(FileSlice(digest, path.stat().st_size, path, 0, name))
+            files.append(FileSlice(digest, path.lstat().st_size, path, 0, name))
         document = replace(document, wheels=tuple(StoredBlob(file.digest, file.size, file.title) for file in files))
     content = document.encode()
     path = work / f"{record.key}.json"

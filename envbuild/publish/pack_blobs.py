@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from envbuild.core.errors import DamagedPackError
-from envbuild.core.regular_file import open_regular
+from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.publish.squashfs_document import BlobPart, PublishedPack
 
 SMALL = 1 << 20  # packs below it are joined: a blob costs 50 ms and three requests
@@ -34,8 +34,13 @@ class FileSlice:
     title: str = ""
 
     def open(self) -> IO[bytes]:
-        """Return the file."""
-        return self.path.open("rb")
+        """Return the file. Raises DamagedPackError if something else has its name by now: a link of another member of a
+        store's group would send a file that this user alone may read."""
+        try:
+            return open_regular(self.path, follow=False)
+        except NotRegularError:
+            hint = "run the command again"
+            raise DamagedPackError("a file was replaced while it was published", hint, str(self.path)) from None
 
 
 def make_pack_blobs(

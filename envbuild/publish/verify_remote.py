@@ -14,6 +14,7 @@ from envbuild.publish.show_remote import describe_documents, value_at
 from envbuild.publish.signature_check import signed_provenance
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.evidence import evidence_document, raise_failures, summary_lines
+from envbuild.verify.stored_evidence import write_file_evidence
 from envbuild.verify.verify_file import verify_file
 
 
@@ -35,6 +36,7 @@ def verify_remote(text: str, workspace: Workspace, platform: str = "") -> Result
     # Without a link: what is only verified is not what jobs start by its name.
     pulled = pull_compared(compared, None, workspace, platform, began, link=False)
     evidence = verify_file(Path(pulled.data["path"]), workspace, pulled.data["sha256"])
+    written = write_file_evidence(evidence, workspace.store)
     raise_failures(evidence)
     state = "none" if provenance is None else "signed" if signed else "not signed"
     data: dict[str, Any] = {
@@ -51,5 +53,6 @@ def verify_remote(text: str, workspace: Workspace, platform: str = "") -> Result
         f"  signed by: {keys}",
         f"  provenance: {state}",
         *describe_documents(provenance, documents.sbom),
+        f"  evidence: {written}",
     ]
     return Result(data, "\n".join(lines))

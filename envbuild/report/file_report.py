@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from envbuild.core.digest import reported_digest
-from envbuild.core.ownership import find_any_intrusions
 from envbuild.core.shell import shell_word
-from envbuild.core.text import amount
+from envbuild.core.text import amount, human_list
 from envbuild.lock.model import lock_digest
 from envbuild.report.bandwidth_rows import floor_rows, no_bandwidth, series_rows
 from envbuild.report.evidence_rows import (
@@ -40,10 +39,10 @@ from envbuild.squashfs.read.superblock import describe_superblock
 from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.metadata import ImageMetadata, read_metadata
 from envbuild.verify.contents.size_summary import SizeSummary
-from envbuild.verify.evidence import Evidence
+from envbuild.verify.evidence import Evidence, forgery_line
 from envbuild.verify.host_image import target_of
-from envbuild.verify.measured import find_measured
-from envbuild.verify.stored_evidence import read_evidence
+from envbuild.verify.measured import Measured, find_measured
+from envbuild.verify.stored_evidence import find_file_evidence
 
 FOLDERS = "folders"
 READ = "read"
@@ -79,7 +78,11 @@ def report_file(file: Path, workspace: Workspace) -> Report:
         floors=floor_rows(target) if target else (),
         packages=package_rows(lock) if lock else installed_rows(within, summary),
         start=start_lines(shell_path(file), workspace),
-        notes=(f"{amount(summary.unpacked)} unpacked in {sum(summary.kinds.values())} entries", *notes_of(within)),
+        notes=(
+            *limits_of(evidence, measured),
+            f"{amount(summary.unpacked)} unpacked in {sum(summary.kinds.values())} entries",
+            *notes_of(within),
+        ),
         epoch=lock.epoch if lock else 0,
         missing={
             LAYERS: "the file has no files",
@@ -108,22 +111,29 @@ def shell_path(file: Path) -> str:
 
 
 def find_evidence(file: Path, within: ImageMetadata, workspace: Workspace) -> tuple[Evidence | None, str, str]:
-    """Return the evidence beside a file, its sha256, and why there is none. The sha256 is computed only where evidence
-    exists: evidence of other bytes is not evidence."""
+    """Return the evidence that this user has of a file, its sha256 (empty: not computed), and why there is none."""
     verify = f"envbuild verify {shell_word(shell_path(file))}"
     if within.lock is None:
         return None, "", "envbuild did not build this image: there is no lock to compare it with"
-    wanted = Evidence(within.lock.image, lock_digest(within.lock), (), "")
-    place = file.parent / wanted.file_name
-    if intruder := next(find_any_intrusions(place), None):  # another user can state anything
-        return None, "", f"the evidence beside the file is not trusted: {intruder.path} {intruder.reason}: {verify}"
-    found = read_evidence(place)
-    if found is None:
-        return None, "", f"there is no evidence beside the file: {verify}"
-    sha256 = reported_digest(file, workspace.reporter)
-    if (found.artifact, found.lock) != (f"sha256:{sha256}", wanted.lock):
-        return None, sha256, f"the evidence beside the file is of other bytes: {verify}"
-    return found, sha256, ""
+    found, sha256 = find_file_evidence(file, within.lock, workspace.store, workspace.reporter)
+    if found:
+        return found, sha256, ""
+    if sha256:
+        return None, sha256, f"the evidence of this image is of other bytes: {verify}"
+    beside = file.parent / Evidence(within.lock.image, lock_digest(within.lock), (), "").file_name
+    what = "the evidence beside the file is a statement of whoever wrote it, and " if beside.exists() else ""
+    return None, "", f"{what}you have no evidence of this file: {verify}"
+
+
+def limits_of(evidence: Evidence | None, measured: Sequence[Measured]) -> Iterator[str]:
+    """Yield what limits the results of a file that was not built in this store: any file can contain a lock."""
+    if evidence and not evidence.is_foreign:
+        return
+    if evidence:
+        yield forgery_line(evidence)
+    if measured:
+        tiers = human_list(sorted({item.tier for item in measured}), len(measured))
+        yield f"{tiers}: measured with an image of the same lock; it is not known whether with this file"
 
 
 def folder_parts(summary: SizeSummary) -> tuple[Part, ...]:

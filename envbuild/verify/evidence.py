@@ -14,6 +14,7 @@ from envbuild.verify.run_inspector import PYTHON
 from envbuild.verify.tiers import TIERS
 
 SCHEMA = 1
+SUFFIX = ".evidence.json"  # of the file
 INSPECTED_BY = f"the image's own {PYTHON}"
 
 
@@ -46,7 +47,12 @@ class Evidence:
     @property
     def file_name(self) -> str:
         """Name of the file, after the artifact's own."""
-        return f"{self.image}-{self.lock.removeprefix('sha256:')[:12]}.evidence.json"
+        return f"{self.image}-{self.lock.removeprefix('sha256:')[:12]}{SUFFIX}"
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is of a file that was not built where it was verified."""
+        return bool(self.inspected_by) and not self.checked
 
     @property
     def failures(self) -> tuple[AuditResult, ...]:
@@ -107,9 +113,14 @@ def summary_lines(evidence: Evidence) -> list[str]:
     for tier, state in evidence.tiers().items():
         if state not in ("passed", "failed"):
             lines.append(f"{tier} ({TIERS[tier]}): {state}")
-    if evidence.inspected_by and not evidence.checked:  # a file that was not built here
-        lines.append(f"read by {evidence.inspected_by}: a malicious file can forge these results")
+    if evidence.is_foreign:
+        lines.append(forgery_line(evidence))
     return lines
+
+
+def forgery_line(evidence: Evidence) -> str:
+    """Return what limits the evidence of a file that was not built here."""
+    return f"read by {evidence.inspected_by}: a malicious file can forge these results"
 
 
 def raise_failures(evidence: Evidence) -> None:

@@ -1,8 +1,11 @@
 """Evidence that was written before, read from its file.
 
 Evidence of an image of the project is in the part of the store that this user alone writes (`Store.own`): in a store
-that a group shares, another member could state anything. A link, and what is not evidence, reads as none. Its results
-are texts to print; `artifact` is compared with the sha256 of the image.
+that a group shares, another member could state anything. Evidence of other files (``verify FILE``) is in verified/ of
+that part. What lies beside a file is a statement of whoever wrote it, and is no evidence.
+
+A link, and what is not evidence, reads as none. The results are texts to print; `artifact` is compared with the sha256
+of the image.
 """
 
 from __future__ import annotations
@@ -12,14 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.console import Reporter
+from envbuild.core.digest import reported_digest
 from envbuild.core.store.json_files import read_json
 from envbuild.core.store.records import is_unchanged
-from envbuild.core.store.store import Store
+from envbuild.core.store.store import Store, write_json
 from envbuild.export.built_image import ImageRecord
 from envbuild.lock.model import Lock, lock_digest
-from envbuild.verify.evidence import SCHEMA, Evidence, write_evidence
+from envbuild.verify.evidence import SCHEMA, SUFFIX, Evidence, evidence_document, write_evidence
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.tiers import TIERS
+
+VERIFIED = "verified"
 
 
 def read_evidence(path: Path) -> Evidence | None:
@@ -30,6 +36,29 @@ def read_evidence(path: Path) -> Evidence | None:
 def write_own_evidence(evidence: Evidence, store: Store) -> Path:
     """Write evidence into the part of the store that this user alone writes; return its path."""
     return write_evidence(evidence, store.own_folder("artifacts"))
+
+
+def write_file_evidence(evidence: Evidence, store: Store) -> Path:
+    """Write evidence of a file that was not built in this store; return its path."""
+    path = store.own_folder(VERIFIED) / f"{_stem(evidence)}-{evidence.artifact.removeprefix('sha256:')[:12]}.json"
+    write_json(path, evidence_document(evidence))
+    return path
+
+
+def find_file_evidence(file: Path, lock: Lock, store: Store, reporter: Reporter) -> tuple[Evidence | None, str]:
+    """Return the evidence that this user has of the bytes of a squashfs file with a lock inside, and their sha256: it
+    is computed only where there is evidence of that lock."""
+    stem = _stem(Evidence(lock.image, lock_digest(lock), (), ""))
+    places = [store.own / "artifacts" / f"{stem}{SUFFIX}", *sorted((store.own / VERIFIED).glob(f"{stem}-*.json"))]
+    known = [evidence for place in places if (evidence := read_evidence(place)) and evidence.lock == lock_digest(lock)]
+    if not known:
+        return None, ""
+    sha256 = reported_digest(file, reporter)
+    return next((evidence for evidence in known if evidence.artifact == f"sha256:{sha256}"), None), sha256
+
+
+def _stem(evidence: Evidence) -> str:
+    return evidence.file_name.removesuffix(SUFFIX)
 
 
 def find_evidence(made: ImageRecord, lock: Lock, reporter: Reporter) -> tuple[Evidence | None, str]:

@@ -37,7 +37,7 @@ from envbuild.verify.results import Status
 from envbuild.verify.run_inspector import Runner, inspect_image
 from envbuild.verify.selection import ALL, Selection, check_recipes, check_tiers
 from envbuild.verify.shared_interpreter import SharedInterpreter, can_share
-from envbuild.verify.stored_evidence import write_own_evidence
+from envbuild.verify.stored_evidence import write_file_evidence, write_own_evidence
 from envbuild.verify.tasks import Task, run_tasks
 from envbuild.verify.verify_file import check_file_selection, verify_file
 
@@ -65,8 +65,9 @@ def verify_image(name: str, workspace: Workspace, only: Selection = ALL) -> Resu
     if file:
         check_file_selection(only, file)
         evidence = verify_file(file, workspace)
+        written = write_file_evidence(evidence, workspace.store)
         raise_failures(evidence)
-        return Result(evidence_document(evidence), "\n".join(summary_lines(evidence)))
+        return Result(evidence_document(evidence), "\n".join([*summary_lines(evidence), f"  evidence: {written}"]))
     image = load_built_image(name, workspace)
     if only.recipes:
         layers = [recipe.name for recipe in image.resolution.recipes]

@@ -133,6 +133,35 @@ def test_results_are_not_written_where_others_write(whose: str, tmp_path: Path) 
         assert done.returncode == 2 and f"error: other users may write in OUT: {out}\nhint: OUT=" in done.stderr
 
 
+@pytest.mark.parametrize("place", ["elsewhere", "below the checkout", "in the checkout of another user"])
+def test_nobody_can_exchange_the_folder_of_the_results(place: str, tmp_path: Path) -> None:
+    """The step would write through it, and read what another user put there."""
+    if os.geteuid():
+        pytest.skip("needs root, who may give a folder to another user")
+    tmp_path.chmod(0o755)
+    checkout = tmp_path / "checkout"
+    shared = checkout / "shared" if place == "below the checkout" else tmp_path / "shared"
+    shared.mkdir(parents=True)
+    shared.chmod(0o777)
+    checkout.mkdir(exist_ok=True)
+    if place == "in the checkout of another user":
+        os.chown(checkout, STRANGER, STRANGER)
+        shared = checkout
+    done = subprocess.run(
+        ["bash", "-c", f". {ROOT}/.github/steps/common.sh"],
+        cwd=checkout,
+        env=dict(os.environ) | {"WORK": str(tmp_path / "w"), "OUT": str(shared / "out")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if place == "in the checkout of another user":  # as in a container of GitHub: its owner's recipes run here
+        assert done.returncode == 0, done.stderr
+    else:
+        assert done.returncode == 2
+        assert f"error: OUT is not private: other users may write in {shared}\nhint: OUT=" in done.stderr
+
+
 def test_a_circle_of_links_has_an_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")

@@ -94,17 +94,18 @@ def test_specs_and_recipes_of_the_project_itself_are_read_only(tmp_path: Path) -
     """With `dev: ..`, a program of the image could write what the next command runs."""
     top = fill(tmp_path / "p", {"images/a.yaml": b"", "facts/derived/b.yaml": b"", "site.yaml": b"", "train/x.py": b""})
     (top / "m.yaml").touch()
+    (top / "m.lock").touch()
     (top / ".store").mkdir()
 
     def parts(project: Project) -> tuple[list[Path], list[Path]]:
         return project_parts(project, top / "m.yaml", top / ".store")
 
     found, missing = parts(Project(top))
-    assert [path.name for path in found] == ["images", "facts", "derived", "site.yaml", "m.yaml", ".store"]
+    assert [path.name for path in found] == ["images", "facts", "derived", "site.yaml", "m.yaml", "m.lock", ".store"]
     assert [path.name for path in missing] == ["recipes", "targets"]
     assert project_mounts([(top, "/p")], found, writable=True) == [
         (str(top), "/p", False), ("", "/p/images", True), ("", "/p/facts", True), ("", "/p/site.yaml", True),
-        ("", "/p/m.yaml", True), ("", "/p/.store", True),
+        ("", "/p/m.yaml", True), ("", "/p/m.lock", True), ("", "/p/.store", True),
     ]  # fmt: skip
     assert project_mounts([(top / "train", "/p")], found, writable=True) == [(str(top / "train"), "/p", False)]
     assert parts(Project()) == (found, missing)  # a spec that is named by its path

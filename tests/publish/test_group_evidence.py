@@ -134,6 +134,15 @@ def test_a_file_that_a_member_of_the_group_replaced_is_verified_again(
     assert find_evidence(found, image.lock, at.reporter)[0] is None
 
 
+def test_evidence_of_a_failure_is_not_published(shared: Store, verified: list[str]) -> None:
+    """A record that another member wrote again names it as that of a verified image."""
+    failed = AuditResult("one copy", Status.FAIL, "two of libucp")
+    write_own_evidence(evidence_of(made_image(shared)[0], failed), shared)
+    with pytest.raises(VerifyError, match="two of libucp"):
+        built_documents(*made_image(shared))
+    assert verified == []
+
+
 def test_an_image_that_fails_is_not_published(shared: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = AuditResult("one copy", Status.FAIL, "two of libucp")
     image, at = made_image(shared)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import SpecError
+from envbuild.verify.recipe_checks import check_result
+from envbuild.verify.results import Status
 from tests.support.recipes import commands, image, matches, moved, recipe
 
 pytestmark = pytest.mark.unit
@@ -40,3 +42,18 @@ def test_the_evidence_names_the_script() -> None:
     (check,), (changed,) = (made.verify(image(made, target="cpu")) for made in (one, other))
     assert "not by a recipe" in check.name and check.name != changed.name
     assert matches(check, "/opt/script/x\n") and not matches(check, "")
+
+
+def test_a_folder_that_is_missing_or_empty_fails_its_check(tmp_path: Path) -> None:
+    made = recipe("script", run=["true"])
+    (check,) = made.verify(image(made, target="cpu"))
+    for name, content in (("missing", False), ("empty", False), ("full", True)):
+        folder = tmp_path / name
+        if name != "missing":
+            folder.mkdir()
+        if content:
+            (folder / "x").touch()
+        command = check.command.replace(made.prefix, str(folder))
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+        passed = check_result(check, done.returncode, done.stdout + done.stderr).status == Status.PASS
+        assert passed == content

@@ -12,6 +12,7 @@ import pytest
 from envbuild.cli.show_file import show_file
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import VerifyError
+from envbuild.core.store.store import Store
 from envbuild.core.timings import TimingReporter
 from envbuild.report.file_report import report_file
 from envbuild.report.html.page import write_page
@@ -20,6 +21,7 @@ from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.metadata import read_metadata
 from envbuild.verify.evidence import Evidence, write_evidence
 from envbuild.verify.results import AuditResult, Status
+from envbuild.verify.stored_evidence import write_file_evidence, write_own_evidence
 from tests.support.image_pair import BEFORE, image
 from tests.support.launching import shipped_workspace, write_squashfs
 
@@ -39,8 +41,8 @@ def built(tmp_path: Path) -> Path:
     return image(tmp_path / "small.sqsh", BEFORE)
 
 
-def evidence_of(file: Path, *results: AuditResult, **changes: str) -> Evidence:
-    """Write evidence of a file beside it."""
+def evidence_of(file: Path, workspace: Workspace, *results: AuditResult, **changes: str) -> Evidence:
+    """Write evidence of a file into the store."""
     from envbuild.lock.model import lock_digest
     from envbuild.squashfs.read.tree import SquashTree
 
@@ -49,7 +51,7 @@ def evidence_of(file: Path, *results: AuditResult, **changes: str) -> Evidence:
     assert lock is not None
     digest = f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
     found = dataclasses.replace(Evidence(lock.image, lock_digest(lock), (), digest, results=results), **changes)  # type: ignore[arg-type]
-    write_evidence(found, file.parent)
+    write_own_evidence(found, Store.open(workspace.store.root))
     return found
 
 
@@ -59,7 +61,7 @@ PASSED = AuditResult("link check", Status.PASS, "4 files")
 def test_a_file_without_evidence_is_not_verified(built: Path, workspace: Workspace) -> None:
     report = report_file(built, workspace)
     assert report.verdict.kind == "open"
-    assert report.verdict.text == f"there is no evidence beside the file: envbuild verify {built}"
+    assert report.verdict.text == f"you have no evidence of this file: envbuild verify {built}"
     assert report.name == "small"
     (ucx,) = report.components
     assert (ucx.name, ucx.version) == ("ucx", "1.19")
@@ -75,7 +77,7 @@ def test_a_file_without_evidence_is_not_verified(built: Path, workspace: Workspa
 
 
 def test_evidence_of_the_same_bytes_is_used(built: Path, workspace: Workspace) -> None:
-    evidence_of(built, PASSED)
+    evidence_of(built, workspace, PASSED)
     times = TimingReporter(SilentReporter())
     report = report_file(built, workspace.with_reporter(times))
     texts = [task.text for task in times.tasks]
@@ -85,20 +87,29 @@ def test_evidence_of_the_same_bytes_is_used(built: Path, workspace: Workspace) -
     assert dict(report.facts)["sha256"] == hashlib.sha256(built.read_bytes()).hexdigest()
 
 
-def test_evidence_that_others_can_write_is_not_used(built: Path, workspace: Workspace) -> None:
-    """They can state anything."""
-    evidence_of(built, PASSED)
-    for mode, path in ((0o777, built.parent), (0o666, next(built.parent.glob("*.evidence.json")))):
-        before = path.stat().st_mode
-        path.chmod(mode)
-        text = report_file(built, workspace).verdict.text
-        assert text.startswith(f"the evidence beside the file is not trusted: {path} can be written by every user")
-        path.chmod(before)
-    assert report_file(built, workspace).verdict.text.startswith("1 check passed")
+def test_evidence_beside_a_file_is_a_statement_of_its_author(built: Path, workspace: Workspace) -> None:
+    """It came with the file, so that its owner is the user who downloaded both."""
+    write_evidence(evidence_of(built, workspace, PASSED), built.parent)
+    next(workspace.store.root.rglob("*.evidence.json")).unlink()
+    verdict = report_file(built, workspace).verdict
+    assert verdict.kind == "open"
+    assert verdict.text.startswith("the evidence beside the file is a statement of whoever wrote it, and you have no")
+
+
+def test_what_verify_found_in_a_file_is_its_evidence(built: Path, workspace: Workspace) -> None:
+    """With its limit."""
+    found = evidence_of(built, workspace, PASSED, inspected_by="the image's own python3")
+    next(workspace.store.root.rglob("*.evidence.json")).unlink()
+    write_file_evidence(dataclasses.replace(found, artifact=f"sha256:{'0' * 64}"), workspace.store)
+    assert "of other bytes" in report_file(built, workspace).verdict.text
+    write_file_evidence(found, workspace.store)
+    report = report_file(built, workspace)
+    assert (report.verdict.kind, report.checks[0].name) == ("good", "link check")
+    assert report.notes[0] == "read by the image's own python3: a malicious file can forge these results"
 
 
 def test_evidence_of_other_bytes_is_not_used(built: Path, workspace: Workspace) -> None:
-    evidence_of(built, PASSED, artifact=f"sha256:{'0' * 64}")
+    evidence_of(built, workspace, PASSED, artifact=f"sha256:{'0' * 64}")
     report = report_file(built, workspace)
     assert report.verdict.kind == "open"
     assert "of other bytes" in report.verdict.text
@@ -106,7 +117,9 @@ def test_evidence_of_other_bytes_is_not_used(built: Path, workspace: Workspace) 
 
 
 def test_a_failed_check_is_a_fault_with_its_fix(built: Path, workspace: Workspace) -> None:
-    evidence_of(built, PASSED, AuditResult("one copy", Status.FAIL, "two of libucp", hint="envbuild make small"))
+    evidence_of(
+        built, workspace, PASSED, AuditResult("one copy", Status.FAIL, "two of libucp", hint="envbuild make small")
+    )
     report = report_file(built, workspace)
     assert (report.verdict.kind, report.verdict.title) == ("bad", "1 fault")
     assert [tuple(fault) for fault in report.faults] == [
@@ -116,10 +129,10 @@ def test_a_failed_check_is_a_fault_with_its_fix(built: Path, workspace: Workspac
 
 def test_checks_that_did_not_run_are_no_pass(built: Path, workspace: Workspace) -> None:
     left = AuditResult("kernels", Status.NOT_RUN, "no GPU", "gpu")
-    evidence_of(built, left)
+    evidence_of(built, workspace, left)
     report = report_file(built, workspace)
     assert (report.verdict.kind, report.verdict.title) == ("open", "not verified")
-    evidence_of(built, PASSED, left)
+    evidence_of(built, workspace, PASSED, left)
     report = report_file(built, workspace)
     assert (report.verdict.kind, report.verdict.title) == ("open", "verified in part")
     assert "1 check did not run; tiers not run: run, gpu, fabric" in report.verdict.text

@@ -24,8 +24,9 @@ from envbuild.report.html.page import MAX_BYTES, write_page
 from envbuild.report.junit import write_junit
 from envbuild.report.model import BANDWIDTH, Report
 from envbuild.spec.workspace import Workspace
-from envbuild.verify.evidence import Evidence, write_evidence
+from envbuild.verify.evidence import Evidence
 from envbuild.verify.results import QUOTED, AuditResult, Status
+from envbuild.verify.stored_evidence import write_own_evidence
 from tests.support.gpu_bench import bench, eight_ranks, job, program, rank_document, recorded
 from tests.support.image_pair import lock_text
 from tests.support.launching import shipped_workspace, write_squashfs
@@ -146,7 +147,9 @@ def test_jobs_replace_what_verify_could_not_run_of_their_tier(image: Path, works
     left = [AuditResult(f"NCCL of {tier}", Status.NOT_RUN, "x", tier) for tier in ("gpu", "fabric")]
     digest = f"sha256:{hashlib.sha256(image.read_bytes()).hexdigest()}"
     passed = AuditResult("links", Status.PASS, "x")
-    write_evidence(Evidence("small", LOCK, (), digest, results=(left[0], passed, left[1])), image.parent)
+    write_own_evidence(
+        Evidence("small", LOCK, (), digest, results=(left[0], passed, left[1])), Store.open(workspace.store.root)
+    )
     keep(image, workspace, [Outcome("NCCL of gpu", GPU, PASS, "8 GPUs", seconds=2.5)])
     report = report_file(image, workspace)
     assert [(row.tier, row.name, row.status, row.seconds) for row in report.checks] == [

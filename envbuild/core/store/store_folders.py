@@ -26,7 +26,7 @@ from envbuild.core.store.permissions import (
 FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "locks", "exports", "control")
 CONTENT = ("units", "packs", "blobs/sha256", "images", "artifacts")  # of images
 OWN_FOLDERS = ("layers", "tmp", "logs", "partial")
-RECORDS = ("published", "leases", "resolved", "measured")
+RECORDS = ("published", "leases", "resolved", "measured", "verified")
 PRIVATE = (*OWN_FOLDERS, *ENGINE_CACHES, "apt", "git", "uv", "ccache", "base", *RECORDS)
 CLOSED = ("layers", "tmp")  # they hold trees of files
 
