@@ -16,6 +16,7 @@ from envbuild.core.errors import InputError
 from envbuild.lock.git import source_limits
 from envbuild.lock.git import tree as tree_module
 from envbuild.lock.git.git_program import ObjectReader, run_git
+from envbuild.net.limits import LIMITS
 from envbuild.spec.recipe import Git
 from tests.support.git_server import Repo, git
 from tests.support.git_site import MARKS, ORIGIN, Desk, git_source
@@ -188,3 +189,9 @@ def test_an_error_states_a_submodule_of_an_edited_lock_on_one_line(demo: Repo, d
     other = Desk(tmp_path / "other", github=tmp_path / "work")
     with pytest.raises(InputError, match=r"the submodule s\\nhint: x of"):
         other.obtain(edited)
+
+
+def test_git_has_limited_memory() -> None:
+    """A server can list references without end, each of which git holds."""
+    done = run_git(None, "-c", "alias.limit=!ulimit -d", "limit")
+    assert int(done.stdout) << 10 == LIMITS.program_memory

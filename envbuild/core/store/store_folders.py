@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError
-from envbuild.core.ownership import Intrusion, find_intrusion, own_users, private_groups, user_name
+from envbuild.core.ownership import Intrusion, find_intrusion, own_users, user_name
 from envbuild.core.store.access import OWN_STORE, check_readable
 from envbuild.core.store.former_members import check_former_members
 from envbuild.core.store.mark import mark_store
@@ -85,8 +85,10 @@ def try_to_write(folder: Path) -> None:
 
 def find_store_intruder(root: Path) -> Intrusion | None:
     """Return how others than this user can replace what the store `root` has, or could when it was a store of a group:
-    records of units, packs of layers, files; None if they cannot. A group of this user alone is nobody else."""
-    users, groups = own_users(), private_groups()
+    records of units, packs of layers, files; None if they cannot.
+
+    A store of a group counts also if this user is alone in the group today: members who left it wrote there."""
+    users, groups = own_users(), frozenset[int]()
     folders = (root, *map(root.joinpath, FOLDERS))
     entries = (Path(entry) for folder in map(root.joinpath, CONTENT) for entry in _entries(folder))
     found = (find_intrusion(str(place), users, groups) for place in folders)

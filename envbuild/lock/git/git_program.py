@@ -21,6 +21,7 @@ from envbuild.core.errors import InputError
 from envbuild.core.programs import PIPE, CompletedProcess, memory_file, run_program, start_program
 from envbuild.core.text import printable
 from envbuild.net.failures import NotFoundError, RefusedError, summarize
+from envbuild.net.limits import LIMITS
 from envbuild.net.urls import redact_text
 
 CHUNK = 1 << 18
@@ -101,6 +102,7 @@ def run_git(
         env=git_environment(extra),
         cwd="/",  # a repository around the current folder must have no effect
         timeout=timeout,
+        memory=LIMITS.program_memory,  # a server can list references without end
         largest=largest,
     )
 
