@@ -7,16 +7,20 @@ Such links are written relative to their own folder: in the container they lead 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 from collections.abc import Iterable, Iterator
 
+from envbuild.core.errors import InputError
 from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
 from envbuild.export.enroot import Additions
 from envbuild.oci.tar.member import Kind, Member
-from envbuild.spec.enroot_rules import FOLLOWED
+from envbuild.spec.enroot_rules import FOLLOWED, FOLLOWED_TREES, ZONE, ZONES
 from envbuild.squashfs.pack.index import DIR, SYMLINK
 from envbuild.squashfs.write.merge import MergedTree, Node
+
+MOST_LINKS = 20_000  # in a folder that enroot copies; tzdata has some 600
 
 Location = tuple[Node, tuple[bytes, ...]]  # a node, and its path through no link
 
@@ -50,8 +54,8 @@ def inside(target: bytes, depth: int) -> bytes:
 
 
 def followed_links(tree: MergedTree, volumes: Iterable[str]) -> dict[tuple[bytes, ...], Node]:
-    """Return the links on the ways of `FOLLOWED` and of volumes, and those in the root, by their paths through no
-    link."""
+    """Return the links on the ways of `FOLLOWED` and of volumes, those of `FOLLOWED_TREES`, and those in the root, by
+    their paths through no link."""
     found: dict[tuple[bytes, ...], Node] = {}
 
     def enter(folder: Location, name: bytes, _last: bool) -> Step[Location] | None:
@@ -63,17 +67,53 @@ def followed_links(tree: MergedTree, volumes: Iterable[str]) -> dict[tuple[bytes
             return Step((node, path), node.link)
         return Step((node, path), is_folder=node.kind == DIR)
 
+    def follow(path: bytes) -> Location | None:
+        with contextlib.suppress(LinkCycleError):
+            place = walk(root, path, enter)
+            return place.node if place and not place.missing else None
+        return None
+
     root: Place[Location] = Place(((tree.root, ()),))
-    for place in ways(tree, volumes):
-        try:
-            walk(root, place, enter)
-        except LinkCycleError:
-            continue
+    for path in ways(tree, volumes):
+        follow(path)
+    for path in FOLLOWED_TREES:
+        if top := follow(path):
+            for link in [*links_below(*top)]:
+                follow(link)
+    if leads_elsewhere(follow(b"etc")):
+        follow(ZONE)
     return found
+
+
+def leads_elsewhere(etc: Location | None) -> bool:
+    """Return whether /etc/localtime is a link to something else than a zone: the hook replaces a link to a zone itself,
+    and writes into a folder."""
+    node = etc[0].children.get(b"localtime") if etc else None
+    target = os.fsdecode(node.link) if node and node.kind == SYMLINK else ZONES
+    return not posixpath.normpath(f"/etc/{target}" if target[:1] != "/" else target).startswith(ZONES)
+
+
+def links_below(folder: Node, path: tuple[bytes, ...]) -> Iterator[bytes]:
+    """Yield the paths of the links in a folder and in those below it. Raises InputError for more than `MOST_LINKS`."""
+    left, count = [(folder, path)], 0
+    while left:
+        top, above = left.pop()
+        for name, node in sorted(top.children.items()):
+            if node.kind == DIR:
+                left.append((node, (*above, name)))
+            elif node.kind == SYMLINK:
+                count += 1
+                if count > MOST_LINKS:
+                    where = os.fsdecode(b"/" + b"/".join(path))
+                    hint = "remove them from the image"
+                    raise InputError(
+                        f"{where} has more than {MOST_LINKS} links, which enroot follows on the node", hint
+                    )
+                yield b"/".join((*above, name))
 
 
 def ways(tree: MergedTree, volumes: Iterable[str]) -> Iterator[bytes]:
     """Yield the paths that the scripts and /etc/fstab name."""
     yield from (os.fsencode(posixpath.normpath(f"/{path}").strip("/")) for path in volumes)
-    yield from (path.encode() for path in FOLLOWED)
+    yield from FOLLOWED
     yield from (name for name, node in tree.root.children.items() if node.kind == SYMLINK)

@@ -37,17 +37,17 @@ TUNABLE = ("NCCL_", "UCX_", "UCC_")
 # 10-localtime.sh, 10-aptfix.sh; src/runtime.sh: etc/environment, etc/fstab; pyxis: etc/rc.local). A link on the way is
 # followed outside of the container. Homes of users are anywhere below the root: links in the root itself count, too.
 FOLLOWED = (
-    "etc",
-    "etc/passwd",
-    "etc/group",
-    "etc/login.defs",
-    "etc/default/useradd",
-    "etc/skel",
-    "etc/debian_version",
-    "etc/apt/apt.conf.d",
-    "usr/share/zoneinfo",
-    "var/mail",
+    b"etc",
+    b"etc/passwd",
+    b"etc/group",
+    b"etc/login.defs",
+    b"etc/default/useradd",
+    b"etc/debian_version",
+    b"etc/apt/apt.conf.d/enroot",
+    b"var/mail",
 )
+FOLLOWED_TREES = (b"etc/skel", b"usr/share/zoneinfo")  # with all that is in them: cp -L, and the zone of the node
+ZONE, ZONES = b"etc/localtime", "/usr/share/zoneinfo/"  # a link, and where it leads
 
 # A file of every image for enroot.
 PATH_FILE = "etc/profile.d/zz-envbuild-path.sh"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.core.errors import InputError
+from envbuild.export import host_links
 from envbuild.export.host_links import inside, relative_links
 from envbuild.squashfs.read.tree import SquashTree
 from tests.support import foreign_images as kit
@@ -72,6 +74,52 @@ def test_links_on_the_ways_of_enroot_alone_are_replaced(tmp_path: Path) -> None:
         "usr/etc": "../system",
         "usr/share": "../share",
     }
+
+
+def test_links_that_a_hook_copies_or_writes_through_are_replaced(tmp_path: Path) -> None:
+    """10-shadow.sh copies /etc/skel with cp -L, 10-aptfix.sh and 10-localtime.sh write files of these names."""
+    layer = [
+        symlink(b"etc/apt/apt.conf.d/enroot", b"/home/a/.bashrc"),
+        symlink(b"etc/skel/.stolen", b"/home/a/.ssh"),
+        symlink(b"etc/skel/deep/er", b"../../../../../root"),
+        symlink(b"etc/skel/fine", b"deep"),
+        symlink(b"etc/localtime", b"/home/a"),
+        symlink(b"usr/share/zoneinfo", b"/opt/zones"),
+        symlink(b"opt/zones/Etc/UTC", b"/home/a/notes"),
+        symlink(b"opt/other", b"/home/a"),
+    ]
+    assert replaced(*layer, folder=tmp_path) == {
+        "etc/apt/apt.conf.d/enroot": "../../../home/a/.bashrc",
+        "etc/skel/.stolen": "../../home/a/.ssh",
+        "etc/skel/deep/er": "../../../root",
+        "etc/localtime": "../home/a",
+        "usr/share/zoneinfo": "../../opt/zones",
+        "opt/zones/Etc/UTC": "../../../home/a/notes",
+    }
+
+
+def test_very_many_links_that_a_hook_copies_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_links, "MOST_LINKS", 3)
+    deep = b"/".join([b"d"] * 1500)
+    layer = [symlink(b"etc/skel/" + deep + b"/%d" % number, b"x") for number in range(3)]
+    assert replaced(*layer, folder=tmp_path) == {}
+    (tmp_path / "b").mkdir()
+    with pytest.raises(InputError, match="/etc/skel has more than 3 links"):
+        replaced(*layer, symlink(b"etc/skel/x", b"y"), folder=tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("target", "now"),
+    [
+        (b"/usr/share/zoneinfo/../../../home/a", "../usr/share/zoneinfo/../../../home/a"),
+        (b"../../../home", "../home"),
+        (b"/usr/share/zoneinfo/Etc/UTC", ""),
+        (b"../usr/share/zoneinfo/UTC", ""),
+    ],
+)
+def test_a_zone_is_below_the_folder_of_zones(target: bytes, now: str, tmp_path: Path) -> None:
+    expected = {"etc/localtime": now} if now else {}
+    assert replaced(symlink(b"etc/localtime", target), folder=tmp_path) == expected
 
 
 def test_an_image_without_such_links_is_not_changed(tmp_path: Path) -> None:
