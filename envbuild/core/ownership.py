@@ -106,6 +106,13 @@ def find_at(path: str, users: frozenset[int], groups: frozenset[int] | None = No
     yield from filter(None, (find_intrusion(place, users, groups) for place in places))
 
 
+def is_own_file(path: Path) -> bool:
+    """Return whether nobody but this user and root can have written a file, or given its name to it, as far as its own
+    folder shows that. Members of a group are others. True for a file that does not exist."""
+    users, groups = own_users(), private_groups()
+    return not any(find_intrusion(str(place), users, groups) for place in (path.parent, path))
+
+
 def find_renamers(path: str, users: frozenset[int], groups: frozenset[int] | None = None) -> Iterator[Intrusion]:
     """Yield every folder and link on the way to `path`, through all links on it, by which others than `users` and
     `groups` can put something else in the place of what is found there: they own it, or may write a folder without the

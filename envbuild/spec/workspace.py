@@ -11,6 +11,7 @@ from envbuild.core import console
 from envbuild.core.console import Reporter
 from envbuild.core.regular_file import MAX_TEXT, mode_at, read_bounded
 from envbuild.core.store.store import Store
+from envbuild.core.store.store_folders import check_former_group
 from envbuild.core.store.use import in_use
 from envbuild.net import site as sites
 from envbuild.net.network_settings import UncheckedHosts
@@ -122,6 +123,7 @@ def read_workspace(reporter: Reporter | None = None, folder: Path | None = None)
     Raises SpecError for a wrong site file."""
     project = Project.find(folder)
     site, reporter = load_site(project.root), reporter or console.default_reporter()
+    check_former_group(site.store)
     return Workspace(with_drivers(project, site), site, Store(site.store), reporter).with_reporter(reporter)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from envbuild.core.digest import reported_digest
 from envbuild.core.errors import VerifyError
-from envbuild.core.ownership import Intrusion, find_any_intrusions, find_intrusion, own_users, private_groups
+from envbuild.core.ownership import Intrusion, find_intrusion, find_renamers, own_users, private_groups
 
 if TYPE_CHECKING:
     from envbuild.core.store.store import Store
@@ -70,10 +70,12 @@ def hold_file(path: Path, workspace: Workspace, written: str = "") -> Iterator[H
 def find_writer(path: Path, store: Store) -> Intrusion | None:
     """Return how another user can change what is read at `path`; None if none can. Who can replace a store's folder is
     trusted (docs/security.md), so of a file of the store what is above it does not count."""
-    if path.parent != store.root / "artifacts" or path.is_symlink():
-        return next(find_any_intrusions(path), None)
     users, groups = own_users(), private_groups()
-    return next(filter(None, (find_intrusion(str(place), users, groups) for place in (path.parent, path))), None)
+    if path.parent == store.root / "artifacts" and not path.is_symlink():
+        way = find_intrusion(str(path.parent), users, groups)
+    else:  # a path of which a part is missing at this moment is judged as far as it goes
+        way = next(find_renamers(str(path), users, groups), None)
+    return way or find_intrusion(str(path), users, groups)
 
 
 def copy_whole(source: Path, target: Path) -> None:

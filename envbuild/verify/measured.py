@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import VerifyError
+from envbuild.core.ownership import is_own_file
 from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
 from envbuild.core.store.store import Store, write_json
 from envbuild.core.text import printable
@@ -105,6 +106,8 @@ def find_measured(image: str, lock: str, target: str, store: Store) -> tuple[Mea
 def stored_measurements(store: Store, folder: str, tier: str, **values: str) -> Iterator[Measured]:
     """Yield the evidence of a tier in folders of `measured` whose document has these values."""
     for path in sorted((store.own / FOLDER).glob(f"{folder}/*-{tier}-*.json")):
+        if not is_own_file(path):
+            continue
         try:
             found = Measured(*read_document(read_bounded(path, LARGEST).decode()))
         except (RefusedError, NotRegularError, TooLargeError, OSError, UnicodeDecodeError):

@@ -16,6 +16,7 @@ from typing import Any
 
 from envbuild.core.console import Reporter
 from envbuild.core.digest import reported_digest
+from envbuild.core.ownership import is_own_file
 from envbuild.core.store.json_files import read_json
 from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store, write_json
@@ -31,6 +32,11 @@ VERIFIED = "verified"
 def read_evidence(path: Path) -> Evidence | None:
     """Return the evidence in a file; None if the file is missing or is not evidence of this schema."""
     return parse_evidence(read_json(path))
+
+
+def read_own_evidence(path: Path) -> Evidence | None:
+    """Return the evidence in a file that nobody but this user and root can have written; None for any other."""
+    return read_evidence(path) if is_own_file(path) else None
 
 
 def write_own_evidence(evidence: Evidence, store: Store) -> Path:
@@ -50,7 +56,8 @@ def find_file_evidence(file: Path, lock: Lock, store: Store, reporter: Reporter)
     is computed only where there is evidence of that lock."""
     stem = _stem(Evidence(lock.image, lock_digest(lock), (), ""))
     places = [store.own / "artifacts" / f"{stem}{SUFFIX}", *sorted((store.own / VERIFIED).glob(f"{stem}-*.json"))]
-    known = [evidence for place in places if (evidence := read_evidence(place)) and evidence.lock == lock_digest(lock)]
+    read = filter(None, map(read_own_evidence, places))
+    known = [evidence for evidence in read if evidence.lock == lock_digest(lock)]
     if not known:
         return None, ""
     sha256 = reported_digest(file, reporter)
@@ -66,7 +73,7 @@ def find_evidence(made: ImageRecord, lock: Lock, reporter: Reporter) -> tuple[Ev
 
     The file of another member of a group is read for its sha256.
     """
-    found = read_evidence(Path(made.evidence)) if made.evidence else None
+    found = read_own_evidence(Path(made.evidence)) if made.evidence else None
     if found is None:
         return None, "this user has no evidence of the file"
     if (found.artifact, found.lock) != (f"sha256:{made.sha256}", lock_digest(lock)):

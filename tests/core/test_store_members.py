@@ -13,10 +13,10 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.gc import collect
-from envbuild.core.store.permissions import move_into_store
+from envbuild.core.store.permissions import move_into_store, own_place
 from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store
-from envbuild.core.store.store_folders import find_store_intruder
+from envbuild.core.store.store_folders import check_former_group
 from envbuild.export.progress_list import list_exports
 from tests.support.as_user import run_as
 from tests.support.store_members import GROUP, ONE, OUTSIDE, TWO, as_member
@@ -176,30 +176,57 @@ def test_a_new_store_is_written_by_its_owner_alone_with_any_umask(umask: int, fo
     assert reachable == [] and not store.is_shared
 
 
-@pytest.mark.parametrize("closing", ["folder", "all of it, but for the folders of members", "all of it"])
-def test_a_store_that_a_group_shared_is_not_taken_over(closing: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("removed", "what"),
+    [
+        ([], "a group shared it"),
+        (["shared-with-a-group"], "user-0/ is the folder of a member of a group"),  # the store of an older envbuild
+        (["shared-with-a-group", "user-0"], f"blobs/ is writable for the group {GROUP}"),
+    ],
+)
+def test_a_store_that_a_group_shared_is_not_taken_over(removed: list[str], what: str, shared: Path) -> None:
     """Members could write each other's files: a member's pack belongs to the owner, and is like another one."""
-    (folder / "store").mkdir()
-    shutil.chown(folder / "store", group=GROUP)
-    (folder / "store").chmod(0o3775)
-    store = Store.open(folder / "store")
-    assert store.is_shared and (store.root / "artifacts").stat().st_mode & 0o020
+    store = Store.open(shared)
     (store.tmp / "made").write_bytes(b"mine")
     move_into_store(store.tmp / "made", store.root / "packs/made")
     as_member(ONE, lambda: (store.root / "packs/made").write_bytes(b"theirs"))
-    if closing.startswith("all"):
-        subprocess.run(["chmod", "-R", "g-ws,-t", str(store.root)], check=True)
-    if closing != "all of it, but for the folders of members":
-        shutil.rmtree(folder / "store" / f"user-{os.geteuid()}")
-    store.root.chmod(0o755)
-    if closing == "all of it":  # nothing shows it any more; what another member made would
-        os.chown(store.root / "packs/made", ONE, -1)
-        assert find_store_intruder(Store.open(store.root).root)
-        return
-    what = r"blobs/ is writable for the group" if closing == "folder" else r"user-0/ is the folder of a member"
-    with pytest.raises(EngineError, match=what) as caught:
-        Store.open(store.root)
-    assert f"rm -r {store.root}" in caught.value.hint
+    shared.chmod(0o755)
+    for name in removed:
+        subprocess.run(["rm", "-r", str(shared / name)], check=True)
+    for opened in (Store.open, check_former_group):
+        with pytest.raises(EngineError, match=what) as caught:
+            opened(shared)
+        assert f"rm -r {shared}" in caught.value.hint
+
+
+def test_no_member_removes_the_mark_of_a_shared_store(shared: Path) -> None:
+    """Nor takes its name first."""
+    root = shared
+    (root / "shared-with-a-group").unlink()
+    as_member(ONE, lambda: (root / "shared-with-a-group").touch())
+    Store.open(root)
+
+    def remove() -> str:
+        try:
+            (root / "shared-with-a-group").unlink()
+        except OSError as error:
+            return type(error).__name__
+        return "removed"
+
+    assert as_member(ONE, remove) == "PermissionError"
+
+
+def test_the_folder_of_a_member_is_no_folder_that_another_one_made(shared: Path) -> None:
+    """Also for commands that only read: evidence in it would be that of the member."""
+
+    def take() -> None:
+        (shared / f"user-{TWO}").mkdir(mode=0o755)
+
+    as_member(ONE, take)
+    assert as_member(TWO, lambda: os.path.lexists(own_place(shared))) is False
+    made = Path(str(as_member(TWO, lambda: str(Store.open(shared).own))))
+    assert made.name.startswith(f"user-{TWO}-") and made.stat().st_uid == TWO
+    assert as_member(TWO, lambda: str(own_place(shared))) == str(made)
 
 
 def test_the_file_of_another_user_is_read(folder: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from envbuild.core.errors import EngineError
 from envbuild.core.ownership import find_intrusion, group_name, own_users, private_groups
 from envbuild.core.shell import shell_word
+from envbuild.core.store.mark import SHARED
 from envbuild.core.store.permissions import GROUP, OWN, STICKY
 
 
@@ -25,13 +26,15 @@ def check_former_members(root: Path, folders: Sequence[str], content: Sequence[s
     if reason := next(_find_traces(root, folders, content), ""):
         path = shell_word(root)
         raise EngineError(
-            f"{reason}: others could write in the store {root}, and what they wrote looks like yours",
+            f"the store {root} was a group's: {reason}, so others wrote in it, and what they wrote looks like yours",
             hint=f"make a new one: rm -r {path}, or set ENVBUILD_STORE; to share it with its group: chmod 3775 {path}",
         )
 
 
 def _find_traces(root: Path, folders: Sequence[str], content: Sequence[str]) -> Iterator[str]:
     """Yield how a store shows that others could write in it."""
+    if os.path.lexists(root / SHARED):
+        yield "a group shared it"
     for entry in os.scandir(root):
         if OWN.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
             yield f"{entry.name}/ is the folder of a member of a group"  # only the store of a group has them

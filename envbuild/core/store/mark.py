@@ -11,11 +11,23 @@ from envbuild.core.errors import EngineError
 from envbuild.core.shell import shell_word
 
 MARK = "envbuild-store"
+SHARED = "shared-with-a-group"  # the store is one of a group, or was
 TEXT = b"This folder is a store of envbuild, which removes files in it: keep nothing else here.\n"
 ALWAYS = ("blobs", "units", "packs")  # folders of every store, also of one from before there was a mark
 # Not content: what mkfs and file servers make, and the cache of facts, which shares the default folder
 # (envbuild.matrix.facts.cache) and may be there first.
 BESIDE = frozenset(("lost+found", ".snapshot", ".snapshots", "matrix"))
+
+
+def mark_shared(root: Path) -> None:
+    """Mark a store of this user as one that a group shares, for good: nobody else removes the mark from its folder,
+    which is sticky. Raises OSError."""
+    path = root / SHARED
+    with contextlib.suppress(FileNotFoundError):
+        if path.lstat().st_uid == os.geteuid():
+            return
+        path.unlink()  # of a member, who could remove it
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444))
 
 
 def mark_store(root: Path) -> None:

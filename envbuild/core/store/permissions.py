@@ -101,7 +101,8 @@ def close_folder(path: Path, rights: int = 0o077) -> bool:
 def own_place(root: Path) -> Path:
     """Return the folder in which this user works: the store `root`, or a folder in it where a group shares it.
 
-    A folder is recognized by its owner and its mode: in a user namespace its user has another number.
+    A folder is recognized by its owner and its mode: in a user namespace its user has another number. If there is none,
+    the folder does not exist: another member knows its name, and may have made one of that name.
     """
     try:
         if not is_shared(root):
@@ -112,20 +113,26 @@ def own_place(root: Path) -> Path:
     if not is_own_folder(named):
         with contextlib.suppress(OSError):
             found = (entry for entry in sorted(root.iterdir()) if OWN.fullmatch(entry.name) and is_own_folder(entry))
-            return next(found, named)
+            if own := next(found, None):
+                return own
+        if os.path.lexists(named):
+            return _other_name(named)
     return named
 
 
 def make_own_place(root: Path) -> Path:
     """Return `own_place`, and make it if it does not exist; only this user may enter it. Raises OSError."""
     own = own_place(root)
-    if own == root or is_own_folder(own):
-        return own
-    if os.path.lexists(own):  # the name is taken by another user
-        own = own.with_name(f"{own.name}-{os.urandom(4).hex()}")
-    with contextlib.suppress(FileExistsError):  # another process of this user
-        make_private_folder(own)
+    while own != root and not is_own_folder(own):
+        try:
+            make_private_folder(own)
+        except FileExistsError:  # another process of this user made it, or another user
+            own = own if is_own_folder(own) else _other_name(own)
     return own
+
+
+def _other_name(named: Path) -> Path:
+    return named.with_name(f"user-{os.geteuid()}-{os.urandom(4).hex()}")
 
 
 def is_own_folder(path: Path) -> bool:

@@ -12,7 +12,7 @@ from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError
 from envbuild.core.ownership import Intrusion, find_intrusion, own_users, user_name
 from envbuild.core.store.access import OWN_STORE, check_readable
 from envbuild.core.store.former_members import check_former_members
-from envbuild.core.store.mark import mark_store
+from envbuild.core.store.mark import mark_shared, mark_store
 from envbuild.core.store.members import LOCKS, check_entry, check_members, check_place, has_folders
 from envbuild.core.store.permissions import (
     close_folder,
@@ -43,9 +43,10 @@ def prepare_store(root: Path, report: Callable[[str], object]) -> None:
         check_place(root)
         mark_store(root)
         closed = close_trees(root)
-        if not is_shared(root):
-            check_former_members(root, FOLDERS, CONTENT)
+        check_former_group(root)
         check_members(root, FOLDERS, PRIVATE, report)
+        if is_shared(root) and root.stat().st_uid == os.geteuid():
+            mark_shared(root)
         if close_folder(root / LOCKS, 0o007 if is_shared(root) else 0o077):
             report(f"store {root}: other users could hold its locks; closed now")
         for name in FOLDERS:
@@ -64,6 +65,12 @@ def prepare_store(root: Path, report: Callable[[str], object]) -> None:
     if closed:
         names = ", ".join(closed)
         report(f"store {root}: other users could enter {names}, where setuid programs may be; closed now")
+
+
+def check_former_group(root: Path) -> None:
+    """Refuse a store that was a group's, and is none now (`check_former_members`). Raises EngineError."""
+    if root.is_dir() and not is_shared(root):
+        check_former_members(root, FOLDERS, CONTENT)
 
 
 def close_trees(root: Path) -> list[str]:
