@@ -42,13 +42,6 @@ def test_a_node_without_any_program_or_device_passes_nothing_about_devices(tmp_p
     assert all(one.detail for one in found.results)
 
 
-def test_an_unreadable_kernel_log_is_not_run_and_names_who_may_read_it(node: Node) -> None:
-    (node.root / "dev/kmsg").unlink()
-    (node.root / "dev/kmsg").mkdir()
-    result = result_of(node.examine(), "xid")
-    assert (result.status, "adm" in result.fix) == (NOT_RUN, True)
-
-
 def test_a_program_of_slurm_that_fails_is_not_run_with_its_first_line(node: Node) -> None:
     node.program("srun", "echo 'srun: fatal: no controller' >&2; exit 1")
     found = node.examine()
@@ -138,29 +131,6 @@ def test_locked_memory_of_a_session_and_of_a_job(node: Node) -> None:
     assert (result.severity, result.fix.split(";")[0]) == (USER, "srun --propagate=NONE")
 
 
-GPU = "NVRM: Xid (PCI:0000:1b:00)"
-ECC = f"6,1,100000000,-;{GPU}: 48, pid=1, uncorrectable\n"
-ADVICE = f"6,2,200000000,-;{GPU}: 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)\n"
-DONE = f"6,3,300000000,-;{GPU}: 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)\n"
-NEW = f"6,1,1,-;{GPU}: 999, a new one\n"
-
-
-@pytest.mark.parametrize(("log", "status", "words"), [
-    (ECC, FAIL, "XID 48 of 0000:1b:00, the last 15 minutes ago"),
-    (ECC + ADVICE, FAIL, "XID 48 of 0000:1b:00, XID 154"),
-    (ECC + ADVICE + DONE, PASS, "no GPU of these needs a recovery now"),
-    (DONE, PASS, "XID 154"),
-    (DONE + ECC, FAIL, "XID 48"),
-    (NEW, FAIL, "XID 999 of 0000:1b:00, the last 16 minutes ago: a new one"),
-])  # fmt: skip
-def test_what_was_repaired_is_no_fault_while_its_line_remains(log: str, status: str, words: str, node: Node) -> None:
-    node.write("dev/kmsg", log)
-    node.write("proc/uptime", "1000.5 2000.0")
-    result = result_of(node.examine(), "xid")
-    assert result.status == status and words in result.detail
-    assert "999" not in words or result.severity == MINOR
-
-
 LINKS = {
     "a board of four without a switch": (
         "NVIDIA A100-SXM4-40GB",
@@ -187,19 +157,6 @@ def test_nvlinks_of_boards_and_of_cards(name: str, tmp_path: Path) -> None:
     node.program("nvidia-smi", f'case "$1" in topo) cat {tmp_path}/topo ;; *) exit 1 ;; esac')
     result = result_of(node.examine(Need()), "nvlink")
     assert result.status == status, result
-
-
-def test_an_event_of_a_switch_that_is_not_fatal_drains_no_node(node: Node) -> None:
-    node.write("dev/kmsg", "6,1,1,-;nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 12028, Non-fatal, Link 32 egress error")
-    assert result_of(node.examine(), "xid").severity == MINOR
-    node.write("dev/kmsg", "6,1,1,-;nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 32 LTSSM Fault Up")
-    assert result_of(node.examine(), "xid").severity == HARDWARE
-
-
-@pytest.mark.parametrize("number", [46, 54, 62, 109, 110, 136, 143, 155, 156, 158])
-def test_xids_that_need_a_reset_are_the_administrators(number: int, node: Node) -> None:
-    node.write("dev/kmsg", f"6,1,1,-;{GPU}: {number}, text")
-    assert result_of(node.examine(), "xid").severity == ADMINISTRATOR
 
 
 def test_a_machine_without_neuron_devices_needs_no_driver(node: Node) -> None:
@@ -229,22 +186,6 @@ def test_ports_of_another_layer_and_ports_that_are_switched_off(node: Node) -> N
         node.write_port(name, layer="Ethernet", state="4: ACTIVE" if name == "mlx5_0" else "1: DOWN")
     result = result_of(node.examine(Need()), "rdma-ports")
     assert (result.severity, "mlx5_1:1 down" in result.detail) == (MINOR, True)
-
-
-def test_a_link_that_the_driver_has_recovered_is_no_fault(node: Node) -> None:
-    text = (Path(__file__).parent / "texts/nvidia-smi-q.h100.txt").read_text()
-    bus = re.search(r"(?m)^GPU 0000([0-9A-F:]+)\.0", text)
-    assert bus
-    node.write("dev/kmsg", f"6,1,1,-;NVRM: Xid (PCI:{bus[1].lower()}): 74, pid=1, NVLink: fatal error detected")
-    assert result_of(node.examine(), "xid").severity == HARDWARE
-    for advice, status in (("None", PASS), ("Reboot", FAIL)):
-        changed = re.sub(r"(?m)^( +)(Persistence Mode +:.*)$", rf"\1\2\n\1GPU Recovery Action : {advice}", text)
-        (node.root.parent / "smi.txt").write_text(changed)
-        node.program("nvidia-smi", f"cat {node.root.parent}/smi.txt")
-        found = node.examine()
-        assert result_of(found, "xid").status == status
-        if status == FAIL:
-            assert result_of(found, "gpu-settings").fix == "drain the node, then reboot"
 
 
 @pytest.mark.parametrize("code", [0, 6])

@@ -164,7 +164,7 @@ def test_a_node_that_does_not_respond_is_not_usable() -> None:
 def test_xids_are_classed_by_what_they_need() -> None:
     events = parse_kernel_log(text("kernel.txt"))
     assert [(event.number, event.action) for event in events] == [
-        (32, "unknown"), (79, "reboot"), (94, "memory"), (48, "reset"), (11001, "application"),
+        (32, "unknown"), (79, "reboot"), (94, "memory"), (48, "reset"), (11001, "link"),
     ]  # fmt: skip
     assert events[2].bus == "0000:01:00"
 

@@ -28,6 +28,7 @@ ACTIONS = {
         MINOR,
         "errors of GPU memory: nvidia-smi -q -d ECC,ROW_REMAPPER; a row that waits to be remapped: a reset",
     ),
+    "link": (MINOR, "the link works; errors that grow: nvidia-smi nvlink -e"),
     "application": (MINOR, "a program's fault is the usual cause: read its log"),
 }
 READERS = "a user of the groups adm or systemd-journal, or root, may read it: journalctl -k | grep -e Xid -e SXid"

@@ -1,7 +1,9 @@
 """The kernel's log: XID events of NVIDIA GPUs and SXID events of NVSwitches.
 
 What a number means, and what it needs, is from NVIDIA's catalogue of XIDs (release 590) as AWS' health check of its
-accelerated instances classes it; those of memory (63, 64, 92, 94, 95) from NVIDIA's "GPU Memory Error Management"."""
+accelerated instances classes it; those of memory (63, 64, 92, 94, 95) from NVIDIA's "GPU Memory Error Management".
+The driver writes an SXID as several records, and whether it is fatal in the first alone ("Severity …" and "Data {…}"
+follow: NVIDIA/open-gpu-kernel-modules, error_nvswitch.c). XIDs of NVLink 5 name it before the link."""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ SXID = re.compile(
 REBOOT = (79, 151, 168)
 # Of the catalogue (reset as the immediate action), and critical for AWS' node monitoring agent for EKS; 54 is power
 RESET = (46, 48, 54, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158)
-NVLINK = (74, *range(144, 151))
+NVLINK5 = tuple(range(144, 151))
+NVLINK = (74, *NVLINK5)
+SEVERITY = re.compile(r"\b(Fatal|Nonfatal) \w+ i\d+ Link\b")  # the last one counts: a process has any name before it
+DETAIL = ("severity ", "data {")  # of the event before
 MEMORY = (63, 92, 94)  # recorded, many corrected, or contained: the GPU works; its counters state what it needs
 APPLICATION = (13, 31, 43, 45)  # a program's fault, or the end of a program after another event
 # The driver's advice, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": the last words count
@@ -43,9 +48,13 @@ class Event(NamedTuple):
 
     @property
     def action(self) -> str:
-        """reboot, reset, nvlink, memory, application, recovered, or "unknown" for numbers without a class."""
+        """reboot, reset, nvlink, link (which works), memory, application, recovered, or "unknown" for numbers without a
+        class."""
         if self.switch:  # the record itself states whether the switch works
-            return "application" if "non-fatal" in self.text.lower() else "nvlink"
+            words = self.text.lower()
+            return "nvlink" if words.startswith("fatal") else "link" if words.startswith("non-fatal") else "unknown"
+        if self.number in NVLINK5 and SEVERITY.findall(self.text)[-1:] == ["Nonfatal"]:
+            return "link"
         if self.number == RECOVERY:
             advice = self.text.rpartition(" to ")[2].lower()
             return next((kind for word, kind in ADVICE if word in advice), "unknown")
@@ -63,5 +72,7 @@ def parse_kernel_log(text: str) -> list[Event]:
         if found:
             number, switch, time = int(found["number"]), "SXid" in line, SINCE_BOOT.match(line)
             after = int(time[1]) / 1e6 if time else -1.0
+            if switch and found["text"].lower().startswith(DETAIL):
+                continue
             events.append(Event(found["bus"].lower(), number, found["text"].strip()[:200], switch, after))
     return events
