@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,23 +94,6 @@ def test_munge_of_a_login_node_is_not_the_controllers_fault(node: Node) -> None:
     text = "sinfo: error: Munge encode failed: Failed to access socket; sinfo: Protocol authentication error"
     node.program("sinfo", f"echo '{text}' >&2; exit 1")
     assert result_of(node.examine(), "slurm-nodes").fix.startswith("on this machine: systemctl restart munge")
-
-
-def test_a_gpu_that_does_not_answer_decides_nothing_else(node: Node) -> None:
-    """nvidia-smi has the same text as the value of each of its keys."""
-    answer = (node.bin / "nvidia-smi").read_text()
-    assert "gpu-count" in {one.check for one in node.examine().results if one.status == PASS}
-    source = Path(__file__).parent / "texts/nvidia-smi-q.h100.txt"
-    head, *gpus = re.split(r"(?m)^(?=GPU 0)", source.read_text())
-    gpus[1] = re.sub(r"(?m)^(    \S.*? +: ).*$", r"\1GPU is lost", gpus[1])
-    (node.root.parent / "lost.txt").write_text(head + "".join(gpus))
-    node.program("nvidia-smi", f"cat {node.root.parent}/lost.txt")
-    assert answer
-    found = node.examine()
-    result = result_of(found, "gpu-count")
-    assert (result.status, result.severity) == (FAIL, HARDWARE) and result.detail.startswith("lost, does not answer")
-    failures = {one.check for one in found.failures}
-    assert not failures & {"gpu-versions", "imex", "fabric-manager", "gpu-settings"}
 
 
 def test_a_missing_gpu_of_a_node_is_hardware_and_of_a_job_its_request(node: Node) -> None:

@@ -5,6 +5,7 @@ The programs are shell scripts that print the texts of tests/doctor/texts: the r
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from envbuild.doctor.examination import Examination, examine
@@ -33,6 +34,7 @@ class Node:
         self.write("proc/sys/kernel/hostname", "n1")
         self.write("proc/cpuinfo", f"model name\t: CPU\nflags\t\t: {FLAGS}\n")
         self.write("proc/self/limits", "Max locked memory         unlimited            unlimited            bytes\n")
+        self.write("proc/1/comm", "systemd")
         self.write("proc/77/comm", "slurmd")
         self.write("proc/77/status", "Name:\tslurmd\nUid:\t0\t0\t0\t0\n")
         self.write("proc/77/limits", "Max locked memory         unlimited            unlimited            bytes\n")
@@ -78,6 +80,17 @@ class Node:
             "nvidia-smi",
             f'case "$1" in topo) cat {TEXTS}/topo.tabs.txt ;; *) cat {TEXTS}/nvidia-smi-q.h100.txt ;; esac',
         )
+
+    def change_smi(self, pattern: str, replacement: str, gpu: int = 0) -> None:
+        """Replace a pattern in what nvidia-smi prints about one GPU; the changes before remain."""
+        file = self.root.parent / "smi.txt"
+        text = file.read_text() if file.exists() else (TEXTS / "nvidia-smi-q.h100.txt").read_text()
+        head, *gpus = re.split(r"(?m)^(?=GPU 0)", text)
+        changed = re.sub(f"(?m){pattern}", replacement, gpus[gpu])
+        assert changed != gpus[gpu], pattern
+        gpus[gpu] = changed
+        file.write_text(head + "".join(gpus))
+        self.program("nvidia-smi", f'case "$1" in topo) cat {TEXTS}/topo.tabs.txt ;; *) cat {file} ;; esac')
 
     def write_gpu(self, slot: str, minor: int, model: str) -> None:
         """Write what the kernel module states about a GPU."""

@@ -1,15 +1,24 @@
-"""GPUs behind NVSwitches are registered: without that, CUDA ends with error 802, "system not yet initialized"."""
+"""GPUs behind NVSwitches are registered: without that, CUDA ends with error 802, "system not yet initialized".
+
+GPUs before Hopper do not state it: there, the fabric manager runs where the machine has NVSwitches. A GPU of newer
+drivers also states the health of its fabric (nvmlGpuFabricInfoV_t of nvml.h)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ..facts.gpus import smi_fault, smi_report
+from ..facts.place import hides_processes, pid_of
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
+from ..tools.nvidia_smi import Gpu
 
 GROUP = "GPU"
 NONE = ("n/a", "not supported", "")
+SWITCHES = "/proc/driver/nvidia-nvswitch/devices"  # of the driver; NVIDIA's driver container starts the manager by it
+MANAGER = "nv-fabricmanage"  # the name of the process, of at most 15 characters
+BAD = (("Fabric/Health/Bandwidth", "degraded"), ("Fabric/Health/Route Unhealthy", "true"))
+PASSING = (("Fabric/Health/Route Recovery in progress", "true"), ("Fabric/Health/Access Timeout Recovery", "true"))
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -20,7 +29,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     gpus = smi_report(host).gpus
     states = {gpu.bus: (gpu.value("Fabric/State"), gpu.value("Fabric/Status")) for gpu in gpus}
     if all(state.lower() in NONE for state, _ in states.values()):
-        yield not_run("these GPUs have no NVSwitch")
+        yield manager_result(host)
         return
     wrong = [
         f"{bus}: {state or 'unknown'} {status}".strip()
@@ -29,7 +38,33 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     ]
     if wrong:
         service = "nvidia-imex" if need.imex else "nvidia-fabricmanager"
-        fix = f"systemctl restart {service}; its version must be the driver's: systemctl status {service}"
+        fix = f"systemctl status {service}: its version must be the driver's; without jobs: systemctl restart {service}"
         yield failed(f"not registered: {', '.join(wrong[:8])}", ADMINISTRATOR, fix)
+    elif sick := unhealthy(gpus, BAD):
+        fix = "nvidia-smi nvlink --status; drain the node, then reboot; again: replace the GPU or its board"
+        yield failed(f"links of the fabric: {', '.join(sick[:8])}", HARDWARE, fix)
+    elif sick := unhealthy(gpus, PASSING):
+        yield failed(f"the fabric recovers: {', '.join(sick[:8])}", MINOR, "wait, then: nvidia-smi -q -d FABRIC")
     else:
         yield passed(f"{len(states)} GPUs registered")
+
+
+def unhealthy(gpus: tuple[Gpu, ...], signs: tuple[tuple[str, str], ...]) -> list[str]:
+    """Return the GPUs that have a sign, with it."""
+    named = [(gpu.bus, key.rpartition("/")[2], gpu.value(key), bad) for gpu in gpus for key, bad in signs]
+    return [f"{bus} {name}: {value}" for bus, name, value, bad in named if value.lower() == bad]
+
+
+def manager_result(host: Host) -> Result:
+    """Judge by the process of the fabric manager, where GPUs state nothing."""
+    switches = host.names(SWITCHES)
+    if not switches:
+        return not_run("these GPUs state no fabric, and the driver has no NVSwitch")
+    if pid_of(host, MANAGER):
+        return passed(f"the fabric manager runs, for {len(switches)} NVSwitches")
+    if hides_processes(host):
+        return not_run(f"{len(switches)} NVSwitches; whether the fabric manager runs cannot be seen here")
+    fix = (
+        "systemctl start nvidia-fabricmanager; its version must be the driver's: systemctl status nvidia-fabricmanager"
+    )
+    return failed(f"{len(switches)} NVSwitches, and the fabric manager does not run", ADMINISTRATOR, fix)

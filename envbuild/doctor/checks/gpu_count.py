@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ..facts.gpus import driver_version, models, module_gpus, pci_gpus, smi_report
+from ..facts.gpus import driver_version, models, module_gpus, pci_gpus, resetting, smi_report
 from ..facts.place import COMPUTE, JOB, find_place
 from ..host import Host
-from ..model import HARDWARE, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run, passed
+from ..tools.nvidia_smi import RESET, SmiReport
 
 GROUP = "GPU"
 MISSING = "drain the node; switch its power off and on; again: reseat or replace the GPU"
@@ -21,12 +22,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if not driver_version(host) and not count:
         yield not_run("the NVIDIA driver is not loaded")
         return
-    if gone := smi_report(host).gone:
-        yield failed(
-            f"lost, does not answer the driver: {', '.join(gone)}",
-            HARDWARE,
-            "drain the node, then reboot; again: reseat or replace the GPU",
-        )
+    if failure := silent_gpus(smi_report(host)):
+        yield failure
         return
     excluded = [gpu.bus for gpu in module_gpus(host) if gpu.excluded.lower() == "yes"]
     kinds = Counter(names)
@@ -63,6 +60,17 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run(f"the model of {count - len(names)} of {count} GPUs is not known")
     else:
         yield passed(listed)
+
+
+def silent_gpus(report: SmiReport) -> Result | None:
+    """Return the failure of GPUs that do not answer the driver, or None."""
+    silent = report.silent if report.complete else ()
+    broken = [f"{gpu.bus} ({gpu.fault})" for gpu in silent if gpu.fault != RESET]
+    if broken:
+        fix = "drain the node, then reboot; again: reseat or replace the GPU"
+        return failed(f"lost, does not answer the driver: {', '.join(broken)}", HARDWARE, fix)
+    buses = [gpu.bus for gpu in silent]
+    return failed(f"requires a reset: {', '.join(buses)}", ADMINISTRATOR, resetting(buses)) if buses else None
 
 
 def same_model(name: str, wanted: str) -> bool:

@@ -1,10 +1,10 @@
-"""ECC is on, and no GPU has uncorrectable errors or rows that wait to be remapped."""
+"""ECC is on, and no GPU has uncorrectable errors or memory that waits to be repaired."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.gpus import smi_fault, smi_report
+from ..facts.gpus import resetting, smi_fault, smi_report
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
 from ..tools.nvidia_smi import Gpu
@@ -14,7 +14,17 @@ UNCORRECTED = (  # names since driver 440, 530 and 555
     "ECC Errors/Volatile/SRAM Uncorrectable", "ECC Errors/Volatile/SRAM Uncorrectable Parity",
     "ECC Errors/Volatile/SRAM Uncorrectable SEC-DED", "ECC Errors/Volatile/DRAM Uncorrectable",
 )  # fmt: skip
-PENDING, FAILURE = "Remapped Rows/Pending", "Remapped Rows/Remapping Failure Occurred"
+FAILURES = (  # what NVIDIA replaces a GPU for (drivers since 440, 550, 570)
+    ("Remapped Rows/Remapping Failure Occurred", "rows cannot be remapped"),
+    ("ECC Errors/Aggregate/SRAM Threshold Exceeded", "more errors of SRAM than a GPU may have"),
+    ("ECC Errors/Unrepairable Memory", "memory cannot be repaired"),
+)
+PENDING = "Remapped Rows/Pending"
+REPAIRS = (
+    (PENDING, "rows wait to be remapped"),
+    ("ECC Errors/Channel Repair Pending", "a channel of memory waits to be repaired"),
+    ("ECC Errors/TPC Repair Pending", "a processor of the GPU (TPC) waits to be repaired"),
+)
 BAD = ("yes", "1")
 
 
@@ -24,25 +34,19 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run(fault)
         return
     gpus = smi_report(host).gpus
-    replace = [gpu.bus for gpu in gpus if gpu.value(FAILURE).lower() in BAD]
-    reset = [gpu.bus for gpu in gpus if gpu.value(PENDING).lower() in BAD]
+    broken, waiting = described(gpus, FAILURES), described(gpus, REPAIRS)
     counts = {gpu.bus: uncorrected(gpu) for gpu in gpus}
     errors = [f"{bus} ({count})" for bus, count in counts.items() if count]
     off = [gpu.bus for gpu in gpus if gpu.value("ECC Mode/Current").lower() == "disabled"]
-    if replace:
-        yield failed(f"rows cannot be remapped: {', '.join(replace)}", HARDWARE, "drain the node; replace the GPU")
-    elif reset:
-        yield failed(
-            f"rows wait to be remapped: {', '.join(reset)}",
-            ADMINISTRATOR,
-            "drain the node; nvidia-smi --gpu-reset -i BUS, or reboot",
-        )
+    if broken:
+        fix = "drain the node; NVIDIA's field diagnostics (fieldiag); replace the GPU"
+        yield failed("; ".join(broken), HARDWARE, fix)
+    elif waiting:
+        buses = [gpu.bus for gpu in gpus if any(gpu.value(key).lower() in BAD for key, _ in REPAIRS)]
+        yield failed("; ".join(waiting), ADMINISTRATOR, resetting(buses))
     elif errors:
-        yield failed(
-            f"uncorrectable memory errors: {', '.join(errors)}",
-            ADMINISTRATOR,
-            "drain the node; nvidia-smi --gpu-reset -i BUS",
-        )
+        fix = resetting(bus for bus, count in counts.items() if count)
+        yield failed(f"uncorrectable memory errors: {', '.join(errors)}", ADMINISTRATOR, fix)
     elif off:
         yield failed(f"ECC is off: {', '.join(off)}", MINOR, "nvidia-smi -e 1, then reboot")
     elif not all(gpu.value("ECC Mode/Current") for gpu in gpus):
@@ -51,6 +55,12 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run("nvidia-smi states neither memory errors nor remapped rows")
     else:
         yield passed("ECC is on, no uncorrectable errors, no row waits to be remapped")
+
+
+def described(gpus: tuple[Gpu, ...], signs: tuple[tuple[str, str], ...]) -> list[str]:
+    """Return the meaning of each sign that a GPU has, with those GPUs."""
+    found = {words: [gpu.bus for gpu in gpus if gpu.value(key).lower() in BAD] for key, words in signs}
+    return [f"{words}: {', '.join(buses)}" for words, buses in found.items() if buses]
 
 
 def uncorrected(gpu: Gpu) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.gpus import smi_fault, smi_report
+from ..facts.gpus import resetting, smi_fault, smi_report
 from ..host import Host
 from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
 
@@ -24,11 +24,12 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     reboot = any("reboot" in text.lower() for text in actions.values())
     mig = [gpu.bus for gpu in gpus if gpu.value("MIG Mode/Current").lower() == "enabled"]
     slow = [gpu.bus for gpu in gpus if gpu.value("Persistence Mode").lower() == "disabled"]
-    if reset or action:
+    named = [gpu.bus for gpu in gpus if gpu.bus in reset or actions[gpu.bus].lower() not in ("", "none")]
+    if named:
         yield failed(
             f"the driver requires a recovery: {', '.join(action or reset)}",
             ADMINISTRATOR,
-            "drain the node, then reboot" if reboot else "drain the node; nvidia-smi --gpu-reset -i BUS",
+            "drain the node, then reboot" if reboot else resetting(named),
         )
     elif mig:
         yield failed(

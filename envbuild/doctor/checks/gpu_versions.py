@@ -1,4 +1,4 @@
-"""All GPUs of the node have the same VBIOS and firmware."""
+"""All GPUs of the node have the same VBIOS and firmware. A GPU that was replaced may have another one, and works."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from ..facts.gpus import smi_fault, smi_report
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_run, passed
 
 GROUP = "GPU"
 KEYS = ("VBIOS Version", "GSP Firmware Version")
+UPDATES = "one version on all: that of the vendor's update for the machine (NVIDIA HGX: nvfwupd show_version)"
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -24,15 +25,12 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     texts = []
     for key in KEYS:
-        values = Counter(gpu.value(key) for gpu in gpus)
-        if len(values) > 1:
-            usual = values.most_common(1)[0][0]
-            other = [f"{gpu.bus} has {gpu.value(key) or 'none'}" for gpu in gpus if gpu.value(key) != usual]
-            yield failed(
-                f"{key} is {usual or 'none'}, but {', '.join(other)}", ADMINISTRATOR, "install one version on all GPUs"
-            )
+        stated = {gpu.bus: gpu.value(key) for gpu in gpus if gpu.value(key)}
+        usual = Counter(stated.values()).most_common(1)[0][0] if stated else ""
+        other = [f"{bus} has {value}" for bus, value in stated.items() if value != usual]
+        if other:
+            yield failed(f"{key} is {usual}, but {', '.join(other)}", MINOR, UPDATES)
             return
-        usual = values.most_common(1)[0][0]
         if usual:
             texts.append(f"{key} {usual}")
     yield passed(", ".join(texts)) if texts else not_run("nvidia-smi states no version")

@@ -17,7 +17,8 @@ ACTIONS = {
     "reboot": (HARDWARE, "drain the node, then reboot; again: replace the GPU"),
     "reset": (
         ADMINISTRATOR,
-        "drain the node, then reboot. nvidia-smi --gpu-reset -i BUS is enough for the GPU; the line of the log remains",
+        "drain the node, then reboot. nvidia-smi --gpu-reset -i {buses} is enough for the GPU; "
+        "the line of the log remains",
     ),
     "nvlink": (
         HARDWARE,
@@ -84,7 +85,8 @@ def worst_event(events: list[Event], seconds: float = 0.0) -> Result | None:
             last = chosen[-1].after
             age = f", the last {age_text(seconds - last)} ago" if 0 <= last < seconds else ""
             words = f": {chosen[-1].text[:80]}" if kind == "unknown" and chosen[-1].text else ""
-            return failed(describe(chosen) + age + words, severity, fix)
+            buses = dict.fromkeys(one.bus if "." in one.bus else f"{one.bus}.0" for one in chosen)
+            return failed(describe(chosen) + age + words, severity, fix.format(buses=",".join(buses)))
     return None
 
 

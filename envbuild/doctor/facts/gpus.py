@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..host import Host
@@ -105,7 +106,10 @@ def smi_fault(host: Host) -> str:
         return WITHOUT_GPUS
     if failure := smi_failure(host):
         return failure
-    return "" if smi_report(host).complete else "the output of nvidia-smi -q is truncated"
+    report = smi_report(host)
+    if not report.complete:
+        return "the output of nvidia-smi -q is truncated"
+    return "no GPU answers the driver" if report.silent and not report.gpus else ""
 
 
 def smi_failure(host: Host) -> str:
@@ -131,6 +135,12 @@ def smi_report(host: Host) -> SmiReport:
 def read_smi(host: Host) -> SmiReport:
     """Read the answer of nvidia-smi."""
     return parse_smi(host.output(*SMI).text) if wants_smi(host) else SmiReport()
+
+
+def resetting(buses: Iterable[str]) -> str:
+    """Return the commands that reset GPUs: daemons that hold them end before."""
+    stop = "without jobs: systemctl stop nvidia-persistenced nvidia-dcgm"
+    return f"drain the node; {stop}; nvidia-smi --gpu-reset -i {','.join(buses)}, then start them; or reboot"
 
 
 def topology(host: Host) -> tuple[Topology, str]:

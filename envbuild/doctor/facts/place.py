@@ -74,6 +74,13 @@ def container_sign(host: Host) -> str:
     return next((f"{path} exists" for path in MARKS if host.has(path)), "")
 
 
+def hides_processes(host: Host) -> bool:
+    """Return whether processes of root may run unseen: in a container with a pid namespace of its own, or where /proc
+    shows a user's own processes alone (mount option hidepid of proc(5))."""
+    name = host.link_name("/proc/self/ns/pid")
+    return name not in ("", FIRST["pid"]) or (host.has("/proc/self") and not host.text("/proc/1/comm"))
+
+
 def is_container(host: Host) -> bool:
     """Return whether this is a container of any kind."""
     return find_place(host)[0] in (JOB, CONTAINER)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 LINE = re.compile(r"( *)(\S.*?)(?: +: ?(.*))?$")
 UNKNOWN = ("", "n/a", "[n/a]", "not found", "unknown error", "[unknown error]", "[not supported]")
-# What NVML answers for each value of a GPU that has fallen off the bus (nvmlErrorString of NVML_ERROR_GPU_IS_LOST)
-GONE = ("gpu is lost", "[gpu is lost]")
+# What NVML answers in the place of a value (nvmlErrorString): of a GPU that has fallen off the bus, of one that
+# requires a reset (for some of its values or all), and of one that hangs (for most)
+LOST, RESET, HANGS = "GPU is lost", "GPU requires reset", "Unknown Error"
 LAST = "Processes"  # the last section of every version up to 560; newer ones have a few more after it
 
 
@@ -25,9 +26,14 @@ class Gpu:
     values: dict[str, str] = field(default_factory=dict)
 
     @property
-    def is_gone(self) -> bool:
-        """Return whether the GPU no longer answers the driver."""
-        return any(value.lower() in GONE for value in self.values.values())
+    def fault(self) -> str:
+        """Return why the GPU does not answer the driver: LOST, RESET or HANGS; "" if it does."""
+        found = [value.strip("[]").lower() for value in self.values.values() if value]
+        for fault in (LOST, RESET):
+            if fault.lower() in found:
+                return fault
+        stated = [value for value in found if value not in UNKNOWN or value == HANGS.lower()]
+        return HANGS if 2 * stated.count(HANGS.lower()) > len(stated) else ""
 
     def value(self, *paths: str) -> str:
         """Return the value of the first of these keys that has one; "" for N/A."""
@@ -40,23 +46,23 @@ class Gpu:
 
 @dataclass(frozen=True)
 class SmiReport:
-    """The answer of nvidia-smi. `attached`: the number of GPUs that it announces; `gpus`: those that answer; `gone`:
-    buses of the others."""
+    """The answer of nvidia-smi. `attached`: the number of GPUs that it announces; `gpus`: those that answer; `silent`:
+    the others."""
 
     driver: str = ""
     cuda: str = ""
     attached: int = -1
     gpus: tuple[Gpu, ...] = ()
-    gone: tuple[str, ...] = ()
+    silent: tuple[Gpu, ...] = ()
 
     @property
     def complete(self) -> bool:
         last = self.gpus[-1].values if self.gpus else {LAST: ""}
-        return len(self.gpus) + len(self.gone) == self.attached and LAST in last
+        return len(self.gpus) + len(self.silent) == self.attached and LAST in last
 
 
 def parse_smi(text: str) -> SmiReport:
-    """Return the GPUs of ``nvidia-smi -q``."""
+    """Return the GPUs of ``nvidia-smi -q``. Processes are left out: a user gives them any name."""
     head: dict[str, str] = {}
     gpus: list[Gpu] = []
     above: list[tuple[int, str]] = []  # sections that are open: indentation, name
@@ -71,12 +77,15 @@ def parse_smi(text: str) -> SmiReport:
         indent, name, value = len(parts[1]), parts[2], parts[3]
         while above and above[-1][0] >= indent:
             above.pop()
-        path = "/".join([*(section for _, section in above), name])
+        sections = [section for _, section in above]
+        path = "/".join([*sections, name])
+        if LAST in sections:
+            continue
         values = gpus[-1].values if gpus else head
         values.setdefault(path, (value or "").strip())
         above.append((indent, name))
     attached = head.get("Attached GPUs", "")
     return SmiReport(
         head.get("Driver Version", ""), head.get("CUDA Version", ""), int(attached) if attached.isdigit() else -1,
-        tuple(gpu for gpu in gpus if not gpu.is_gone), tuple(gpu.bus for gpu in gpus if gpu.is_gone),
+        tuple(gpu for gpu in gpus if not gpu.fault), tuple(gpu for gpu in gpus if gpu.fault),
     )  # fmt: skip
