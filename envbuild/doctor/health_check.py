@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 
 from .examination import Examination
-from .facts.place import LOGIN
+from .facts.place import LOGIN, OTHER
 from .model import DRAINING, HARDWARE, Result, one_line
 
 KINDS = ("nhc", "healthcheck")
@@ -23,7 +23,7 @@ def health_lines(found: Examination, kind: str) -> list[str]:
     failures.sort(key=lambda result: result.severity != HARDWARE)
     if kind == "nhc":
         return [f"envbuild_doctor: {reason_of(result)}" for result in failures]
-    if found.has_reason or found.facts["place"] == LOGIN:  # no node of Slurm
+    if found.has_reason or found.facts["place"] in (LOGIN, OTHER):  # no node of Slurm
         return [reason_of(result) for result in failures]
     reason = f"envbuild doctor: {'; '.join(f'{result.check}: {result.detail}' for result in failures)}"
     name = one_line(found.facts["slurm_node"])

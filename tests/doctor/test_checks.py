@@ -212,7 +212,7 @@ def test_a_compute_node_whose_slurmd_has_stopped_is_no_login_node(node: Node) ->
     result = next(one for one in found.results if one.check == "slurm-node")
     assert found.facts["place"] == "compute node"
     assert (result.status, result.severity, result.detail) == (FAIL, ADMINISTRATOR, "slurmd does not run")
-    assert result.fix.startswith("as root: slurmd -Dvv")
+    assert result.fix.startswith("as root: pgrep -x slurmd || slurmd -Dvv")
     node.write("run/systemd/system/x", "")
     result = next(one for one in node.examine().results if one.check == "slurm-node")
     assert "systemctl restart slurmd" in result.fix

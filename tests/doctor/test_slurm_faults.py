@@ -9,7 +9,7 @@ import pytest
 
 from envbuild.doctor.facts.place import find_place, slurm_name
 from envbuild.doctor.health_check import health_lines
-from envbuild.doctor.model import ADMINISTRATOR, FAIL, NOT_RUN, Need
+from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, PASS, Need
 from envbuild.doctor.processes import Output
 from envbuild.doctor.report_text import report_text
 from envbuild.doctor.tools.slurm_fault import slurm_fault
@@ -148,3 +148,78 @@ def test_a_login_node_is_not_drained(node: Node) -> None:
     assert found.facts["place"] == "login node"
     lines = health_lines(found, "healthcheck")
     assert any(line.startswith("memlock: ") for line in lines) and not any("State=DRAIN" in line for line in lines)
+
+
+def answer(node: Node, state: str, gpus: str = "gres/gpu=2", gres: str = "gpu:2") -> None:
+    node.program("scontrol", f"echo 'NodeName=n1 Gres={gres} State={state} CfgTRES=cpu=1,{gpus}'")
+
+
+@pytest.mark.parametrize(("state", "status", "words"), [
+    ("DOWN*", FAIL, "pgrep -x slurmd"), ("DOWN*", FAIL, "State=RESUME"), ("DOWN", FAIL, "State=RESUME"),
+    ("IDLE+INVALID_REG", FAIL, "slurmd -C"), ("UNKNOWN", FAIL, "slurmd -C"),
+    ("IDLE+BLOCKED", PASS, "it gets no jobs now"), ("IDLE+CLOUD+POWERING_DOWN", PASS, "it gets no jobs now"),
+])  # fmt: skip
+def test_a_state_without_jobs_has_its_words(state: str, status: str, words: str, node: Node) -> None:
+    answer(node, state)
+    result = result_of(node.examine(), "slurm-node")
+    assert (result.status, words in result.detail + result.fix) == (status, True)
+    assert status == PASS or not result.drains
+
+
+@pytest.mark.parametrize(("gpus", "gres", "status", "severity"), [
+    ("gres/gpu=3", "gpu:h100:3", FAIL, HARDWARE), ("gres/gpu=1", "gpu:h100:1", FAIL, MINOR),
+    ("gres/gpu=14", "gpu:a100_1g.10gb:14(S:0-1)", PASS, ""),
+])  # fmt: skip
+def test_slurm_counts_gpus_or_their_partitions(gpus: str, gres: str, status: str, severity: str, node: Node) -> None:
+    answer(node, "IDLE", gpus, gres)
+    result = result_of(node.examine(), "slurm-node")
+    assert (result.status, result.severity) == (status, severity)
+
+
+def test_partitions_are_known_by_the_driver(node: Node) -> None:
+    node.change_smi(r"^(    MIG Mode\n +Current +: )Disabled", r"\1Enabled")
+    answer(node, "IDLE", "gres/gpu=7", "gpu:7")
+    assert result_of(node.examine(), "slurm-node").status == PASS
+
+
+def test_a_zombie_is_no_slurmd(node: Node) -> None:
+    node.write("proc/77/status", "Name:\tslurmd\nState:\tZ (zombie)\nUid:\t0\t0\t0\t0\n")
+    found = node.examine()
+    assert found.facts["place"] == "compute node"
+    results = [one for one in found.results if one.check == "slurm-node"]
+    assert (results[0].status, results[0].detail) == (FAIL, "slurmd is a zombie")
+
+
+def test_a_user_who_sees_no_process_of_root_learns_nothing_about_slurmd(node: Node) -> None:
+    """Mount option hidepid of /proc: each job had a failure."""
+    for name in ("proc/77/comm", "proc/1/comm"):
+        (node.root / name).unlink()
+    (node.root / "proc/self/stat").touch()
+    node.write("etc/systemd/system/multi-user.target.wants/slurmd.service", "")
+    found = node.examine()
+    assert (found.facts["place"], "/proc shows no process of root" in found.facts["place_because"]) == (
+        "compute node", True,
+    )  # fmt: skip
+    assert result_of(found, "slurm-node").status == PASS
+    node.write("proc/1/comm", "systemd")
+    assert find_place(node.host(SLURM_JOB_ID="7")) == ("compute node", "job 7 runs here")
+
+
+def test_slurmd_in_a_pod_makes_a_compute_node(node: Node) -> None:
+    node.write("proc/77/cmdline", "slurmd\0-N\0gpu-7")
+    (node.root / "proc/self/ns/pid").unlink()
+    node.link("proc/self/ns/pid", "pid:[4026532575]")
+    assert find_place(node.host()) == ("compute node", "slurmd runs here, in a container")
+    assert slurm_name(node.host()) == "gpu-7"
+    node.write("proc/77/comm", "bash")
+    assert find_place(node.host())[0] == "container"
+
+
+def test_a_machine_without_slurm_has_no_command_that_drains_it(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    (node.root / "proc/77/comm").unlink()
+    node.add_gpus("550.54.15")
+    found = node.examine()
+    assert found.facts["place"] == "machine without Slurm"
+    lines = health_lines(found, "healthcheck")
+    assert lines and not any("scontrol" in line for line in lines)

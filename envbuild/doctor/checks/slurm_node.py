@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.gpus import module_gpus
-from ..facts.place import COMPUTE, STOPPED, find_place
+from ..facts.gpus import module_gpus, smi_report
+from ..facts.place import COMPUTE, STOPPED, ZOMBIE, find_place
 from ..facts.slurm import failing_states, node_answer
 from ..host import Host
-from ..model import ADMINISTRATOR, HARDWARE, Need, Result, failed, not_run, passed
-from ..tools.scontrol import gpus_of
+from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
+from ..tools.scontrol import PARTITION, WAITING, gpus_of, states
 from ..tools.slurm_fault import CONTROLLER, MUNGE, SETTINGS, VERSIONS
 from .gpu_count import MISSING
 
@@ -22,49 +22,64 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run("this is not a compute node")
         return
     node, fault = node_answer(host)
-    stopped = find_place(host)[1] == STOPPED
+    stopped = {STOPPED: "slurmd does not run", ZOMBIE: "slurmd is a zombie"}.get(find_place(host)[1], "")
     if fault and fault.cause == SETTINGS:
-        more = "slurmd does not run; " if stopped else ""
+        more = f"{stopped}; " if stopped else ""
         fix = f"{fault.fix}; then: {starting(host)}" if stopped else fault.fix
         yield failed(f"{more}{fault.detail}", ADMINISTRATOR, fix, drains=False)
         return
     if stopped:
-        yield failed("slurmd does not run", ADMINISTRATOR, starting(host))
+        yield failed(stopped, ADMINISTRATOR, starting(host))
     if fault and fault.cause in (MUNGE, VERSIONS, CONTROLLER):  # jobs that run here continue
         yield failed(fault.detail, ADMINISTRATOR, fault.fix, drains=False)
         return
     if fault:
         yield not_run(fault.detail, fault.fix)
         return
-    bad = failing_states(node)
     configured, here = gpus_of(node), len(module_gpus(host))
-    if bad:
-        reason = node.get("Reason", "")
-        name = node.get("NodeName", "…")
-        fix = f"after the repair: scontrol update NodeName={name} State=RESUME"
-        if not set(bad) - {"NOT_RESPONDING"}:  # it returns by itself
-            fix = f"{starting(host)}; the address that the controller has: scontrol show node {name} | grep NodeAddr"
-        detail = f"state {node['State']}" + (f": {reason}" if reason else "")
-        yield failed(detail, ADMINISTRATOR, fix, drains=False)  # with a second reason the first would be lost
+    if failing_states(node):
+        yield state_result(host, node)
     elif "State" not in node or configured is None:
         yield not_run("the answer of scontrol is truncated")
+    elif has_partitions(host, node):
+        yield passed(f"state {node['State']}, {configured} GPUs and partitions of GPUs (MIG), which are not compared")
     elif 0 < here < configured:
         fix = f"{MISSING}; if the node has {here}: gres.conf and Gres=gpu:{here} of slurm.conf"
-        yield failed(
-            f"Slurm has {configured} GPUs configured, and the driver has {here}: one is missing", HARDWARE, fix
-        )
-    elif here > configured:
-        yield failed(
-            f"Slurm has {configured} GPUs configured, and the driver has {here}",
-            ADMINISTRATOR,
-            "gres.conf: AutoDetect=nvml; slurm.conf: Gres=gpu:N",
-        )
+        detail = f"Slurm has {configured} GPUs configured, and the driver has {here}: {configured - here} missing"
+        yield failed(detail, HARDWARE, fix)
+    elif here > configured:  # as configured: a site may leave one out
+        detail = f"Slurm has {configured} GPUs configured, and the driver has {here}"
+        yield failed(detail, MINOR, "gres.conf: AutoDetect=nvml; slurm.conf: Gres=gpu:N")
     else:
-        yield passed(f"state {node['State']}, {configured} GPUs, Slurm {node.get('Version', '')}".rstrip(" ,"))
+        waits = ": it gets no jobs now" if set(states(node)) & set(WAITING) else ""
+        version = node.get("Version", "")
+        yield passed(f"state {node['State']}{waits}, {configured} GPUs, Slurm {version}".rstrip(" ,"))
+
+
+def state_result(host: Host, node: dict[str, str]) -> Result:
+    """Return the failure of a node that gets no jobs. It drains none: a second reason would replace the first."""
+    bad, reason, name = set(failing_states(node)), node.get("Reason", ""), node.get("NodeName", "…")
+    resume = f"after the repair: scontrol update NodeName={name} State=RESUME"
+    silent = f"{starting(host)}; the address that the controller has: scontrol show node {name} | grep NodeAddr"
+    if bad == {"NOT_RESPONDING"}:  # it returns by itself
+        fix = silent
+    elif "NOT_RESPONDING" in bad:
+        fix = f"{silent}; {resume}"
+    elif bad & {"INVALID", "INVALID_REG", "UNKNOWN"}:
+        fix = f"slurmd -C, compared with slurm.conf and gres.conf; {starting(host)}"
+    else:
+        fix = resume
+    return failed(f"state {node['State']}" + (f": {reason}" if reason else ""), ADMINISTRATOR, fix, drains=False)
+
+
+def has_partitions(host: Host, node: dict[str, str]) -> bool:
+    """Return whether GPUs are divided (MIG): Slurm then counts their partitions."""
+    divided = any(gpu.value("MIG Mode/Current").lower() == "enabled" for gpu in smi_report(host).gpus)
+    return divided or bool(PARTITION.search(node.get("Gres", "")))
 
 
 def starting(host: Host) -> str:
-    """Return the commands that start slurmd, or show why it ends."""
+    """Return the commands that start slurmd, or show why it ends: never a second one, which ends the first."""
     if host.has("/run/systemd/system"):
         return "systemctl status slurmd; journalctl -u slurmd -n 20; systemctl restart slurmd"
-    return "as root: slurmd -Dvv, which prints why it ends; then: slurmd"
+    return "as root: pgrep -x slurmd || slurmd -Dvv, which prints why it ends; then: slurmd"

@@ -23,9 +23,13 @@ STARTED_BY = (
     "/run/systemd/generator.late/slurmd.service",
 )
 DROP_INS = "/etc/systemd/system/slurmd.service.d"
-RUNNING, STOPPED = "slurmd runs here", "slurmd is to start here, and does not run"
+RUNNING, STOPPED, ZOMBIE, HIDDEN = (
+    "slurmd runs here", "slurmd is to start here, and does not run", "slurmd has ended, and remains as a zombie",
+    "slurmd is to start here, and /proc shows no process of root to this user",
+)  # fmt: skip
 OWN_NAME = re.compile(r"\0-N\0?([^\0]+)")  # the option of slurmd for a name that is not the host's
 ROOT = re.compile(r"^Uid:\s+0\s+0\s", re.MULTILINE)  # real and effective (proc_pid_status(5))
+ENDED = re.compile(r"^State:\s+[ZX]", re.MULTILINE)  # a zombie, or dead
 
 
 def find_place(host: Host) -> tuple[str, str]:
@@ -35,19 +39,23 @@ def find_place(host: Host) -> tuple[str, str]:
 
 def read_place(host: Host) -> tuple[str, str]:
     """Read the namespaces and the processes of the machine."""
-    sign = container_sign(host)
-    if sign:
-        job = host.environ.get("SLURM_JOB_ID", "")
-        return (JOB, f"{sign}; job {job}") if job else (CONTAINER, sign)
+    sign, job = container_sign(host), host.environ.get("SLURM_JOB_ID", "")
+    if sign and job:
+        return JOB, f"{sign}; job {job}"
+    if sign:  # slurmd may run in a pod: its processes are those of this container
+        own = not has_first(host, "pid") and pid_of(host, "slurmd")
+        return (COMPUTE, f"{RUNNING}, in a container") if own else (CONTAINER, sign)
     if pid_of(host, "slurmd"):
         return COMPUTE, RUNNING
+    if job:
+        return COMPUTE, f"job {job} runs here"
+    if pids_of(host, "slurmd", ended=True):
+        return COMPUTE, ZOMBIE
     # a login node may have the program of slurmd, from a folder that all nodes share
     unit = next((path for path in STARTED_BY if host.has(path)), "")
     lacking = missing_condition(host, unit) if unit else ""
     if unit and not lacking:
-        return COMPUTE, STOPPED
-    if host.environ.get("SLURM_JOB_ID"):
-        return COMPUTE, f"job {host.environ['SLURM_JOB_ID']} runs here"
+        return COMPUTE, HIDDEN if hides_processes(host) else STOPPED
     client = next((name for name in CLIENTS if host.programs.find(name)), "")
     if lacking:  # packages enable slurmd on every machine that has them
         return (LOGIN if client else OTHER), f"slurmd is enabled here, and cannot start: {lacking} is missing"
@@ -77,8 +85,12 @@ def container_sign(host: Host) -> str:
 def hides_processes(host: Host) -> bool:
     """Return whether processes of root may run unseen: in a container with a pid namespace of its own, or where /proc
     shows a user's own processes alone (mount option hidepid of proc(5))."""
-    name = host.link_name("/proc/self/ns/pid")
-    return name not in ("", FIRST["pid"]) or (host.has("/proc/self") and not host.text("/proc/1/comm"))
+    return not has_first(host, "pid") or (host.has("/proc/self") and not host.text("/proc/1/comm"))
+
+
+def has_first(host: Host, kind: str) -> bool:
+    """Return whether a namespace is the kernel's first one, or cannot be read."""
+    return host.link_name(f"/proc/self/ns/{kind}") in ("", FIRST[kind])
 
 
 def is_container(host: Host) -> bool:
@@ -113,8 +125,9 @@ def pid_of(host: Host, name: str) -> int:
     return next(iter(pids_of(host, name)), 0)
 
 
-def pids_of(host: Host, name: str) -> list[int]:
-    """Return the ids of the processes of root with a name. Any user can give a process a name."""
+def pids_of(host: Host, name: str, *, ended: bool = False) -> list[int]:
+    """Return the ids of the processes of root with a name. Any user can give a process a name. `ended`: zombies."""
     pids = [entry for entry in host.names("/proc") if entry.isdecimal()]
     named = [pid for pid in pids if host.text(f"/proc/{pid}/comm") == name]
-    return [int(pid) for pid in named if ROOT.search(host.text(f"/proc/{pid}/status"))]
+    texts = {pid: host.text(f"/proc/{pid}/status") for pid in named}
+    return [int(pid) for pid, text in texts.items() if ROOT.search(text) and bool(ENDED.search(text)) == ended]

@@ -6,7 +6,16 @@ from __future__ import annotations
 
 import re
 
-FAILING = ("DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING")
+FAILING = (
+    "DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "UNKNOWN", "INVALID",
+    "INVALID_REG",
+)  # fmt: skip
+# A node gets no jobs in these either, and nothing is wrong with it (scontrol(1), node states)
+WAITING = (
+    "BLOCKED", "FUTURE", "MAINT", "PLANNED", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP",
+    "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED",
+)  # fmt: skip
+PARTITION = re.compile(r"gpu:[^:,()]*\dg\.\d+gb")  # of MIG: gpu:a100_1g.10gb:56
 GPU = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)")  # gpu:8, gpu:h100:8(S:0-1); not gpu_mem:16280
 KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z]*(?:_label)?)=")
 
