@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
 from .processes import LIMIT, Output, Programs, ignore
 
+PCI = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")  # domain, bus, device, function
 MAX_TEXT = 1 << 20  # bytes of a file
 
 T = TypeVar("T")
@@ -81,12 +83,13 @@ class Host:
             return None
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted with numbers by value; none if it is missing."""
+        """Return the names in a folder, sorted with numbers by value; none if it is missing. Numbers of the PCI bus are
+        hexadecimal: its devices are in the order of their text, which is that of nvidia-smi."""
         try:
             found = [entry.name for entry in self.path(path).iterdir()]
         except OSError:
             return []
-        return sorted(found, key=lambda name: [int(part) if part.isdecimal() else part for part in split_digits(name)])
+        return sorted(found, key=sorting_key)
 
     def has(self, path: str) -> bool:
         """Return whether there is a file."""
@@ -102,6 +105,13 @@ class Host:
     def output(self, *command: str) -> Output:
         """Return what a program printed."""
         return self.programs.output(*command)
+
+
+def sorting_key(name: str) -> list[int | str]:
+    """Return the parts of a name by which it is sorted, the first one a text."""
+    if PCI.fullmatch(name):
+        return [name.lower()]
+    return [int(part) if part.isdecimal() else part for part in split_digits(name)]
 
 
 def split_digits(name: str) -> list[str]:

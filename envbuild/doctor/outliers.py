@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ class Comparison:
 def compare_nodes(documents: dict[str, Any], unread: dict[str, str]) -> Comparison:
     """Compare the answers of ``envbuild doctor --json``, by their files."""
     nodes: dict[str, dict[str, str]] = {}
+    by_bus = have_equal_buses(documents)
     failures: dict[str, list[str]] = {}
     faults = dict(unread)
     for name, document in documents.items():
@@ -56,7 +58,7 @@ def compare_nodes(documents: dict[str, Any], unread: dict[str, str]) -> Comparis
             faults[name] = f"a second file of node {node}"
             continue
         try:
-            nodes[node] = dict(flatten(facts, ""))
+            nodes[node] = dict(flatten(facts, "", by_bus))
         except RecursionError:
             faults[name] = "nested too deeply"
             continue
@@ -83,19 +85,30 @@ def find_outliers(nodes: dict[str, dict[str, str]]) -> Iterator[Outlier]:
                 yield Outlier(node, fact, value or "nothing", usual or "nothing" if has_majority else "", count)
 
 
-def flatten(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield path → text of every value; parts of a list are named by their own name, where they have one."""
+def have_equal_buses(documents: dict[str, Any]) -> bool:
+    """Return whether the GPUs of all nodes have places on the bus that one of them has: then these are their names."""
+    found = []
+    for document in documents.values():
+        with contextlib.suppress(KeyError, TypeError):
+            found.append({str(gpu["bus"]) for gpu in document["facts"]["nvidia"]["gpus"]})
+    most = max(found, key=len, default=set())
+    return all(buses <= most for buses in found)
+
+
+def flatten(value: Any, path: str, by_bus: bool) -> Iterator[tuple[str, str]]:
+    """Yield path → text of every value; parts of a list are named by their own name, where they have one. `by_bus`:
+    whether that of a GPU is its bus."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key not in OWN:
-                yield from flatten(inner, f"{path}.{key}" if path else str(key))
+                yield from flatten(inner, f"{path}.{key}" if path else str(key), by_bus)
     elif isinstance(value, list):
         yield f"{path}.count", str(len(value))
         for number, inner in enumerate(value):
-            name = inner.get("port") if isinstance(inner, dict) else None
+            name = (inner.get("port") or (by_bus and inner.get("bus"))) if isinstance(inner, dict) else None
             if name:
                 yield f"{path}[{name}]", "there"
-            yield from flatten(inner, f"{path}[{name or number}]")
+            yield from flatten(inner, f"{path}[{name or number}]", by_bus)
     else:
         yield path, str(value)
 

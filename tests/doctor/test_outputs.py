@@ -193,7 +193,7 @@ def test_one_firmware_one_clock_and_one_link_are_outliers(healthy: Examination) 
         ("n3", "kernel", "5.15.0", "6.8.0-31-generic"),
         ("n2", "network.ports[mlx5_1:1].firmware", "28.39.1002", "28.41.1000"),
         ("n2", "network.ports[mlx5_1:1].rate", "200", "400"),
-        ("n2", "nvidia.gpus[0].max_clocks.sm", "1410 MHz", "1980 MHz"),
+        ("n2", "nvidia.gpus[0000:1b:00.0].max_clocks.sm", "1410 MHz", "1980 MHz"),
     ]
     assert "not all equal" in comparison_text(found)
 
@@ -207,7 +207,16 @@ def test_a_missing_gpu_or_port_is_one_line_beside_the_count(healthy: Examination
         ("n2", "network.ports.count", "1", "2"),
         ("n2", "network.ports[mlx5_1:1]", "nothing", "there"),
         ("n2", "nvidia.gpus.count", "1", "2"),
+        ("n2", "nvidia.gpus[0000:1b:00.0]", "nothing", "there"),
     ]
+
+
+def test_gpus_have_their_number_where_the_buses_of_nodes_differ(healthy: Examination) -> None:
+    documents = answers(healthy)
+    gpus = documents["n2.json"]["facts"]["nvidia"]["gpus"]
+    gpus[1] |= {"bus": "0001:00:00.0", "power_limit": "300 W"}
+    found = compare_nodes(documents, {})
+    assert [(one.node, one.fact) for one in found.outliers] == [("n2", "nvidia.gpus[1].power_limit")]
 
 
 def test_texts_of_a_file_are_on_the_line_of_their_node(healthy: Examination) -> None:

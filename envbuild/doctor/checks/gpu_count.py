@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ..facts.gpus import driver_version, models, module_gpus, pci_gpus, resetting, smi_report
-from ..facts.place import COMPUTE, JOB, find_place
+from ..facts.gpus import driver_version, models, module_gpus, pci_driver, pci_gpus, resetting, smi_report
+from ..facts.place import COMPUTE, CONTAINER, JOB, container_sign, find_place
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run, passed
 from ..tools.nvidia_smi import RESET, SmiReport
 
 GROUP = "GPU"
+VFIO = "vfio-pci"  # the driver of a device that a virtual machine has
 MISSING = "drain the node; switch its power off and on; again: reseat or replace the GPU"
 
 
@@ -25,6 +26,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if failure := silent_gpus(smi_report(host)):
         yield failure
         return
+    fallen = fallen_gpus(host)
     excluded = [gpu.bus for gpu in module_gpus(host) if gpu.excluded.lower() == "yes"]
     kinds = Counter(names)
     listed = ", ".join(f"{number}x {name}" for name, number in kinds.most_common())
@@ -37,12 +39,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif len(kinds) > 1:
         fix = "use nodes of one model: srun --constraint=…, or a line for each model in gres.conf"
         yield failed(f"GPUs of several models: {listed}", USER, fix)
-    elif found and on_bus > found:
-        yield failed(
-            f"{on_bus} GPUs on the PCI bus, {found} in the driver: one has fallen off",
-            HARDWARE,
-            "drain the node, then reboot",
-        )
+    elif fallen and not container_sign(host):  # a container sees the bus, and its own GPUs in the driver
+        detail = f"{on_bus} GPUs on the PCI bus, {found} in the driver: {', '.join(fallen)} has fallen off"
+        yield failed(detail, HARDWARE, "drain the node, then reboot")
     elif not count:
         yield not_run("the driver lists no GPU")
     elif need.nvidia and count != need.gpus:
@@ -52,6 +51,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             yield failed(f"{detail}; on the PCI bus: {on_bus}", HARDWARE, f"{MISSING}; or use a node of that target")
         elif place in (COMPUTE, JOB) and count < need.gpus:
             yield failed(detail, USER, f"srun --gpus-per-node={need.gpus} --exclusive")
+        elif place == CONTAINER and count < need.gpus:
+            yield failed(detail, USER, f"docker run --gpus all; or use a node of {need.source}")
         else:
             yield failed(detail, USER, "use a node of that target")
     elif need.nvidia and names and not same_model(names[0], need.gpu):
@@ -60,6 +61,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run(f"the model of {count - len(names)} of {count} GPUs is not known")
     else:
         yield passed(listed)
+
+
+def fallen_gpus(host: Host) -> list[str]:
+    """Return the GPUs of the bus that the driver lacks, but for those that are passed to virtual machines."""
+    here = {gpu.bus.lower() for gpu in module_gpus(host)}
+    lacking = [device.slot for device in pci_gpus(host) if here and device.slot.lower() not in here]
+    return [slot for slot in lacking if pci_driver(host, slot) != VFIO]
 
 
 def silent_gpus(report: SmiReport) -> Result | None:

@@ -6,11 +6,21 @@ import re
 from collections.abc import Iterator
 
 from ..facts.cpu import is_older
-from ..facts.gpus import SMI, WITHOUT_GPUS, driver_version, pci_gpus, smi_failure, smi_report, wants_smi, without_gpus
+from ..facts.gpus import (
+    SMI,
+    WITHOUT_GPUS,
+    driver_version,
+    pci_driver,
+    pci_gpus,
+    smi_failure,
+    smi_report,
+    wants_smi,
+    without_gpus,
+)
 from ..facts.place import COMPUTE, JOB, find_place, is_container
 from ..host import Host
-from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
-from .gpu_count import MISSING
+from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
+from .gpu_count import MISSING, VFIO
 
 GROUP = "GPU"
 MISMATCH = 18  # exit code of nvidia-smi for NVML_ERROR_LIB_RM_VERSION_MISMATCH
@@ -34,8 +44,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             else:
                 yield failed(detail, USER, "use a node of that target")
         else:
-            fix = "modprobe nvidia; not found: dkms status, for kernel $(uname -r); another error: dmesg | grep -i nvrm"
-            yield failed(f"{len(devices)} NVIDIA GPUs on the PCI bus, and the driver is not loaded", ADMINISTRATOR, fix)
+            yield unloaded_result(host, [device.slot for device in devices])
         return
     library = library_version(host)
     if (library and library != version) or mismatch(host):
@@ -55,6 +64,23 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield smi_result(fault, is_container(host))
     else:
         yield passed(f"driver {version}" + (f", needed: {need.driver}" if need.driver else ""))
+
+
+def unloaded_result(host: Host, slots: list[str]) -> Result:
+    """Return the failure of GPUs without their driver: another one has them, or it is not loaded."""
+    drivers = {pci_driver(host, slot) for slot in slots}
+    if host.has("/sys/module/nouveau") or "nouveau" in drivers:
+        image = "update-initramfs -u (Debian, Ubuntu) or dracut -f"
+        fix = f"as root: echo blacklist nouveau > /etc/modprobe.d/blacklist-nouveau.conf; {image}; reboot"
+        return failed(f"nouveau has the {len(slots)} NVIDIA GPUs, so that their driver cannot", ADMINISTRATOR, fix)
+    if drivers == {VFIO}:
+        fix = f"none, if virtual machines have them; else: driverctl unset-override {slots[0]}"
+        return failed(f"{VFIO} has the {len(slots)} NVIDIA GPUs, for virtual machines", MINOR, fix)
+    fix = (
+        "modprobe nvidia; not found: dkms status, for kernel $(uname -r); Key was rejected by service: mokutil "
+        "--sb-state; another error: dmesg | grep -i nvrm"
+    )
+    return failed(f"{len(slots)} NVIDIA GPUs on the PCI bus, and the driver is not loaded", ADMINISTRATOR, fix)
 
 
 def reloading(host: Host) -> str:

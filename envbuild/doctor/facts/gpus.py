@@ -53,6 +53,11 @@ def pci_gpus(host: Host) -> list[PciDevice]:
     return [one for one in pci_devices(host) if one.vendor == NVIDIA and one.kind in GPU_KINDS]
 
 
+def pci_driver(host: Host, slot: str) -> str:
+    """Return the name of the kernel's driver for a device of the PCI bus, or ""."""
+    return host.link_name(f"/sys/bus/pci/devices/{slot}/driver")
+
+
 def driver_version(host: Host) -> str:
     """Return the version of the kernel module that is loaded, or ""."""
     version = host.text("/sys/module/nvidia/version")

@@ -15,6 +15,11 @@ from .neuron import instance_type, neuron_devices, neuron_driver
 from .place import find_place, host_name
 from .slurm import known_name
 
+SETTINGS = {  # that differ by mistake; older and newer names
+    "pcie_generation_max": ("PCI/GPU Link Info/PCIe Generation/Max",),
+    "power_limit": ("GPU Power Readings/Current Power Limit", "Power Readings/Power Limit"),
+    "ecc": ("ECC Mode/Current",), "persistence": ("Persistence Mode",),
+}  # fmt: skip
 CLOCKS = {"graphics": "Max Clocks/Graphics", "sm": "Max Clocks/SM", "memory": "Max Clocks/Memory"}
 
 
@@ -61,6 +66,7 @@ def nvidia_facts(host: Host) -> dict[str, Any]:
                 "bus": bus, "model": model, "vbios": more.value("VBIOS Version") if more else "",
                 "firmware": more.value("GSP Firmware Version") if more else "", "max_clocks": values,
                 "pcie_width": more.value("PCI/GPU Link Info/Link Width/Current") if more else "",
+                **{name: more.value(*paths) if more else "" for name, paths in SETTINGS.items()},
             }
         )  # fmt: skip
     return {
