@@ -33,8 +33,8 @@ class Result:
 class Need:
     """The properties of the nodes of a target. Empty values: nothing is expected.
 
-    `fabric`: none, ethernet, infiniband or efa. `nics`, `rate` (Gb/s), `layer`: the network ports. `efa`: number of
-    EFA devices. `source`: the name of the target."""
+    `fabric`: none, ethernet, infiniband or efa. `nics`, `rate` (Gb/s), `layer`: the network ports; `names`: those of
+    their devices. `efa`: number of EFA devices. `source`: the name of the target."""
 
     source: str = ""
     arch: str = ""
@@ -47,6 +47,7 @@ class Need:
     nics: int = 0
     rate: int = 0
     layer: str = ""
+    names: tuple[str, ...] = ()
     efa: int = 0
     imex: bool = False
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 class Port(NamedTuple):
     """A port. `state`: active, init, armed, down; `physical`: linkup, polling, disabled; `rate` in Gb/s; `layer`:
-    InfiniBand, Ethernet or EFA; `kind`: the model of the adapter."""
+    InfiniBand, Ethernet or EFA; `kind`: the model of the adapter; `board`: its board, which has firmware of its own."""
 
     device: str
     number: int
@@ -17,6 +17,7 @@ class Port(NamedTuple):
     layer: str
     firmware: str = ""
     kind: str = ""
+    board: str = ""
 
     @property
     def active(self) -> bool:

@@ -20,6 +20,7 @@ def node_need(target: Target) -> Need:
         nics=target.nics.count if target.nics else 0,
         rate=target.nics.rate if target.nics else 0,
         layer=target.nics.layer if target.nics else "",
+        names=tuple(target.nics.names) if target.nics else (),
         efa=target.efa,
         imex=target.imex,
     )

@@ -6,7 +6,6 @@ import importlib
 import inspect
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +13,7 @@ from envbuild.doctor.checks import GROUPS, check_names, kernel, user_namespaces
 from envbuild.doctor.facts.gpus import module_gpus
 from envbuild.doctor.facts.place import find_place, pid_of, slurm_name
 from envbuild.doctor.host import Host
-from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, PASS, SEVERITIES, USER, Need
+from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, NOT_RUN, PASS, SEVERITIES, USER, Need
 from tests.support.node_files import NEED, Node, result_of
 
 pytestmark = pytest.mark.unit
@@ -56,15 +55,6 @@ def test_what_several_checks_need_is_read_once(tmp_path: Path) -> None:
     first = find_place(host)
     node.write("proc/77/comm", "other")
     assert find_place(host) == first != find_place(node.host())
-
-
-def test_a_counter_that_grows_while_it_is_watched_fails(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    counter = "sys/class/infiniband/mlx5_1/ports/1/counters/symbol_error"
-    pause = SimpleNamespace(sleep=lambda _: node.write(counter, "9"))  # of this check, not of those that wait
-    monkeypatch.setattr("envbuild.doctor.checks.link_errors.time", pause)
-    result = result_of(node.examine(), "link-errors")
-    assert (result.status, result.severity) == (FAIL, HARDWARE)
-    assert result.detail == "growing within 0.2 s: mlx5_1:1 symbol_error +2"
 
 
 def test_a_login_node_counts_the_nodes_of_slurm(node: Node) -> None:
@@ -150,26 +140,6 @@ def test_a_machine_without_neuron_devices_needs_no_driver(node: Node) -> None:
     assert result_of(node.examine(need), "neuron").detail == "the Neuron driver is not loaded"
 
 
-def test_an_adapter_without_its_driver_is_reported_without_a_target(tmp_path: Path) -> None:
-    node = Node(tmp_path)
-    for name, text in (("class", "0x020700"), ("vendor", "0x15b3"), ("device", "0x1021")):
-        node.write(f"sys/bus/pci/devices/0000:1a:00.0/{name}", text)
-    result = result_of(node.examine(Need()), "rdma-ports")
-    assert (result.status, result.severity, "modprobe mlx5_ib" in result.fix) == (FAIL, MINOR, True)
-
-
-def test_ports_of_another_layer_and_ports_that_are_switched_off(node: Node) -> None:
-    node.write_port("mlx5_1", layer="Ethernet")
-    result = result_of(node.examine(), "rdma-ports")
-    assert "mlx5_1:1 is Ethernet" in result.detail and "LINK_TYPE_P1=1" in result.fix
-    node.write_port("mlx5_1", state="1: DOWN", physical="3: Disabled")
-    assert "ibportstate" in result_of(node.examine(), "rdma-ports").fix
-    for name in ("mlx5_0", "mlx5_1"):
-        node.write_port(name, layer="Ethernet", state="4: ACTIVE" if name == "mlx5_0" else "1: DOWN")
-    result = result_of(node.examine(Need()), "rdma-ports")
-    assert (result.severity, "mlx5_1:1 down" in result.detail) == (MINOR, True)
-
-
 @pytest.mark.parametrize("code", [0, 6])
 def test_a_job_that_requested_no_gpu_is_no_fault_of_the_node(code: int, node: Node) -> None:
     """Slurm hides the GPUs that a job did not request."""
@@ -179,15 +149,6 @@ def test_a_job_that_requested_no_gpu_is_no_fault_of_the_node(code: int, node: No
     assert not [one for one in found.failures if "nvidia-smi" in one.detail]
     assert result_of(found, "gpu-versions").status == NOT_RUN
     assert result_of(node.examine(), "nvidia-driver").status == (FAIL if code else PASS)
-
-
-def test_adapters_of_storage_are_not_those_of_the_target(node: Node) -> None:
-    node.write_port("mlx5_8", rate="200 Gb/sec (4X HDR)")
-    node.write_port("mlx5_9", state="1: DOWN")
-    result = result_of(node.examine(), "rdma-ports")
-    assert result.status == PASS and "others: " in result.detail
-    result = result_of(node.examine(Need()), "rdma-ports")
-    assert (result.status, result.severity) == (FAIL, MINOR)
 
 
 def test_enroot_from_source_has_its_hooks_elsewhere(node: Node) -> None:

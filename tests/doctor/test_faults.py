@@ -78,7 +78,7 @@ FAULTS: dict[str, tuple[Callable[[Node], object], str, str]] = {
     ),
     "no subnet manager": (lambda node: node.write_port("mlx5_1", state="2: INIT"), "rdma-ports", ADMINISTRATOR),
     "a slow link": (lambda node: node.write_port("mlx5_1", rate="200 Gb/sec (4X HDR)"), "rdma-ports", HARDWARE),
-    "one firmware": (lambda node: node.write_port("mlx5_1", firmware="28.39.1002"), "rdma-firmware", ADMINISTRATOR),
+    "one firmware": (lambda node: node.write_port("mlx5_1", firmware="28.39.1002"), "rdma-firmware", MINOR),
     "no file of verbs": (lambda node: (node.root / "dev/infiniband/uverbs1").unlink(), "verbs-devices", ADMINISTRATOR),
     "verbs find one device": (
         lambda node: node.program("ibv_devinfo", "head -n 10 " + str(TEXTS / "ibv_devinfo.txt")),

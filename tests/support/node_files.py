@@ -106,12 +106,13 @@ class Node:
 
     def write_port(
         self, device: str, *, state: str = "4: ACTIVE", physical: str = "5: LinkUp", rate: str = "400 Gb/sec (4X NDR)",
-        layer: str = "InfiniBand", firmware: str = "28.41.1000",
+        layer: str = "InfiniBand", firmware: str = "28.41.1000", board: str = "MT_0000000891",
     ) -> None:  # fmt: skip
         """Write what the kernel states about a port."""
         place = f"sys/class/infiniband/{device}"
         self.write(f"{place}/fw_ver", firmware)
         self.write(f"{place}/hca_type", "MT4129")
+        self.write(f"{place}/board_id", board)
         values = {
             "state": state,
             "phys_state": physical,

@@ -1,4 +1,4 @@
-"""All adapters of one model have the same firmware."""
+"""All adapters of one board have the same firmware; others have firmware of their own. Different ones work."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Iterator
 
 from ..facts.network import EFA, rdma_ports
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_run, passed
 
 GROUP = "network"
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
-    """Compare the versions of each model."""
-    kinds: dict[str, dict[str, str]] = {}
+    """Compare the versions of each model and board."""
+    kinds: dict[tuple[str, str], dict[str, str]] = {}
     for port in rdma_ports(host):
         if port.firmware and port.layer != EFA:
-            kinds.setdefault(port.kind, {})[port.device] = port.firmware
+            kinds.setdefault((port.kind, port.board), {})[port.device] = port.firmware
     if not kinds:
         yield not_run("no adapter states a firmware")
         return
-    for kind, devices in kinds.items():
+    for (kind, board), devices in kinds.items():
         usual = Counter(devices.values()).most_common(1)[0][0]
-        other = [f"{name} has {version}" for name, version in devices.items() if version != usual]
+        other = {name: version for name, version in devices.items() if version != usual}
         if other:
-            yield failed(
-                f"{kind or 'adapters'}: firmware is {usual}, but {', '.join(other)}",
-                ADMINISTRATOR,
-                "mlxfwmanager -u -d DEVICE; then mlxfwreset -d DEVICE reset, or reboot",
-            )
+            name = f"{kind or 'adapters'} {board}".strip()
+            listed = ", ".join(f"{device} has {version}" for device, version in other.items())
+            device = next(iter(other))
+            fix = f"mlxfwmanager -u -d {device}; without jobs: mlxfwreset -d {device} reset, or reboot"
+            yield failed(f"{name}: firmware is {usual}, but {listed}", MINOR, fix)
             return
-    yield passed(", ".join(f"{kind or 'adapters'} {next(iter(devices.values()))}" for kind, devices in kinds.items()))
+    yield passed(", ".join(f"{kind or 'adapters'} {next(iter(found.values()))}" for (kind, _), found in kinds.items()))

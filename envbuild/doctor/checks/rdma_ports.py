@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from ..facts.gpus import pci_devices
 from ..facts.network import EFA, INFINIBAND, rdma_ports
-from ..facts.place import COMPUTE, JOB, device_hint, find_place, is_container
+from ..facts.place import COMPUTE, JOB, container_sign, device_hint, find_place, is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
 from ..ports import Port
 
 GROUP = "network"
+PCI, VFIO = "/sys/bus/pci/devices", "vfio-pci"  # the latter: of a virtual machine
 MELLANOX = "15b3"  # vendor on the PCI bus
 INFINIBAND_CONTROLLER = "0207"  # class of the PCI bus
 DRIVER = "modprobe mlx5_ib; dmesg | grep mlx5"
@@ -20,8 +21,9 @@ LIST = f"grep -l 0x{MELLANOX} /sys/bus/pci/devices/*/vendor"
 FIXES = {
     "init": "no subnet manager runs in this fabric: start that of the switch, or opensm on one server",
     "armed": "the subnet manager has not ended its work: sminfo",
-    "down": "cable, transceiver or port of the switch: ibstat; mlxlink -d DEVICE",
-    "disabled": "it is switched off: ibportstate -C DEVICE LID PORT enable; RoCE: ip link set INTERFACE up",
+    "down": "cable, transceiver or port of the switch: ibstat {device}; mlxlink -d {device}",
+    "disabled": "it is switched off: ibportstate -C {device} -D 0 {port} enable; RoCE: "
+    "ip link set INTERFACE up, that of: rdma link show {device}/{port}",
 }
 
 
@@ -58,9 +60,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     layer = need.layer or INFINIBAND
     enough = [port for port in ports if port.layer == layer and port.active and port.rate >= need.rate]
     if wanted and len(enough) >= wanted:
-        others = [port for port in ports if port not in enough]  # of storage, or without a cable
-        more = f"; others: {', '.join(f'{one.name} {one.state} {one.rate} Gb/s' for one in others)}" if others else ""
-        yield passed(f"{len(enough)} active {layer} ports, {need.rate or enough[0].rate} Gb/s{more}")
+        yield enough_result(host, need, ports, enough)
         return
     judged = [port for port in ports if port.layer == layer] if need.fabric == "infiniband" else ports
     down = [port for port in judged if not port.active]
@@ -69,21 +69,17 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     slow = [port for port in active if port.rate < (need.rate if wanted and need.rate else usual_rate(port, active))]
     other = [port for port in ports if port.layer not in (layer, EFA)]
     if not wanted and active and down:
-        states = ", ".join(f"{port.name} {port.state} {port.physical}".strip() for port in down)
-        yield failed(
-            f"not active: {states}; {len(active)} others are",
-            MINOR,
-            f"none, if it needs no cable; {repair(down[0], active)}",
-        )
+        fix = f"none, if it needs no cable; with the name of a target its ports are judged; {repair(down[0], active)}"
+        yield failed(f"not active: {states(down)}; {len(active)} others are", MINOR, fix)
     elif down and (
         (wanted and len(active) < wanted) or (layer == INFINIBAND and any(port.layer == INFINIBAND for port in down))
     ):
-        states = ", ".join(f"{port.name} {port.state} {port.physical}".strip() for port in down)
-        yield failed(
-            f"not active: {states}",
-            HARDWARE if down[0].state == "down" else ADMINISTRATOR,
-            repair(down[0], active),
-        )
+        severity = HARDWARE if down[0].state == "down" else ADMINISTRATOR
+        waits = {port.state for port in judged} <= {
+            "init",
+            "armed",
+        }  # of the whole fabric: this node is as good as others
+        yield failed(f"not active: {states(down)}", severity, repair(down[0], active), drains=not waits)
     elif wanted and len(active) < wanted and other and len(active) + len(other) >= wanted:
         listed = ", ".join(f"{port.name} is {port.layer}" for port in other)
         number = {INFINIBAND: 1}.get(layer, 2)
@@ -92,22 +88,64 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             f"{len(active)} active {layer} ports, and {need.source} has {wanted}: {listed}", ADMINISTRATOR, fix
         )
     elif wanted and len(active) < wanted:
-        yield failed(
-            f"{len(active)} active {layer} ports, and {need.source} has {wanted}",
-            ADMINISTRATOR,
-            "export MELLANOX_VISIBLE_DEVICES=all" if is_container(host) else f"{LIST}; or use a node of that target",
-        )
+        hidden = adapters_without_device(host)
+        detail = f"{len(active)} active {layer} ports, and {need.source} has {wanted}"
+        fix = "export MELLANOX_VISIBLE_DEVICES=all" if is_container(host) else f"{LIST}; or use a node of that target"
+        more = f"; adapters without an RDMA device: {', '.join(hidden)}" if hidden else ""
+        yield failed(detail + more, HARDWARE if hidden else ADMINISTRATOR, probe(hidden) if hidden else fix)
     elif slow:
         rates = ", ".join(f"{port.name} {port.rate} Gb/s" for port in slow)
         yield failed(
             f"slower than {need.rate or usual} Gb/s: {rates}",
             HARDWARE if wanted else MINOR,
-            "reseat the cable; mlxlink -d DEVICE",
+            f"reseat the cable; mlxlink -d {slow[0].device}",
         )
+    elif not wanted and (hidden := adapters_without_device(host)):
+        yield failed(f"adapters without an RDMA device: {', '.join(hidden)}", MINOR, probe(hidden))
     elif not active:
         yield not_run(f"no port is active: {names(ports)}")
     else:
         yield passed(f"{len(active)} active {'/'.join(sorted({port.layer for port in active}))} ports, {usual} Gb/s")
+
+
+def enough_result(host: Host, need: Need, ports: list[Port], enough: list[Port]) -> Result:
+    """Judge the ports that are not active beside enough active ones: one of the target's own is hidden by a port of
+    storage with its rate. The site's names decide, then the board: the target's ports have one."""
+    down = [port for port in ports if port not in enough and port.layer == enough[0].layer and not port.active]
+    own = [port for port in down if port.device in need.names]
+    for board in dict.fromkeys(port.board for port in down if port.board and not need.names):
+        alike = [port for port in down if port.board == board and port.physical not in ("disabled",)]
+        active = sum(port.board == board for port in enough)
+        if active < need.nics <= active + len(alike):
+            own += alike
+    others = [port for port in ports if port not in enough]  # of storage, or without a cable
+    if own:
+        detail = f"not active: {states(own)}; the {len(enough)} active ones are not all those of {need.source}"
+        return failed(detail, HARDWARE if own[0].state == "down" else ADMINISTRATOR, repair(own[0], enough))
+    if hidden := adapters_without_device(host):
+        return failed(f"adapters without an RDMA device: {', '.join(hidden)}", MINOR, probe(hidden))
+    more = f"; others: {', '.join(f'{one.name} {one.state} {one.rate} Gb/s' for one in others)}" if others else ""
+    return passed(f"{len(enough)} active {enough[0].layer} ports, {need.rate or enough[0].rate} Gb/s{more}")
+
+
+def adapters_without_device(host: Host) -> list[str]:
+    """Return the InfiniBand adapters of the bus that have no RDMA device; none in a container, which has not all."""
+    found = [one for one in pci_devices(host) if one.vendor == MELLANOX and one.kind == INFINIBAND_CONTROLLER]
+    bound = [one.slot for one in found if host.has(f"{PCI}/{one.slot}/infiniband")]
+    if container_sign(host) or not bound:  # without any, /sys is no copy of a machine's
+        return []
+    given = [one.slot for one in found if host.link_name(f"{PCI}/{one.slot}/driver") == VFIO]
+    return [one.slot for one in found if one.slot not in (*bound, *given)]
+
+
+def probe(slots: list[str]) -> str:
+    """Return the command that shows why an adapter has no device."""
+    return f"dmesg | grep {slots[0]}; again after a reboot: the adapter or its firmware"
+
+
+def states(ports: list[Port]) -> str:
+    """Return ports with what they wait for."""
+    return ", ".join(f"{port.name} {port.state} {port.physical}".strip() for port in ports)
 
 
 def repair(port: Port, active: list[Port]) -> str:
@@ -115,7 +153,8 @@ def repair(port: Port, active: list[Port]) -> str:
     if port.state == "init" and any(one.layer == port.layer for one in active):  # a subnet manager made those active
         log = "the subnet manager's log about this port"
         return f"sminfo -C {port.device} -P {port.number}; {log}; the switch that it is connected to"
-    return FIXES["disabled"] if port.physical == "disabled" else FIXES.get(port.state, FIXES["down"])
+    fix = FIXES["disabled"] if port.physical == "disabled" else FIXES.get(port.state, FIXES["down"])
+    return fix.format(device=port.device, port=port.number)
 
 
 def usual_rate(port: Port, ports: list[Port]) -> int:

@@ -12,6 +12,7 @@ from .gpus import AMAZON, pci_devices
 FOLDER = "/sys/class/infiniband"
 IBSTAT = ("ibstat",)
 EFA_DEVICES = ("efa0", "efa1", "efa2", "efa3", "efa4")  # PCI numbers of EFA (linux-rdma, providers/efa)
+SWITCH_BRIDGE = "SW_MNG"  # in the product data of these adapters, which root may read: NVIDIA's fabric manager guide
 INFINIBAND, ETHERNET, EFA = "InfiniBand", "Ethernet", "EFA"
 
 
@@ -21,10 +22,12 @@ def rdma_ports(host: Host) -> list[Port]:
 
 
 def read_ports(host: Host) -> list[Port]:
-    """Return the ports by /sys, or by ibstat."""
+    """Return the ports by /sys, or by ibstat. The bridges to NVLink switches of HGX B200 are no ports of a network."""
     found = []
     for device in host.names(FOLDER):
         place = f"{FOLDER}/{device}"
+        if SWITCH_BRIDGE in host.text(f"{place}/device/vpd"):
+            continue
         firmware, kind = host.text(f"{place}/fw_ver"), host.text(f"{place}/hca_type")
         driver = host.link_name(f"{place}/device/driver")
         for number in host.names(f"{place}/ports"):
@@ -42,6 +45,7 @@ def read_ports(host: Host) -> list[Port]:
                     layer,
                     firmware,
                     kind,
+                    host.text(f"{place}/board_id"),
                 )
             )
     if not found and host.programs.find(IBSTAT[0]):
