@@ -13,7 +13,7 @@ from envbuild.doctor.checks import GROUPS, check_names, kernel, user_namespaces
 from envbuild.doctor.facts.gpus import module_gpus
 from envbuild.doctor.facts.place import find_place, pid_of, slurm_name
 from envbuild.doctor.host import Host
-from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, NOT_RUN, PASS, SEVERITIES, USER, Need
+from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, PASS, SEVERITIES, USER, Need
 from tests.support.node_files import NEED, Node, result_of
 
 pytestmark = pytest.mark.unit
@@ -224,7 +224,7 @@ def test_a_users_process_with_the_name_of_slurmd_is_not_slurmd(node: Node) -> No
 def test_huge_pages_that_are_all_in_use_fail_with_efa(node: Node) -> None:
     node.write("proc/meminfo", "HugePages_Total:    8\nHugePages_Free:     0\n")
     assert result_of(node.examine(), "huge-pages").status == NOT_RUN
-    assert result_of(node.examine(replace(NEED, fabric="efa")), "huge-pages").severity == USER
+    assert result_of(node.examine(replace(NEED, fabric="efa")), "huge-pages").severity == MINOR
     node.write("proc/meminfo", "HugePages_Total:    8\nHugePages_Free:     2\n")
     assert result_of(node.examine(replace(NEED, fabric="efa")), "huge-pages").status == PASS
 

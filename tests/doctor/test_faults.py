@@ -98,7 +98,7 @@ FAULTS: dict[str, tuple[Callable[[Node], object], str, str]] = {
         "memlock",
         ADMINISTRATOR,
     ),
-    "an old kernel": (lambda node: node.write("proc/sys/kernel/osrelease", "4.18.0-553.el8"), "kernel", ADMINISTRATOR),
+    "an old kernel": (lambda node: node.write("proc/sys/kernel/osrelease", "4.18.0-553.el8"), "kernel", MINOR),
     "an old CPU": (
         lambda node: node.write("proc/cpuinfo", "flags : pni ssse3 sse4_1 sse4_2 popcnt cx16 lahf_lm"),
         "cpu",
@@ -116,7 +116,7 @@ FAULTS: dict[str, tuple[Callable[[Node], object], str, str]] = {
             node.write("sys/fs/cgroup/job/step/pids.max", "max"),
         ],
         "cgroup",
-        ADMINISTRATOR,
+        MINOR,
     ),
     "no Docker Engine": (
         lambda node: node.program("docker", """echo '{"Client": {"Version": "28"}}'"""),

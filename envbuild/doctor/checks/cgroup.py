@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..facts.place import CONTAINER, find_place
 from ..facts.storage import amount
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
 
 GROUP = "limits"
 FOLDER = "/sys/fs/cgroup"
@@ -26,8 +27,16 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     parts.append(f"{processes} processes" if processes else "processes unlimited")
     wanted = PROCESSES * max(need.gpus, 1)
     if processes and processes < wanted and need.gpus:
-        fix = "systemd: TasksMax=infinity; docker run --pids-limit=-1"
-        yield failed(f"{processes} processes at most, and {need.gpus} ranks use up to {wanted}", ADMINISTRATOR, fix)
+        detail = f"{processes} processes at most, and {need.gpus} ranks use up to {wanted}"
+        place, job = find_place(host)[0], host.environ.get("SLURM_JOB_ID")
+        if place == CONTAINER:
+            yield failed(detail, USER, "docker run --pids-limit=-1")
+        elif job:
+            yield failed(
+                detail, ADMINISTRATOR, "systemctl edit slurmd: [Service] TasksMax=infinity; then restart slurmd"
+            )
+        else:  # of a login or of a health check; jobs have their own
+            yield failed(f"{detail}; jobs may have another limit", MINOR, "srun envbuild doctor: the limit of a job")
     else:
         yield passed(", ".join(parts))
 

@@ -13,6 +13,7 @@ from ..facts.storage import amount, file_system
 from ..host import Host
 from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
 from ..tools.short_answers import ENROOT, parse_version
+from .pyxis import has_pyxis
 
 GROUP = "containers"
 SYSTEM = "/etc/enroot"  # of the packages for Debian and Red Hat
@@ -29,14 +30,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run("it belongs on the host, which cannot be seen from this container")
         return
     if not host.programs.find(ENROOT[0]):
-        place = find_place(host)[0]
-        if place == COMPUTE:
-            yield failed(
-                "it is not installed, so that srun --container-image=… fails",
-                ADMINISTRATOR,
-                "install enroot and pyxis on this node",
-            )
-        else:
+        if find_place(host)[0] == COMPUTE and has_pyxis(host):
+            detail = "it is not installed, and srun has --container-image, which needs it"
+            yield failed(detail, ADMINISTRATOR, "install enroot on this node: github.com/NVIDIA/enroot/releases")
+        else:  # a site may start containers with Apptainer or podman, or none
             yield not_run("enroot is not installed")
         return
     output = host.output(*ENROOT)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..facts.network import efa_devices
 from ..host import Host
-from ..model import USER, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_run, passed
 
 GROUP = "limits"
 
@@ -23,6 +23,6 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run("/proc/meminfo has no huge pages")
     elif values["Total"] and not values["Free"]:
         detail = f"all {values['Total']} huge pages are in use: a fork in an EFA program fails"
-        yield failed(detail, USER, "export FI_EFA_USE_HUGE_PAGE=0")
+        yield failed(detail, MINOR, "export FI_EFA_USE_HUGE_PAGE=0")  # a job that runs may have them
     else:
         yield passed(f"{values['Free']} of {values['Total']} free")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..facts.place import is_container
+from ..facts.place import COMPUTE, find_place, is_container
 from ..facts.storage import amount, file_system
 from ..host import Host
 from ..model import MINOR, USER, Need, Result, failed, not_run, passed
@@ -22,6 +22,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     path = host.environ.get("ENVBUILD_STORE") or f"{home}/envbuild"
     if is_container(host):
         yield not_run("the store is outside of this container")
+        return
+    if find_place(host)[0] == COMPUTE:
+        yield not_run("a job reads its image, and needs no store of this node")
         return
     found = file_system(host, path) if host.is_real else None
     if found is None:

@@ -1,4 +1,4 @@
-"""The kernel mounts overlays in user namespaces, as builds and enroot do."""
+"""The kernel mounts overlays in user namespaces, as builds and enroot do; without that enroot takes FUSE."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..facts.cpu import is_older, kernel
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_run, passed
 from .user_namespaces import try_mount
 
 GROUP = "machine"
@@ -21,6 +21,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif is_older(release, FLOOR) and host.is_real and not try_mount(overlay=True)[1]:
         yield passed(f"kernel {release}: an overlay was mounted in a new user namespace")
     elif is_older(release, FLOOR):
-        yield failed(f"kernel {release} is older than {FLOOR}", ADMINISTRATOR, f"install a kernel >= {FLOOR}")
+        fix = f"Red Hat 8: release 8.5 or newer; a kernel >= {FLOOR}; enroot: fuse-overlayfs and squashfuse"
+        yield failed(f"kernel {release} is older than {FLOOR}, and mounts no overlay for a user", MINOR, fix)
     else:
         yield passed(f"kernel {release}")

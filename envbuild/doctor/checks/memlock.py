@@ -6,11 +6,11 @@ import re
 import resource
 from collections.abc import Iterator
 
-from ..facts.network import rdma_ports
-from ..facts.place import COMPUTE, JOB, find_place, is_container, pid_of
+from ..facts.network import uses_rdma
+from ..facts.place import COMPUTE, JOB, LOGIN, find_place, is_container, pid_of
 from ..facts.storage import amount
 from ..host import Host
-from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
 
 GROUP = "limits"
 PROPAGATED = "PropagateResourceLimitsExcept=MEMLOCK"
@@ -18,8 +18,8 @@ PROPAGATED = "PropagateResourceLimitsExcept=MEMLOCK"
 
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Compare this process's limit, and the one that slurmd passes to jobs."""
-    if need.fabric not in ("infiniband", "efa") and not rdma_ports(host):
-        yield not_run("there is no RDMA device, and no target with a fabric")
+    if not uses_rdma(host, need):
+        yield not_run("jobs send through no RDMA device here")
         return
     soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] if host.is_real else daemon_limit(host, "self")
     slurmd = pid_of(host, "slurmd")
@@ -37,10 +37,16 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(f"limit of {bytes_text(soft)}, of the shell that submitted the job", USER, fix)
     elif is_container(host) and find_place(host)[0] != JOB:
         yield failed(f"limit of {bytes_text(soft)}", USER, "docker run --ulimit memlock=-1")
-    else:
+    elif find_place(host)[0] in (JOB, COMPUTE) and host.environ.get("SLURM_JOB_ID"):
         fix = f"srun --propagate=NONE; for all: slurmd.service: LimitMEMLOCK=infinity; slurm.conf: {PROPAGATED}"
-        if find_place(host)[0] not in (JOB, COMPUTE):  # limits of a session (pam_limits)
-            fix = "/etc/security/limits.d/memlock.conf, as root: the line  * - memlock unlimited  ; then log in again"
+        yield failed(f"limit of {bytes_text(soft)}", ADMINISTRATOR, fix)
+    elif find_place(host)[0] == COMPUTE:
+        yield not_run(f"slurmd's limit, which jobs have, cannot be read; this session has {bytes_text(soft)}")
+    elif find_place(host)[0] == LOGIN:
+        detail = f"limit of {bytes_text(soft)}, which srun and sbatch pass to jobs"
+        yield failed(detail, MINOR, f"srun --propagate=NONE; for all: slurm.conf: {PROPAGATED}")
+    else:  # limits of a session (pam_limits)
+        fix = "/etc/security/limits.d/memlock.conf, as root: the line  * - memlock unlimited  ; then log in again"
         yield failed(f"limit of {bytes_text(soft)}", ADMINISTRATOR, fix)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..facts.cpu import read_cpus
 from ..facts.neuron import neuron_devices
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_run, passed
 
 GROUP = "Neuron"
 PORT = 48620
@@ -22,7 +22,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run(f"{FILE}: {host.read(FILE).fault}")
     elif PORT not in read_cpus(host.text(FILE)):
         ports = ",".join(filter(None, (host.text(FILE), str(PORT))))
-        fix = f"sysctl -w net.ipv4.ip_local_reserved_ports={ports}; the same in /etc/sysctl.d/neuron.conf"
-        yield failed(f"port {PORT} is not reserved", ADMINISTRATOR, fix)
+        fix = f"as root: sysctl -w net.ipv4.ip_local_reserved_ports={ports}; the same in /etc/sysctl.d/neuron.conf"
+        yield failed(f"port {PORT} is not reserved", MINOR, fix)
     else:
         yield passed(f"port {PORT} is reserved")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..facts.place import is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
-from ..tools.short_answers import SRUN_HELP, parse_srun_help
+from ..tools.short_answers import ENROOT, SRUN_HELP, parse_srun_help
 from ..tools.slurm_fault import slurm_fault
 
 GROUP = "Slurm"
@@ -28,9 +28,16 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run(fault.detail, fault.fix)
     elif not complete:
         yield not_run("the help of srun is truncated")
+    elif "--container-image" not in options and not host.programs.find(ENROOT[0]):
+        yield not_run("neither pyxis nor enroot is installed: jobs have other containers, or none")
     elif "--container-image" not in options:
         fix = "install pyxis, build it again after an update of Slurm, and name it in /etc/slurm/plugstack.conf"
         yield failed("srun has no option --container-image", ADMINISTRATOR, fix)
     else:
         version = next((f"at least {number}" for option, number in SINCE if option in options), "older than 0.15")
         yield passed(f"version {version}, by its options")
+
+
+def has_pyxis(host: Host) -> bool:
+    """Return whether srun states the options of pyxis."""
+    return "--container-image" in parse_srun_help(host.output(*SRUN_HELP).text)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.network import ETHERNET, FOLDER, INFINIBAND, rdma_ports
+from ..facts.network import ETHERNET, FOLDER, INFINIBAND, rdma_ports, uses_rdma
 from ..host import Host
 from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
 from ..ports import Port
@@ -22,10 +22,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if need.fabric in ("", "infiniband") and any(port.layer == INFINIBAND and port.active for port in rdma_ports(host)):
         yield not_run("jobs use InfiniBand: " + ", ".join(port.name for port in ports) + " may be ports of storage")
         return
+    if not uses_rdma(host, need):
+        yield not_run("jobs send through no RDMA device here")
+        return
     found = {port.name: gid_index(host, port) for port in ports}
     without = [name for name, index in found.items() if index is None]
     indices = {index for index in found.values() if index is not None}
-    if not indices or (without and need.fabric == "ethernet"):
+    if not indices:
         fix = "ip address add ADDRESS dev INTERFACE, for the interface of the port (rdma link)"
         yield failed(f"no GID of RoCE v2 with an IPv4 address: {', '.join(without)}", ADMINISTRATOR, fix)
     elif len(indices) > 1:

@@ -1,13 +1,13 @@
-"""/dev/shm is large enough: ranks of one node exchange data through it."""
+"""/dev/shm is large enough: ranks of one node exchange data through it. A job may fill it, with its data set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ..facts.place import CONTAINER, find_place
-from ..facts.storage import amount, file_system
+from ..facts.storage import binary_amount, file_system
 from ..host import Host
-from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
 
 GROUP = "limits"
 PER_RANK = 1 << 30  # a published two-node run of eight ranks has 8 GiB
@@ -24,10 +24,11 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     container = find_place(host)[0] == CONTAINER
     if found.size < wanted and (need.gpus or found.size <= DOCKER):
         fix = "docker run --ipc=host, or --shm-size=8g" if container else "mount -o remount,size=50% /dev/shm"
-        detail = f"{amount(found.size)}, and {max(need.gpus, 1)} ranks need {amount(wanted)}"
+        ranks = f"{need.gpus} ranks need" if need.gpus > 1 else "a rank needs"
+        detail = f"{binary_amount(found.size)}, and {ranks} {binary_amount(wanted)}"
         yield failed(detail, USER if container else ADMINISTRATOR, fix)
     elif found.free < found.size // 10:
-        fix = "remove old files: ls -lt /dev/shm"
-        yield failed(f"{amount(found.free)} of {amount(found.size)} are free", ADMINISTRATOR, fix)
+        fix = "files that no process has open, of users without a job: fuser -v /dev/shm/*; squeue -w $(hostname -s)"
+        yield failed(f"{binary_amount(found.free)} of {binary_amount(found.size)} are free", MINOR, fix)
     else:
-        yield passed(amount(found.size))
+        yield passed(binary_amount(found.size))

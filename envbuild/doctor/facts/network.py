@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ..host import Host
+from ..model import Need
 from ..ports import Port
 from ..tools.ibstat import parse_ibstat
 from .gpus import AMAZON, pci_devices
@@ -52,6 +53,15 @@ def read_ports(host: Host) -> list[Port]:
         output = host.output(*IBSTAT)
         found = parse_ibstat(output.text)[0] if not output.fault else []
     return found
+
+
+def uses_rdma(host: Host, need: Need) -> bool:
+    """Return whether jobs send through RDMA devices: those of a target over Ethernet use TCP, and without a target the
+    one port of a machine's Ethernet adapter shows an RDMA device, too."""
+    if need.fabric:
+        return need.fabric in ("infiniband", "efa")
+    ports = rdma_ports(host)
+    return len(ports) > 1 or any(port.layer != ETHERNET for port in ports)
 
 
 def counters(host: Host, ports: list[Port], names: dict[str, tuple[str, ...]]) -> dict[str, int]:

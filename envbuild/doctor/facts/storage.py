@@ -51,6 +51,11 @@ def mount_kind(mounts: str, path: str) -> str:
     return kind
 
 
+def binary_amount(size: float) -> str:
+    """Return a number of bytes as options of mount and docker have it: 8.0 GiB for --shm-size=8g."""
+    return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f} MiB"
+
+
 def amount(size: float) -> str:
     """Return a number of bytes: 64.0 MB (decimal)."""
     for unit in ("B", "kB", "MB", "GB"):
