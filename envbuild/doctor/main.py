@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -41,17 +42,21 @@ def main(arguments: Sequence[str], need_data: dict[str, Any], version: str) -> i
     found = examine(host, need)
     if reading:
         found = found.with_results(log_results(reading, need))
+    lines = health_lines(found, options.kind) if options.kind else []
     if options.kind:
-        lines = health_lines(found, options.kind)
-        print("\n".join(lines), end="\n" if lines else "")
-        return VERIFY if lines else 0
-    if options.json:
-        print(json.dumps({"schema": SCHEMA, **found.data()}, indent=1, sort_keys=True))
+        text = "\n".join(lines)
+    elif options.json:
+        text = json.dumps({"schema": SCHEMA, **found.data()}, indent=1, sort_keys=True)
     elif options.ctrf:
-        print(json.dumps(ctrf_data(found, version), indent=1))
+        text = json.dumps(ctrf_data(found, version), indent=1)
     else:
-        print(report_text(found))
-    return VERIFY if found.serious else 0
+        text = report_text(found)
+    try:
+        print(text, end="\n" if text else "", flush=True)
+    except OSError as error:
+        print_line(f"error: the report cannot be written: {error.strerror}")
+        os._exit(ENGINE)  # without the interpreter's own attempt to write the rest
+    return VERIFY if (lines if options.kind else found.serious) else 0
 
 
 def missing_folder(host: Host) -> str:

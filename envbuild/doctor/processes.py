@@ -1,4 +1,5 @@
-"""Programs of the machine: each command line runs at most once, all side by side, for at most LIMIT seconds.
+"""Programs of the machine: each command line runs at most once, all side by side, for at most LIMIT seconds, and
+those of SLOW for several times that.
 
 A program that takes longer is ended with every process that it started. One that cannot be ended (it waits in the
 kernel, as nvidia-smi on a sick GPU does) is left behind. Output goes to files: a process that is left behind does not
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 LIMIT = 10.0  # seconds
+SLOW = {"nvidia-smi": 3}  # times the limit: without persistence mode it initialises one GPU after another
 FIRST_WORD = 3.0  # seconds without a word to the user, at most
 END = 1.0  # seconds that a killed program may take to end
 MAX_OUTPUT = 8 << 20  # bytes
@@ -120,13 +122,19 @@ class Programs:
             end_tree(running.process)
         self.running.clear()
 
+    def limit_of(self, command: tuple[str, ...]) -> float:
+        """Return the seconds that a program may take."""
+        return self.limit * SLOW.get(command[0], 1)
+
     def _end(self, command: tuple[str, ...], running: Running) -> Output:
         name, fault = command[0], ""
         try:
             self._wait(command, running)
         except subprocess.TimeoutExpired:
             ended = end_tree(running.process)
-            fault = f"{name} did not end within {self.limit:.0f} s" + ("" if ended else ", and cannot be killed")
+            fault = f"{name} did not end within {self.limit_of(command):.0f} s" + (
+                "" if ended else ", and cannot be killed"
+            )
         texts = []
         for file in (running.out, running.err):
             with file:
@@ -139,13 +147,14 @@ class Programs:
 
     def _wait(self, command: tuple[str, ...], running: Running) -> None:
         """Wait for a program until its limit, and report one that takes long. Raises TimeoutExpired."""
-        if self.limit > FIRST_WORD:
+        limit = self.limit_of(command)
+        if limit > FIRST_WORD:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 running.process.wait(max(running.start + FIRST_WORD - time.monotonic(), 0.001))
                 return
-            if running.start + self.limit - time.monotonic() > END:
-                self.notice(f"waiting for {' '.join(command)}, at most {self.limit:.0f} s")
-        running.process.wait(max(running.start + self.limit - time.monotonic(), 0.001))
+            if running.start + limit - time.monotonic() > END:
+                self.notice(f"waiting for {' '.join(command)}, at most {limit:.0f} s")
+        running.process.wait(max(running.start + limit - time.monotonic(), 0.001))
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> bool:

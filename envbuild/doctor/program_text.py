@@ -10,6 +10,11 @@ HEAD = '''#!/usr/bin/env python3
 
 import sys
 
+if sys.version_info < (3, 8):  # of Red Hat 8: 3.6
+    sys.stderr.write("error: Python >= 3.8 is needed, and this is %d.%d\\n" % sys.version_info[:2])
+    sys.stderr.write("hint: ls /usr/bin/python3.*; dnf install python3.11; python3.11 THIS_FILE\\n")
+    sys.exit(2)
+
 # Python's own folders alone: in /tmp, others may have put a json.py beside this file, or one where PYTHONPATH leads.
 PREFIXES = {{sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}}
 OWN = tuple(prefix.rstrip("/") + below for prefix in PREFIXES for below in ("/lib", "/local/lib"))

@@ -209,3 +209,26 @@ def test_an_image_of_the_project_is_compared_with_this_machine() -> None:
     answer = json.loads(envbuild("check", "h100-nccl", "--host", "--json").stdout)["answers"][0]
     requested = {one["component"]: one["text"] for one in answer["request"]}
     assert requested["kernel"].endswith(".".join(data["facts"]["kernel"].split(".")[:2]))
+
+
+def test_the_single_file_names_the_python_that_it_needs(tmp_path: Path) -> None:
+    """Red Hat 8 has Python 3.6: a SyntaxError of its import named nothing that helps."""
+    script = tmp_path / "doctor.py"
+    script.write_text(single_file(Need(), "1"))
+    ast.parse(script.read_text(), feature_version=(3, 6))
+    code = f"import sys; sys.version_info = (3, 6); exec(open({str(script)!r}).read())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: Python >= 3.8 is needed, and this is 3.6")
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    script = tmp_path / "doctor.py"
+    script.write_text(single_file(Need(), "1"))
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, str(script)], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        5, "error: the report cannot be written: No space left on device",
+    )  # fmt: skip

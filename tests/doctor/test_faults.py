@@ -38,7 +38,6 @@ FAULTS: dict[str, tuple[Callable[[Node], object], str, str]] = {
         "nvidia-driver",
         ADMINISTRATOR,
     ),
-    "nvidia-smi hangs": (lambda node: node.program("nvidia-smi", "sleep 300"), "nvidia-driver", ADMINISTRATOR),
     "mixed models": (lambda node: node.write_gpu("0000:43:00.0", 1, "NVIDIA A100-SXM4-80GB"), "gpu-count", USER),
     "another model": (
         lambda node: [node.write_gpu(slot, 0, "NVIDIA A100-SXM4-80GB") for slot in ("0000:1b:00.0", "0000:43:00.0")],

@@ -22,7 +22,8 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_a_program_that_hangs_ends_with_all_it_started(tmp_path: Path) -> None:
+def test_a_program_that_hangs_ends_with_all_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.doctor.processes.SLOW", {})
     node = Node(tmp_path)
     node.add_gpus()
     (node.bin / "setsid").symlink_to("/usr/bin/setsid")
@@ -40,7 +41,8 @@ def test_a_program_that_hangs_ends_with_all_it_started(tmp_path: Path) -> None:
     assert [pid for pid in pids if is_alive(pid)] == []
 
 
-def test_programs_that_hang_are_waited_for_together(tmp_path: Path) -> None:
+def test_programs_that_hang_are_waited_for_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.doctor.processes.SLOW", {})
     node = Node(tmp_path)
     node.add_gpus()
     node.add_ports()

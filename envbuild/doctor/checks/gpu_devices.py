@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 
 from ..facts.gpus import driver_version, module_gpus
@@ -30,7 +31,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     in_job = bool(host.environ.get("SLURM_JOB_ID")) and not is_container(host)
     wrong = [f"{name}: {fault}" for name, fault in faults.items() if fault and not (in_job and name in hidden)]
     if wrong:
-        yield failed("; ".join(wrong), *repair(host, need))
+        yield failed("; ".join(wrong), *repair(host, need, [name for name, fault in faults.items() if fault]))
     elif in_job and hidden:
         yield job_result(host, need, len(numbers) - len(hidden), len(numbers))
     else:
@@ -50,20 +51,34 @@ def job_result(host: Host, need: Need, count: int, total: int) -> Result:
     return passed(detail)
 
 
-def repair(host: Host, need: Need) -> tuple[str, str]:
+def repair(host: Host, need: Need, names: list[str]) -> tuple[str, str]:
     """Return who can make the device files usable, and the commands, by the place."""
     place, count = find_place(host)[0], need.gpus if need.nvidia else "N"
     if place == JOB:
         return USER, f"srun --gpus-per-node={count}; for enroot: export NVIDIA_VISIBLE_DEVICES=all"
     if is_container(host):
         return USER, "docker run --gpus all"
-    return ADMINISTRATOR, "nvidia-modprobe -u -c 0; ls -l /dev/nvidia*"
+    if any(host.has(f"/dev/{name}") for name in names):
+        return (
+            ADMINISTRATOR,
+            "chmod 0666 /dev/nvidia*; it returns: NVreg_DeviceFileMode in /etc/modprobe.d; ls -l /dev/nvidia*",
+        )
+    numbers = [name[len("nvidia") :] for name in names if name not in ALWAYS]
+    makes = " ".join(["nvidia-modprobe -u", *(f"-c {number}" for number in numbers or ["0"])])
+    return ADMINISTRATOR, f"{makes}; ls -l /dev/nvidia*"
 
 
 def open_fault(host: Host, path: str) -> str:
     """Return why a device file cannot be opened, or ""."""
     try:
         os.close(os.open(host.path(path), os.O_RDWR | os.O_CLOEXEC))
+        status = host.path(path).stat()
     except OSError as error:
         return os.strerror(error.errno or 0)
-    return ""
+    return closed(status.st_mode, status.st_uid, status.st_gid) if stat.S_ISCHR(status.st_mode) else ""
+
+
+def closed(mode: int, owner: int, group: int) -> str:
+    """Return why nobody but root may open a device file, or "": root itself may open each."""
+    everyone, members = mode & 0o006 == 0o006, bool(group) and mode & 0o060 == 0o060
+    return "" if everyone or members or owner else f"mode {stat.S_IMODE(mode):04o}, so that users may not open it"

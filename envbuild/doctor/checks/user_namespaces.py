@@ -1,10 +1,11 @@
 """A user may make a user namespace and mount in it: enroot, pyxis and builds do.
 
 It is tried, in a process of its own: AppArmor of Ubuntu permits the namespace and then refuses the mount, which no
-setting shows."""
+setting shows. Root tries it as nobody: a health check has rights that the user of a job does not have."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -16,6 +17,8 @@ from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
 
 GROUP = "containers"
 NEWNS, NEWUSER = 0x00020000, 0x10000000
+NOBODY = 65534
+SET_DUMPABLE = 4  # of <sys/prctl.h>: after a change of the user, /proc/self would belong to root
 STEPS = ("make a user namespace", "map its user", "mount in it", "mount an overlay in it")
 SETTINGS = (  # a file of /proc/sys, the value that forbids it, the command that permits it
     ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"),
@@ -51,12 +54,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
 def try_mount(*, overlay: bool = False) -> tuple[int, int]:
     """Return the step that failed and its error number; 0: none. `overlay`: mount an overlay in the tmpfs, too."""
     read, write = os.pipe()
-    uid, gid = os.getuid(), os.getgid()
     child = os.fork()
     if not child:
         step, number = 0, errno.EIO
         try:
             libc = ctypes.CDLL(None, use_errno=True)
+            become_user(libc)
+            uid, gid = os.getuid(), os.getgid()
             if libc.unshare(NEWUSER | NEWNS):
                 number = ctypes.get_errno()
             else:
@@ -84,3 +88,13 @@ def try_mount(*, overlay: bool = False) -> tuple[int, int]:
         answer = file.read(2)
     os.waitpid(child, 0)
     return (answer[0], answer[1]) if len(answer) == 2 else (0, errno.EIO)
+
+
+def become_user(libc: ctypes.CDLL) -> None:
+    """Give up the rights of root in this process, where it has them: root of a user namespace may have one id alone."""
+    if os.getuid() == 0:
+        with contextlib.suppress(OSError):
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            libc.prctl(SET_DUMPABLE, 1, 0, 0, 0)

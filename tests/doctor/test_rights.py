@@ -1,0 +1,60 @@
+"""What root may and users may not: a health check runs as root, and jobs do not."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from envbuild.doctor.checks import user_namespaces
+from envbuild.doctor.checks.gpu_devices import closed, open_fault
+from envbuild.doctor.host import Host
+from envbuild.doctor.model import ADMINISTRATOR, FAIL
+from envbuild.doctor.processes import Programs
+from tests.support.node_files import Node, result_of
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(("mode", "owner", "group", "is_closed"), [
+    (0o666, 0, 0, False), (0o660, 0, 44, False), (0o600, 1000, 0, False), (0o600, 0, 0, True), (0o660, 0, 0, True),
+])  # fmt: skip
+def test_a_device_file_of_root_alone_is_closed(mode: int, owner: int, group: int, is_closed: bool) -> None:
+    assert bool(closed(stat.S_IFCHR | mode, owner, group)) == is_closed
+
+
+def test_a_device_that_root_may_open_is_judged_by_its_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_fault(Host(), "/dev/null") == ""
+    device = SimpleNamespace(st_mode=stat.S_IFCHR | 0o600, st_uid=0, st_gid=0)
+    monkeypatch.setattr(Path, "stat", lambda path: device)
+    assert open_fault(Host(), "/dev/null") == "mode 0600, so that users may not open it"
+
+
+def test_a_device_file_that_is_missing_is_made_by_its_number(node: Node) -> None:
+    (node.root / "dev/nvidia1").unlink()
+    assert result_of(node.examine(), "gpu-devices").fix.startswith("nvidia-modprobe -u -c 1; ")
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+def test_root_tries_namespaces_as_nobody(is_root: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What root may do, a setting of the kernel forbids to users."""
+    called: list[tuple[str, object]] = []
+    monkeypatch.setattr(os, "getuid", lambda: 0 if is_root else 1000)
+    for name in ("setgroups", "setgid", "setuid"):
+        monkeypatch.setattr(os, name, lambda value, name=name: called.append((name, value)))
+    user_namespaces.become_user(ctypes.CDLL(None))
+    assert called == ([("setgroups", []), ("setgid", 65534), ("setuid", 65534)] if is_root else [])
+
+
+def test_nvidia_smi_has_more_time_than_other_programs(node: Node) -> None:
+    """Without persistence mode it initialises eight GPUs one after another."""
+    programs = Programs({}, 10.0)
+    assert (programs.limit_of(("nvidia-smi", "-q")), programs.limit_of(("sinfo",))) == (30.0, 10.0)
+    node.program("nvidia-smi", "sleep 300")
+    result = result_of(node.examine(limit=0.5), "nvidia-driver")
+    assert (result.status, result.severity) == (FAIL, ADMINISTRATOR)
+    assert "did not end within 2 s" in result.detail
