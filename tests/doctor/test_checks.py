@@ -103,34 +103,6 @@ def test_locked_memory_of_a_session_and_of_a_job(node: Node) -> None:
     assert (result.severity, result.fix.split(";")[0]) == (USER, "srun --propagate=NONE")
 
 
-LINKS = {
-    "a board of four without a switch": (
-        "NVIDIA A100-SXM4-40GB",
-        [["X", 4, 4, 4], [4, "X", 4, 4], [4, 4, "X", 4], [4, 4, 4, "X"]],
-        PASS,
-    ),
-    "cards with bridges": ("NVIDIA RTX A6000", [["X", 4, 0, 0], [4, "X", 0, 0], [0, 0, "X", 4], [0, 0, 4, "X"]], PASS),
-    "a board with a weak pair": ("NVIDIA H100 80GB HBM3", [["X", 18, 18], [18, "X", 17], [18, 17, "X"]], FAIL),
-    "a board with half of its links": ("NVIDIA H100 80GB HBM3", [["X", 9], [9, "X"]], FAIL),
-}
-
-
-@pytest.mark.parametrize("name", LINKS)
-def test_nvlinks_of_boards_and_of_cards(name: str, tmp_path: Path) -> None:
-    model, rows, status = LINKS[name]
-    node = Node(tmp_path)
-    node.write("sys/module/nvidia/version", "580.95.05")
-    names = [f"GPU{number}" for number in range(len(rows))]
-    for number in range(len(rows)):
-        node.write_gpu(f"0000:{number:02x}:00.0", number, model)
-    cells = [["SYS" if cell == 0 else cell if cell == "X" else f"NV{cell}" for cell in row] for row in rows]
-    lines = ["\t".join(["", *names]), *("\t".join([one, *row]) for one, row in zip(names, cells, strict=True))]
-    (tmp_path / "topo").write_text("\n".join([*lines, "", "Legend:", ""]))
-    node.program("nvidia-smi", f'case "$1" in topo) cat {tmp_path}/topo ;; *) exit 1 ;; esac')
-    result = result_of(node.examine(Need()), "nvlink")
-    assert result.status == status, result
-
-
 def test_a_machine_without_neuron_devices_needs_no_driver(node: Node) -> None:
     need = replace(NEED, nvidia=False, gpu="Trainium", source="trn1", gpus=16)
     result = result_of(node.examine(need), "neuron")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from envbuild.doctor.facts.gpus import smi_fault
@@ -93,3 +95,17 @@ def test_another_vbios_is_minor_and_a_missing_value_is_none(node: Node) -> None:
     assert result_of(node.examine(), "gpu-versions").severity == MINOR
     node.change_smi(r"^(    VBIOS Version +: ).*$", r"\1Unknown Error", gpu=1)
     assert result_of(node.examine(), "gpu-versions").status == PASS
+
+
+def test_pages_that_wait_and_a_corrupted_inforom(node: Node, tmp_path: Path) -> None:
+    node.change_smi(r"^    ECC Errors$", "    Retired Pages\n        Pending Page Blacklist : Yes\n    ECC Errors")
+    assert result_of(node.examine(), "gpu-memory-errors").detail == "pages wait to be retired: 00000000:1B:00.0"
+    node.change_smi("Pending Page Blacklist : Yes", "Pending Page Blacklist : No")
+    warning = "WARNING: infoROM is corrupted at gpu 0000:1B:00.0\n"
+    file = tmp_path / "smi.txt"
+    text = file.read_text()
+    file.write_text(text.rstrip("\n") + f"\n            Name : x\n{warning}            Used GPU Memory : 1 MiB\n")
+    assert result_of(node.examine(), "gpu-memory-errors").status == PASS  # a name of a process
+    file.write_text(text + warning)
+    result = result_of(node.examine(), "gpu-memory-errors")
+    assert (result.severity, result.detail) == (HARDWARE, "the infoROM is corrupted: 0000:1B:00.0")

@@ -22,6 +22,7 @@ FAILURES = (  # what NVIDIA replaces a GPU for (drivers since 440, 550, 570)
 PENDING = "Remapped Rows/Pending"
 REPAIRS = (
     (PENDING, "rows wait to be remapped"),
+    ("Retired Pages/Pending Page Blacklist", "pages wait to be retired"),
     ("ECC Errors/Channel Repair Pending", "a channel of memory waits to be repaired"),
     ("ECC Errors/TPC Repair Pending", "a processor of the GPU (TPC) waits to be repaired"),
 )
@@ -35,6 +36,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     gpus = smi_report(host).gpus
     broken, waiting = described(gpus, FAILURES), described(gpus, REPAIRS)
+    corrupted = smi_report(host).corrupted
     counts = {gpu.bus: uncorrected(gpu) for gpu in gpus}
     errors = [f"{bus} ({count})" for bus, count in counts.items() if count]
     off = [gpu.bus for gpu in gpus if gpu.value("ECC Mode/Current").lower() == "disabled"]
@@ -44,6 +46,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif waiting:
         buses = [gpu.bus for gpu in gpus if any(gpu.value(key).lower() in BAD for key, _ in REPAIRS)]
         yield failed("; ".join(waiting), ADMINISTRATOR, resetting(buses))
+    elif corrupted:
+        fix = "drain the node, then reboot; again: replace the GPU"
+        yield failed(f"the infoROM is corrupted: {', '.join(corrupted)}", HARDWARE, fix)
     elif errors:
         fix = resetting(bus for bus, count in counts.items() if count)
         yield failed(f"uncorrectable memory errors: {', '.join(errors)}", ADMINISTRATOR, fix)

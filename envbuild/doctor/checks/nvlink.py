@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.gpus import driver_version, models, topology
+from ..facts.gpus import driver_version, is_board, models, smi_report, topology
 from ..host import Host
 from ..model import HARDWARE, Need, Result, failed, not_run, passed
+from ..tools.nvidia_smi import Gpu
 
 GROUP = "GPU"
 # links of a GPU, from NVIDIA's data sheets: its bandwidth over that of a link, 900/50, 400/50, 1800/100, 600/50 GB/s
-FULL = (("h100", 18), ("h200", 18), ("h800", 8), ("b200", 18), ("a100", 12))  # of SXM boards with NVSwitch
+FULL = (("h100", 18), ("h200", 18), ("h800", 8), ("b200", 18), ("b300", 18), ("a100", 12))  # of boards with NVSwitch
 WITHOUT_SWITCH = 3  # a board of four GPUs without NVSwitch divides the links of each among the three others
-BOARDS = ("hbm3", "sxm", "b200")  # in the names of GPUs of such boards; others are PCIe cards
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -28,8 +28,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     links = matrix.nvlinks()
     counts = set(links.values())
     model = names[0].lower()
-    wanted = next((number for name, number in FULL if name in model and any(board in model for board in BOARDS)), 0)
-    if len(counts) > 1 and not wanted:  # bridges, or the mesh of a board with V100
+    wanted = next((number for name, number in FULL if name in model and is_board(model)), 0)
+    switched = all(gpu.value("Fabric/State") == "Completed" for gpu in smi_report(host).gpus or [Gpu("")])
+    if len(counts) > 1 and not wanted and not switched:  # bridges, or the mesh of a board with V100
         linked = [number for number in links.values() if number]
         few, most = min(linked), max(linked)
         yield passed(
@@ -38,7 +39,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif len(counts) > 1:
         most = max(counts)
         fewer = [f"{one}-{two}: {number}" for (one, two), number in links.items() if number != most]
-        fix = "nvidia-smi nvlink --status; systemctl restart nvidia-fabricmanager; again: drain the node"
+        fix = "nvidia-smi nvlink --status; drain the node, then reboot; again: replace the GPU or its board"
         yield failed(f"{most} NVLinks between most pairs, but {', '.join(fewer[:6])}", HARDWARE, fix)
     elif counts == {0} and not wanted:
         yield not_run("these GPUs have no NVLink between them")

@@ -16,6 +16,7 @@ TOPOLOGY = ("nvidia-smi", "topo", "-m")
 LSPCI = ("lspci", "-Dnn")
 NVIDIA, AMAZON = "10de", "1d0f"
 GPU_KINDS = ("0300", "0302")  # VGA and 3D controllers
+BOARDS = ("hbm3", "sxm", "b200", "b300")  # in the names of GPUs of boards
 PROC = "/proc/driver/nvidia"
 WITHOUT_GPUS = "this job has no GPU, of those that the node has: srun --gpus-per-node=N"
 
@@ -157,6 +158,13 @@ def topology(host: Host) -> tuple[Topology, str]:
         return Topology(), output.failure("nvidia-smi topo -m")
     found = parse_topology(output.text)
     return found, "" if found.complete else "the output of nvidia-smi topo -m is truncated"
+
+
+def is_board(model: str) -> bool:
+    """Return whether a GPU is one of a board with NVLink, and no card, by its name: NVIDIA H100 80GB HBM3, H200."""
+    words = model.lower().replace("-", " ").split()
+    is_card = bool({"pcie", "nvl"} & set(words))
+    return not is_card and ("h200" in words or any(mark in model.lower() for mark in BOARDS))
 
 
 def models(host: Host) -> list[str]:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 
 GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
+INFOROM = re.compile(r"WARNING: infoROM is corrupted at gpu (\S+)")  # the last lines, after all GPUs
 LINE = re.compile(r"( *)(\S.*?)(?: +: ?(.*))?$")
 UNKNOWN = ("", "n/a", "[n/a]", "not found", "unknown error", "[unknown error]", "[not supported]")
 # What NVML answers in the place of a value (nvmlErrorString): of a GPU that has fallen off the bus, of one that
@@ -47,13 +48,14 @@ class Gpu:
 @dataclass(frozen=True)
 class SmiReport:
     """The answer of nvidia-smi. `attached`: the number of GPUs that it announces; `gpus`: those that answer; `silent`:
-    the others."""
+    the others; `corrupted`: buses of those whose memory for settings and errors (infoROM) is corrupted."""
 
     driver: str = ""
     cuda: str = ""
     attached: int = -1
     gpus: tuple[Gpu, ...] = ()
     silent: tuple[Gpu, ...] = ()
+    corrupted: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -88,4 +90,5 @@ def parse_smi(text: str) -> SmiReport:
     return SmiReport(
         head.get("Driver Version", ""), head.get("CUDA Version", ""), int(attached) if attached.isdigit() else -1,
         tuple(gpu for gpu in gpus if not gpu.fault), tuple(gpu for gpu in gpus if gpu.fault),
+        tuple(INFOROM.findall(text.rpartition("\n    ")[2])),
     )  # fmt: skip
