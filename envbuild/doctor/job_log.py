@@ -16,22 +16,28 @@ from typing import IO
 
 from .checks.xid import worst_event
 from .log_signs import SIGNS, Sign
-from .model import FAIL, USER, Need, Result, failed, not_run, one_line, passed
+from .model import FAIL, MINOR, USER, Need, Result, failed, not_run, one_line, passed
 from .processes import FIRST_WORD, ignore
 from .tools.kernel_log import Event, parse_kernel_log
 
 NETWORK = re.compile(r"NCCL INFO Using network (\S.*)")
-FAST = re.compile(r"IB|IBext|Libfabric|UCX|SHARP|NVLS", re.IGNORECASE)
+FAST = re.compile(r"IB|IBext|Libfabric|UCX|SHARP|NVLS|FasTrak|TCPX", re.IGNORECASE)  # the last two: Google Cloud
 PROVIDER = re.compile(r"Selected provider is (\S+?),? [^()]*\(found (\d+) nics\)", re.IGNORECASE)
 NODE = re.compile(
     r"^([\w.-]{1,64}):\d+:\d+ \[|Node failure on ([\w.-]{1,64})|^srun: error: ([\w.-]{1,64}): task|"
     r"^\w{3} [ \d]\d [\d:]{8} ([\w.-]{1,64}) kernel:"
 )
-DIRECT = re.compile(r"via NET/\S+")
+DIRECT = re.compile(r"via (NET/[^/\s]+/\d+)\S*")
+# of a communicator since NCCL 2.19, and before
+SIZE = re.compile(r"nRanks (?P<ranks>\d+) nNodes (?P<nodes>\d+)|nranks (?P<all>\d+) .*localSize (?P<local>\d+)")
+TRACEBACK = "Traceback (most recent call last)"
+ERROR = re.compile(r"(?:^|[:\]] ?)(?P<text>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b:? ?.*)")
 KNOWN = re.compile(
     r"NCCL (?:INFO|WARN)|UCX +(?:INFO|WARN|ERROR|DIAG)|\[UCC\]|ProcessGroupUCC|ProcessGroupNCCL|libfabric:|NET/OFI"
 )
+HINTS = ("plugin-missing", "nvls-missing", "ucx-tcp-alone", "pmix-gds", "no-device")  # lines of jobs that work, too
 CAUSES = ("image-", "container-", "registry-", "enroot-", "driver-too-old")  # of a container that did not start
+LAST = 20  # lines: an exception that near to the end of a log ended the program
 LONGEST = 4000  # characters of a line that are searched
 OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is opened without a writer
 NEXT_WORD = 10.0  # seconds between two reports about a long log
@@ -43,7 +49,9 @@ MOST_EVENTS, MOST_NAMES = 10_000, 100
 class LogReading:
     """The content of a log. `known`: lines of the libraries; `informed`: those of NCCL with NCCL_DEBUG=INFO; `found`:
     sign → (its first line, the number of its lines, the node that the first one names, or ""); `networks`: network of
-    NCCL → number of lines; `events`: of GPUs, in lines of the kernel."""
+    NCCL → number of lines; `direct`, `bounced`: lines of paths with and without GPUDirect; `sizes`: whether
+    communicators have several nodes; `error`: the line of the first exception, its text and node; `events`: of GPUs, in
+    lines of the kernel."""
 
     lines: int = 0
     known: int = 0
@@ -52,7 +60,9 @@ class LogReading:
     networks: Counter[str] = field(default_factory=Counter)
     providers: Counter[str] = field(default_factory=Counter)
     direct: int = 0
-    bounced: int = 0
+    bounced: Counter[str] = field(default_factory=Counter)
+    sizes: set[bool] = field(default_factory=set)
+    error: tuple[int, str, str] = (0, "", "")
     events: list[Event] = field(default_factory=list)
 
 
@@ -86,7 +96,7 @@ def bounded_lines(file: IO[str], path: str = "", notice: Callable[[str], object]
 
 def read_log(lines: Iterable[str]) -> LogReading:
     """Read a log line by line."""
-    reading = LogReading()
+    reading, is_open = LogReading(), False
     for number, line in enumerate(lines, 1):
         reading.lines = number
         reading.known += bool(KNOWN.search(line))
@@ -103,9 +113,15 @@ def read_log(lines: Iterable[str]) -> LogReading:
         if provider := PROVIDER.search(line):
             count_name(reading.providers, f"{provider[1]}, {provider[2]} devices")
         if path := DIRECT.search(line):
-            is_direct = "GDRDMA" in path[0]
-            reading.direct += is_direct
-            reading.bounced += not is_direct
+            if "GDRDMA" in path[0]:
+                reading.direct += 1
+            else:
+                count_name(reading.bounced, path[1])
+        if "anks " in line and (size := SIZE.search(line[:500])):
+            reading.sizes.add(int(size["nodes"] or 1) > 1 or size["all"] != size["local"])
+        is_open = is_open or TRACEBACK in line
+        if is_open and not reading.error[0] and (error := ERROR.search(line[:500])):
+            reading.error = number, error["text"].strip()[:200], node_of(line)
     return reading
 
 
@@ -125,15 +141,19 @@ def log_results(reading: LogReading, need: Need) -> list[Result]:
     """Return a result for each fault of the log, and one about the network."""
     found = [sign for sign in SIGNS if sign.name in reading.found and not is_overcome(sign, reading)]
     results = [sign_result(sign, reading.found[sign.name]) for sign in found]
+    if reading.error[0]:
+        results.append(error_result(reading))
     if event := worst_event(reading.events):
         results.append(replace(event, check="xid"))
     results.append(network_result(reading, need))
-    if not reading.known:
+    if not reading.known and not reading.error[0] and not found:
         hint = "export NCCL_DEBUG=INFO UCX_LOG_LEVEL=info; run the job again"
         results = [
             *[result for result in results if result.status == FAIL],
             not_run(f"no line of NCCL, UCX, UCC or libfabric in {reading.lines} lines", hint),
         ]
+    elif not reading.known:
+        results = [result for result in results if result.status == FAIL]
     return [  # of the nodes that ran the job: they do not drain this one
         replace(one, detail=one_line(one.detail), check=one.check or "network", group="log", drains=False)
         for one in results
@@ -143,11 +163,25 @@ def log_results(reading: LogReading, need: Need) -> list[Result]:
 def is_overcome(sign: Sign, reading: LogReading) -> bool:
     """Return whether other lines show that a sign had no effect, as no device for a part of NCCL, and then InfiniBand;
     or what caused it: a container that did not start, and why."""
+    if sign.name == "container-disk":  # the limit of namespaces has the same text of the system
+        namespaces = reading.found.get("container-namespace", (0, 0, ""))[1]
+        return namespaces >= reading.found[sign.name][1]
+    if sign.name == "task-ended":  # by what another sign or an exception names
+        return bool(reading.error[0] or reading.events or set(reading.found) - {"task-ended", *HINTS})
     if sign.name == "pyxis":
         return any(name.startswith(CAUSES) for name in reading.found)
     if sign.name in ("plugin-missing", "ucx-tcp-alone"):  # InfiniBand needs no plugin; UCX starts MPI, as of a launch
         return bool(reading.networks) and all(map(FAST.search, reading.networks))
     return sign.name == "no-device" and bool(reading.networks) and all(map(FAST.search, reading.networks))
+
+
+def error_result(reading: LogReading) -> Result:
+    """Return the first exception of a program. One that ended no rank may have been handled."""
+    number, text, node = reading.error
+    where = f"{node}, line {number}" if node else f"line {number}"
+    severity = USER if "task-ended" in reading.found or reading.lines - number < LAST else MINOR
+    fix = "its traceback, in the lines before; other ranks that end later are the consequence"
+    return replace(failed(f"an exception of a program: {text} ({where})", severity, fix), check="exception")
 
 
 def sign_result(sign: Sign, lines: tuple[int, int, str]) -> Result:
@@ -173,6 +207,8 @@ def network_result(reading: LogReading, need: Need) -> Result:
     if slow and (fabric or "no-device" in reading.found):
         wanted = {"efa": "Libfabric"}.get(need.fabric, "IB")
         check = f"envbuild doctor {need.source}".rstrip()
+        if reading.sizes == {False}:
+            return failed(f"NCCL would take TCP between nodes: {listed}; this job has one node", MINOR, check)
         fix = f"in the job's container: {check}; with NCCL_NET={wanted} the next job fails instead"
         return failed(f"NCCL fell back to TCP: {listed}", USER, fix)
     if slow and not need.source:
@@ -181,5 +217,10 @@ def network_result(reading: LogReading, need: Need) -> Result:
     if reading.bounced and not reading.direct and not slow:
         fix = "modprobe nvidia-peermem (as root); envbuild doctor in the job's container"
         return failed(f"{listed}, without GPUDirect RDMA: data is copied through the host's memory", "minor", fix)
+    if reading.bounced and not slow:
+        number, all_paths = sum(reading.bounced.values()), sum(reading.bounced.values()) + reading.direct
+        paths = ", ".join(sorted(reading.bounced))
+        fix = "one half of a node: nvidia-smi topo -m; its adapters: envbuild doctor on the node"
+        return failed(f"{listed}; {number} of {all_paths} channels without GPUDirect RDMA: {paths}", MINOR, fix)
     more = [", ".join(reading.providers), f"{reading.direct} channels with GPUDirect RDMA" if reading.direct else ""]
     return passed("; ".join([listed, *filter(None, more)]))

@@ -77,7 +77,7 @@ SIGNS = (
     ),
     sign(
         "nvls-missing", r"NVLS multicast support is not available",
-        "NVSwitch multicast is not available, as always on GPUs before H100", MINOR, "H100 and newer: systemctl restart nvidia-fabricmanager; envbuild doctor shows the state of the fabric",
+        "NVSwitch multicast is not available, as always on GPUs before H100", MINOR, "H100 and newer: envbuild doctor shows the state of the fabric; without jobs on the node: systemctl restart nvidia-fabricmanager",
     ),
     sign(
         "fabric-not-ready", r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|cudaErrorSystemNotReady",
@@ -100,7 +100,7 @@ SIGNS = (
         "UCX uses TCP alone for a connection", MINOR, "UCX_TLS=rc,sm,self with InfiniBand; ucx_info -d lists what UCX can use here",
     ),
     sign(
-        "memlock", (r"Cannot allocate memory.*(?:ibv_|mlx5|memlock)", r"(?:ibv_reg_mr|ibv_create_|fi_mr_reg).*(?:Cannot allocate memory|errno 12|ENOMEM)", r"locked memory limit"),
+        "memlock", (r"Cannot allocate memory.*(?:ibv_|mlx5|memlock)", r"(?:ibv_reg_mr|ibv_create_|fi_mr_reg).*(?:Cannot allocate memory|errno 12|ENOMEM)", r"locked memory limit(?!:? *unlimited)"),
         "memory cannot be registered: the limit of locked memory", ADMINISTRATOR,
         "ulimit -l unlimited; docker run --ulimit memlock=-1; slurmd.service: LimitMEMLOCK=infinity",
     ),
@@ -149,11 +149,20 @@ SIGNS = (
         "memory of a GPU has failed", ADMINISTRATOR, "on that node: nvidia-smi -q -d ECC,ROW_REMAPPER; drain it; a reset or a reboot remaps the memory",
     ),
     sign(
+        "nvlink-error", r"uncorrectable NVLink error|cudaErrorNvlinkUncorrectable|CUDA_ERROR_NVLINK_UNCORRECTABLE",
+        "an NVLink has failed", ADMINISTRATOR, "on that node: envbuild doctor; nvidia-smi nvlink --status; drain it, then reboot; again: replace the GPU or its board",
+    ),
+    # of the kernel: drivers/net/ethernet/mellanox/mlx5/core/health.c, drivers/pci/pcie/aer.c, drivers/nvme/host/pci.c
+    sign(
+        "node-hardware", (r"mlx5_core .*health compromised", r"AER: .*Uncorrect.*Fatal", r"mce: \[Hardware Error\]", r"nvme .*controller is down"),
+        "the kernel reports hardware of that node", ADMINISTRATOR, "on that node: dmesg --level=emerg,alert,crit,err; drain it",
+    ),
+    sign(
         "no-machine-code", r"no kernel image is available for execution|cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU",
         "a library of the image has no machine code for this GPU", USER, "envbuild check NAME gpu=MODEL; another target for the image; TORCH_CUDA_ARCH_LIST where the job compiles kernels",
     ),
     sign(
-        "illegal-access", r"an illegal memory access was encountered|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS",
+        "illegal-access", r"an illegal memory access was encountered|unspecified launch failure|device-side assert triggered|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS",
         "a kernel read or wrote memory that is not its own: in most cases a program's fault", USER, "CUDA_LAUNCH_BLOCKING=1 names the kernel; compute-sanitizer PROGRAM; on one node alone: envbuild doctor there",
     ),
     sign(
@@ -222,13 +231,28 @@ SIGNS = (
         "a folder or file of --container-mounts is missing on that node, cannot be mounted, or is not spelled SOURCE:TARGET", USER,
         "srun -w NODE ls -d SOURCE; SOURCE:TARGET with whole paths",
     ),
+    # enroot-nsenter (NVIDIA/enroot, bin/enroot-nsenter.c) ends with the text of unshare(2): ENOSPC is its limit, no disk
+    sign(
+        "container-namespace", r"enroot-nsenter: failed to create user namespace",
+        "a user of that node may not make a user namespace, or there are too many", ADMINISTRATOR,
+        "on that node: sysctl user.max_user_namespaces kernel.apparmor_restrict_unprivileged_userns kernel.unprivileged_userns_clone; as the user: envbuild doctor",
+    ),
+    sign(
+        "image-list", r"pyxis: .*Could not process JSON input",
+        "enroot cannot read what the registry answers: a list that it does not know, or a page that asks for a login", USER,
+        "a newer enroot; a login in ~/.config/enroot/.credentials; or a file: envbuild export docker://IMAGE -o FOLDER/",
+    ),
     sign(
         "container-disk", r"pyxis: .*No space left on device",
         "the disk of that node is full, on which enroot unpacks images", USER,
         "srun -w NODE enroot list; srun -w NODE enroot remove NAME; srun -w NODE df -h",
     ),
     sign(
-        "container-driver", r"pyxis: .*nvidia-container-cli: (?!requirement error)",
+        "container-toolkit", r"Command not found: nvidia-container-cli",
+        "that node has no nvidia-container-cli, which enroot needs for GPUs", ADMINISTRATOR, "on that node: envbuild doctor names the package",
+    ),
+    sign(
+        "container-driver", (r"pyxis: .*nvidia-container-cli: (?!requirement error)", r"pyxis: .*98-nvidia\.sh exited with return code"),
         "the driver could not be put into the container", ADMINISTRATOR, "on that node: nvidia-smi; envbuild doctor",
     ),
     sign(
@@ -259,8 +283,9 @@ SIGNS = (
         "an extension was compiled for another version of torch", USER, "compile it against the image's torch; envbuild verify NAME; nothing of ~/.local: PYTHONNOUSERSITE=1",
     ),
     sign(
-        "port-in-use", r"EADDRINUSE|Address already in use",
-        "the port of the rendezvous is in use on that node", USER, "MASTER_PORT=ANOTHER; torchrun --rdzv-endpoint=HOST:0; a job that did not end: pkill on that node",
+        # other programs of a job take another port by themselves
+        "port-in-use", (r"(?:c10d|TCPStore|DistNetworkError|server socket|NCCL|torch|rendezvous).*(?:EADDRINUSE|Address already in use)", r"(?:EADDRINUSE|Address already in use).*(?:c10d|TCPStore|server socket)"),
+        "the port of the rendezvous is in use on that node", USER, "MASTER_PORT=ANOTHER; torchrun --rdzv-endpoint=HOST:0; which process has it, on that node: ss -ltnp | grep :PORT",
     ),
     sign(
         "rendezvous", r"The client socket has (?:timed out|failed to connect)",
@@ -280,17 +305,34 @@ SIGNS = (
         "the program is not in the image, or not on that node", USER, "envbuild run NAME -- which PROGRAM; srun with the whole path",
     ),
     sign(
-        "host-memory", r"oom[-_]kill|Out of memory: Killed process|task \d+: Out Of Memory|Exceeded job memory limit",
+        "host-memory", r"Detected [1-9]\d* oom[-_]kill|oom-kill:constraint|invoked oom-killer|Out of memory: Killed process|task \d+: Out Of Memory|Exceeded job memory limit",
         "the kernel ended a process: the memory of the node or of the job is used up", USER,
         "more memory for the job: sbatch --mem=SIZE; fewer workers of the data loader",
     ),
     sign(
-        "gpu-memory", r"CUDA out of memory|Cuda failure 2 'out of memory'|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
+        "gpu-memory", r"CUDA out of memory(?!\), trying)|Cuda failure 2 'out of memory'|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
         "the memory of a GPU is used up", USER, "a smaller batch; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; nvidia-smi lists other programs on the GPU",
     ),
     sign(
         "node-failed", (r"DUE TO NODE FAILURE", r"srun: error: Node failure on"),
         "Slurm ended the job because a node failed", ADMINISTRATOR, "sinfo -R; on that node: envbuild doctor",
+    ),
+    sign(
+        "preempted", r"DUE TO (?:PREEMPTION|JOB REQUEUE)", "Slurm ended the job for another one, or starts it again", USER,
+        "sbatch --requeue, with checkpoints; scontrol show job JOBID",
+    ),
+    sign(
+        "gres-invalid", r"Invalid generic resource \(gres\)", "the job requests devices that the partition or the job does not have", USER,
+        "sinfo -o '%P %G'; srun --gpus-per-node=N, not more than sbatch requested",
+    ),
+    sign(
+        "task-launch", r"Task launch for StepId=.*failed on node \S+: (?!Invalid job credential)", "a node did not start its tasks", ADMINISTRATOR,
+        "on that node: systemctl status slurmd; journalctl -u slurmd; envbuild doctor",
+    ),
+    sign(
+        # of srun and of a shell: the end of a rank
+        "task-ended", (r"srun: error: .*task.*(?:Exited with exit code|Killed|Segmentation fault|Bus error|Aborted)", r"Segmentation fault(?: \(core dumped\)|: address)", r"ChildFailedError"),
+        "a rank ended with an error", USER, "the first error of that rank, in the lines before; srun --label names the rank of each line",
     ),
     sign(
         "time-limit", r"DUE TO TIME LIMIT", "Slurm ended the job at its time limit", USER, "sbatch --time=HH:MM:SS; a job that hangs: export NCCL_DEBUG=INFO",

@@ -70,7 +70,10 @@ LINES = {
     "nccl-internal-error": ["ncclInternalError: Internal check failed."],
     "gpu-memory-error": ["RuntimeError: CUDA error: uncorrectable ECC error encountered"],
     "no-machine-code": ["RuntimeError: CUDA error: no kernel image is available for execution on the device"],
-    "illegal-access": ["RuntimeError: CUDA error: an illegal memory access was encountered"],
+    "illegal-access": [
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "RuntimeError: CUDA error: device-side assert triggered",
+    ],
     "no-gpu-visible": [
         "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
         "RuntimeError: Found no NVIDIA driver on your system.", "RuntimeError: No CUDA GPUs are available",
@@ -88,6 +91,23 @@ LINES = {
         PYXIS + "[ERROR] URL https://registry-1.docker.io/v2/nvcr.io/nvidia/a/manifests/1 returned error code: 401 X",
     ],
     "memory-registration": [NCCL + "WARN Call to ibv_reg_mr_iova2 failed with error Bad address"],
+    "container-namespace": [PYXIS + "enroot-nsenter: failed to create user namespace: Permission denied"],
+    "image-list": [PYXIS + "[ERROR] Could not process JSON input"],
+    "container-toolkit": [PYXIS + "[ERROR] Command not found: nvidia-container-cli"],
+    "nvlink-error": ["RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution"],
+    "node-hardware": [
+        "mlx5_core 0000:4d:00.0: poll_health: device's health compromised - reached miss count",
+        "mce: [Hardware Error]: CPU 1: Machine Check: 0 Bank 7", "nvme nvme0: controller is down; will reset",
+        "pcieport 0000:4c:01.0: AER: Uncorrected (Fatal) error received: 0000:4d:00.0",
+    ],
+    "preempted": ["slurmstepd: error: *** STEP 1.0 ON dgx1 CANCELLED AT 2026-01-15T03:00:00 DUE TO PREEMPTION ***"],
+    "gres-invalid": ["srun: error: Unable to create step for job 1: Invalid generic resource (gres) specification"],
+    "task-launch": ["srun: error: Task launch for StepId=1.0 failed on node dgx1: Communication connection failure"],
+    "task-ended": [
+        "srun: error: dgx1: task 3: Segmentation fault (core dumped)",
+        "srun: error: dgx1: tasks 0-7: Exited with exit code 1",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+    ],
     "slurm-credential": ["srun: error: Task launch for StepId=1.0 failed on node n2: Invalid job credential"],
     "gpu-busy": ["RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"],
     "nccl-versions": [NCCL + "WARN Mismatched NCCL version detected : rank 0 23004 rank 1 22705"],
@@ -108,7 +128,10 @@ LINES = {
         PYXIS + "enroot-mount: failed to mount: /data at /run/x/data: No such file or directory",
     ],
     "container-disk": [PYXIS + "write: No space left on device"],
-    "container-driver": [PYXIS + "nvidia-container-cli: initialization error: nvml error: driver not loaded"],
+    "container-driver": [
+        PYXIS + "nvidia-container-cli: initialization error: nvml error: driver not loaded",
+        PYXIS + "[ERROR] /etc/enroot/hooks.d/98-nvidia.sh exited with return code 1",
+    ],
     "container-workdir": ["slurmstepd: error: pyxis: couldn't chdir to /work: No such file or directory"],
     "pyxis": [
         "slurmstepd: error: pyxis: container start failed with error code: 1",

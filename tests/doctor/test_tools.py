@@ -187,6 +187,7 @@ def test_an_event_is_recognised_as_each_program_prints_it() -> None:
     before = (
         "", "6,1,2,-;", "[ 1399.140323] ", "[Thu Jan 15 03:00:00 2026] ", "Jan 15 03:00:00 n1 kernel: ",
         "2026-01-15T03:00:00,000000+00:00 ", "2026-01-15T03:00:00+0000 n1 kernel: ",
+        "0: Jan 15 03:00:00 n1 kernel: ", "kern  :err   : 2026-01-15T03:00:00,000000+00:00 ",
     )  # fmt: skip
     assert [len(parse_kernel_log(words + event)) for words in before] == [1] * len(before)
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 # A record begins with the words of the driver: a user can have any text in the middle of one, by the option of a
 # mount that fails. Before them: what /dev/kmsg, dmesg (also with --time-format) and journalctl write.
-BEFORE = (
-    r"^(?:\d+,\d+,\d+,[^;]*;|\[[^\]]*\]\s*|(?:\w{3} [ \d]\d [\d:]{8}|\d{4}-\S+) (?:\S+ kernel: )?(?:\[[^\]]*\] )?)?"
+BEFORE = (  # srun --label writes "0: ", dmesg -x "kern  :err   : "
+    r"^(?:\d+: )?(?:kern +:\w+ *: )?"
+    r"(?:\d+,\d+,\d+,[^;]*;|\[[^\]]*\]\s*|(?:\w{3} [ \d]\d [\d:]{8}|\d{4}-\S+) (?:\S+ kernel: )?(?:\[[^\]]*\] )?)?"
 )
 XID = re.compile(
     BEFORE + r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)(?: (?P<part>GPU-I:\w+))?\): (?P<number>\d+),? ?(?P<text>.*)"
