@@ -74,7 +74,7 @@ def examine_for(target: str, image: str, log: str) -> Examination:
         found = examine_host(need)
         matrix = load_fact_table(Project.of(image).facts())
         found = found.with_results(image_results(found.facts, known, matrix, target))
-    return found.with_results(log_results(reading, need)) if reading else found
+    return found.with_log(log_results(reading, need)) if reading else found
 
 
 def read_job_log(path: str) -> LogReading:

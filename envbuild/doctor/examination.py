@@ -15,7 +15,7 @@ from .checks.verbs_devices import DEVINFO
 from .facts import network
 from .facts.gpus import SMI, TOPOLOGY, module_gpus, pci_gpus, wants_smi
 from .facts.neuron import neuron_command, neuron_devices
-from .facts.place import COMPUTE, LOGIN, find_place, is_container
+from .facts.place import COMPUTE, LOGIN, OTHER, find_place, is_container
 from .facts.slurm import has_reason, node_command
 from .facts.summary import machine_facts
 from .host import Host
@@ -52,6 +52,17 @@ class Examination:
     def with_results(self, results: list[Result]) -> Examination:
         """Return the same with more results."""
         return replace(self, results=(*self.results, *results))
+
+    def with_log(self, results: list[Result]) -> Examination:
+        """Return the same with the results of a job's log. A machine that runs no such jobs is not what the log is
+        about, and its results are left out: a login node, or one without accelerators and Slurm."""
+        has_devices = (
+            self.facts["nvidia"]["on_bus"] or self.facts["nvidia"]["driver"] or self.facts["neuron"]["devices"]
+        )
+        place = self.facts["place"]
+        if place == LOGIN or (place == OTHER and not has_devices):
+            return replace(self, results=tuple(results))
+        return self.with_results(results)
 
     def data(self) -> dict[str, Any]:
         """Return all as JSON has it."""

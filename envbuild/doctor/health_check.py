@@ -13,6 +13,7 @@ from .model import DRAINING, HARDWARE, Result, one_line
 
 KINDS = ("nhc", "healthcheck")
 LONGEST = 180  # characters of a reason
+LONGEST_LINE = 1000  # of a line, with the commands that repair the failure
 
 
 def health_lines(found: Examination, kind: str) -> list[str]:
@@ -34,10 +35,10 @@ def health_lines(found: Examination, kind: str) -> list[str]:
 
 def reason_of(result: Result) -> str:
     """Return a failure on one line."""
-    return clean(f"{result.check}: {result.detail} ({result.severity}; {result.fix})")
+    return clean(f"{result.check}: {result.detail} ({result.severity}; {result.fix})", LONGEST_LINE)
 
 
-def clean(text: str) -> str:
-    """Return a text on one line, in ASCII, not too long for a reason of Slurm."""
+def clean(text: str, longest: int = LONGEST) -> str:
+    """Return a text on one line, in ASCII, not too long: by itself, for a reason of Slurm."""
     line = one_line(text).encode("ascii", "replace").decode().replace("'", "")
-    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
+    return line if len(line) <= longest else line[: longest - 3] + "..."

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str], need_data: dict[str, Any], version: str) -> i
         return SPEC
     found = examine(host, need)
     if reading:
-        found = found.with_results(log_results(reading, need))
+        found = found.with_log(log_results(reading, need))
     lines = health_lines(found, options.kind) if options.kind else []
     if options.kind:
         text = "\n".join(lines)

@@ -43,6 +43,12 @@ def test_a_gpu_of_a_virtual_machine_has_not_fallen_off(node: Node) -> None:
     assert result_of(node.examine(Need()), "gpu-count").status == PASS
 
 
+def test_a_gpu_for_a_screen_has_not_fallen_off(node: Node) -> None:
+    for name, text in (("class", "0x030000"), ("vendor", "0x10de"), ("device", "0x1cb1")):
+        node.write(f"sys/bus/pci/devices/0000:05:00.0/{name}", text)
+    assert result_of(node.examine(), "gpu-count").status == PASS
+
+
 @pytest.mark.parametrize(("driver", "severity", "fix"), [
     ("nouveau", ADMINISTRATOR, "as root: echo blacklist nouveau > /etc/modprobe.d/"),
     ("vfio-pci", MINOR, "none, if virtual machines have them"), ("", ADMINISTRATOR, "modprobe nvidia; "),

@@ -78,6 +78,9 @@ def test_switches_without_their_manager_fail_where_gpus_state_no_fabric(node: No
     for number in (0, 1):
         node.change_smi(r"^(        (?:State|Status) +: ).*$", r"\1N/A", gpu=number)
     assert result_of(node.examine(), "fabric-manager").status == NOT_RUN
+    for name, text in (("class", "0x068000"), ("vendor", "0x10de"), ("device", "0x1af1")):
+        node.write(f"sys/bus/pci/devices/0000:05:00.0/{name}", text)
+    assert result_of(node.examine(), "fabric-manager").status == FAIL
     node.write("proc/driver/nvidia-nvswitch/devices/0000:05:00.0/information", "")
     result = result_of(node.examine(), "fabric-manager")
     assert (result.status, result.severity) == (FAIL, ADMINISTRATOR)
@@ -87,6 +90,9 @@ def test_switches_without_their_manager_fail_where_gpus_state_no_fabric(node: No
     assert result_of(node.examine(), "fabric-manager").status == PASS
     (node.root / "proc/1/comm").unlink()
     (node.root / "proc/88/comm").unlink()
+    assert result_of(node.examine(), "fabric-manager").status == NOT_RUN
+    node.write("proc/1/comm", "systemd")
+    node.enter_container()
     assert result_of(node.examine(), "fabric-manager").status == NOT_RUN
 
 

@@ -103,3 +103,15 @@ def test_the_limit_of_processes_is_judged_in_a_job(node: Node) -> None:
     assert result_of(node.examine(SLURM_JOB_ID="7"), "cgroup").severity == ADMINISTRATOR
     node.enter_container()
     assert result_of(node.examine(), "cgroup").fix == "docker run --pids-limit=-1"
+
+
+@pytest.mark.parametrize(("governor", "preference", "severity"), [
+    ("performance", "", ""), ("powersave", "", MINOR), ("powersave", "performance", ""),
+    ("powersave", "balance_performance", ""), ("powersave", "balance_power", MINOR),
+])  # fmt: skip
+def test_a_cpu_that_saves_power_is_minor(governor: str, preference: str, severity: str, node: Node) -> None:
+    assert result_of(node.examine(), "cpu-frequency").status == NOT_RUN
+    for number in range(2):
+        node.write(f"sys/devices/system/cpu/cpu{number}/cpufreq/scaling_governor", governor)
+        node.write(f"sys/devices/system/cpu/cpu{number}/cpufreq/energy_performance_preference", preference)
+    assert result_of(node.examine(), "cpu-frequency").severity == severity

@@ -265,3 +265,22 @@ def test_a_machine_without_proc_or_sys_has_the_command_that_mounts_it(tmp_path: 
     (tmp_path / "proc" / "self").mkdir(parents=True)
     (tmp_path / "proc" / "self" / "stat").touch()
     assert (missing_folder(host), mount_command("/sys")) == ("/sys", "mount -t sysfs sysfs /sys")
+
+
+def test_a_line_has_its_whole_fix_and_a_reason_is_short(healthy: Examination) -> None:
+    failure = Result(FAIL, "x", "hardware", "y" * 300, "b", "GPU")
+    found = healthy.with_results([failure])
+    line, command = health_lines(found, "healthcheck")
+    assert "y" * 300 in line and len(shlex.split(command)[4]) < 200
+
+
+def test_a_log_is_judged_alone_where_its_job_did_not_run(sick: Examination) -> None:
+    row = [replace(not_run("z"), check="network", group="log")]
+    assert len(sick.with_log(row).results) == len(sick.results) + 1
+    assert sick.with_log(row).results[:-1] == sick.results
+    login = replace(sick, facts={**sick.facts, "place": "login node"})
+    assert login.with_log(row).results == tuple(row)
+    laptop = {**sick.facts, "place": "machine without Slurm"}
+    assert replace(sick, facts=laptop).with_log(row).serious
+    laptop |= {"nvidia": {"on_bus": 0, "driver": ""}, "neuron": {"devices": 0}}
+    assert not replace(sick, facts=laptop).with_log(row).serious

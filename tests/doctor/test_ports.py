@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, PASS, Need
+from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, PASS, USER, Need
 from tests.support.node_files import NEED, Node, result_of
 
 pytestmark = pytest.mark.unit
@@ -54,8 +54,12 @@ def test_a_port_that_is_down_is_not_replaced_by_one_of_storage(node: Node) -> No
     assert result.detail.startswith("not active: mlx5_1:1 down polling") and "mlxlink -d mlx5_1" in result.fix
 
 
-def test_a_second_port_without_a_cable_is_no_fault(node: Node) -> None:
+def test_a_further_port_that_is_down_is_minor(node: Node) -> None:
+    """It may have no cable; ports of storage may be on the same kind of board."""
     node.write_port("mlx5_2", state="1: DOWN", physical="2: Polling")
+    result = result_of(node.examine(), "rdma-ports")
+    assert (result.status, result.severity) == (FAIL, MINOR)
+    node.write_port("mlx5_2", state="1: DOWN", physical="2: Polling", board=STORAGE)
     assert result_of(node.examine(), "rdma-ports").status == PASS
 
 
@@ -63,7 +67,7 @@ def test_the_names_of_a_site_decide(node: Node) -> None:
     for name in ("mlx5_2", "mlx5_3"):
         node.write_port(name)
     node.write_port("mlx5_1", state="1: DOWN", physical="2: Polling")
-    assert result_of(node.examine(), "rdma-ports").status == PASS
+    assert result_of(node.examine(), "rdma-ports").severity == MINOR
     result = result_of(node.examine(replace(NEED, names=("mlx5_0", "mlx5_1"))), "rdma-ports")
     assert (result.status, result.severity) == (FAIL, HARDWARE)
 
@@ -121,3 +125,9 @@ def test_a_counter_that_grows_is_of_the_link_or_of_the_network(
     assert (result.status, result.severity) == (FAIL, severity)
     assert result.detail == f"growing within 0.2 s: mlx5_1:1 {counter.partition('/')[2]} +{number - int(before)}"
     assert ("mlxlink -d mlx5_1 -c" in result.fix) == (severity == HARDWARE)
+
+
+def test_a_login_node_has_the_ports_of_a_login_node(node: Node) -> None:
+    (node.root / "proc/77/comm").unlink()
+    result = result_of(node.examine(replace(NEED, nics=8)), "rdma-ports")
+    assert (result.severity, result.fix) == (USER, "use a node of that target")

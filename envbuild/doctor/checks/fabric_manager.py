@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.gpus import smi_fault, smi_report
-from ..facts.place import hides_processes, pid_of
+from ..facts.gpus import NVIDIA, pci_devices, pci_driver, smi_fault, smi_report
+from ..facts.place import container_sign, hides_processes, pid_of
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
 from ..tools.nvidia_smi import Gpu
 
 GROUP = "GPU"
 NONE = ("n/a", "not supported", "")
+SWITCH_KIND, VFIO = "0680", "vfio-pci"  # class of NVSwitches on the PCI bus; the driver of one of a virtual machine
 SWITCHES = "/proc/driver/nvidia-nvswitch/devices"  # of the driver; NVIDIA's driver container starts the manager by it
 MANAGER = "nv-fabricmanage"  # the name of the process, of at most 15 characters
 BAD = (("Fabric/Health/Bandwidth", "degraded"), ("Fabric/Health/Route Unhealthy", "true"))
@@ -57,12 +58,13 @@ def unhealthy(gpus: tuple[Gpu, ...], signs: tuple[tuple[str, str], ...]) -> list
 
 def manager_result(host: Host) -> Result:
     """Judge by the process of the fabric manager, where GPUs state nothing."""
-    switches = host.names(SWITCHES)
+    on_bus = [one.slot for one in pci_devices(host) if (one.vendor, one.kind) == (NVIDIA, SWITCH_KIND)]
+    switches = host.names(SWITCHES) or [slot for slot in on_bus if pci_driver(host, slot) != VFIO]
     if not switches:
-        return not_run("these GPUs state no fabric, and the driver has no NVSwitch")
+        return not_run("these GPUs state no fabric, and there is no NVSwitch")
     if pid_of(host, MANAGER):
         return passed(f"the fabric manager runs, for {len(switches)} NVSwitches")
-    if hides_processes(host):
+    if hides_processes(host) or container_sign(host):
         return not_run(f"{len(switches)} NVSwitches; whether the fabric manager runs cannot be seen here")
     fix = (
         "systemctl start nvidia-fabricmanager; its version must be the driver's: systemctl status nvidia-fabricmanager"

@@ -64,9 +64,11 @@ def check(host: Host, need: Need) -> Iterator[Result]:
 
 
 def fallen_gpus(host: Host) -> list[str]:
-    """Return the GPUs of the bus that the driver lacks, but for those that are passed to virtual machines."""
+    """Return the GPUs of the bus that the driver lacks, of the models that it drives: another one, for a screen, may be
+    too old for it. Those that virtual machines have are left out."""
     here = {gpu.bus.lower() for gpu in module_gpus(host)}
-    lacking = [device.slot for device in pci_gpus(host) if here and device.slot.lower() not in here]
+    models = {device.device for device in pci_gpus(host) if device.slot.lower() in here}
+    lacking = [one.slot for one in pci_gpus(host) if one.device in models and one.slot.lower() not in here]
     return [slot for slot in lacking if pci_driver(host, slot) != VFIO]
 
 

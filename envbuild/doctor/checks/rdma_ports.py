@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..facts.gpus import pci_devices
 from ..facts.network import EFA, INFINIBAND, rdma_ports
-from ..facts.place import COMPUTE, JOB, container_sign, device_hint, find_place, is_container
+from ..facts.place import COMPUTE, JOB, LOGIN, OTHER, container_sign, device_hint, find_place, is_container
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
 from ..ports import Port
@@ -91,8 +91,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         hidden = adapters_without_device(host)
         detail = f"{len(active)} active {layer} ports, and {need.source} has {wanted}"
         fix = "export MELLANOX_VISIBLE_DEVICES=all" if is_container(host) else f"{LIST}; or use a node of that target"
-        more = f"; adapters without an RDMA device: {', '.join(hidden)}" if hidden else ""
-        yield failed(detail + more, HARDWARE if hidden else ADMINISTRATOR, probe(hidden) if hidden else fix)
+        if hidden:
+            more = f"; adapters without an RDMA device: {', '.join(hidden)}"
+            yield failed(detail + more, HARDWARE, probe(hidden))
+        elif find_place(host)[0] in (LOGIN, OTHER):
+            yield failed(detail, USER, "use a node of that target")
+        else:
+            yield failed(detail, ADMINISTRATOR, fix)
     elif slow:
         rates = ", ".join(f"{port.name} {port.rate} Gb/s" for port in slow)
         yield failed(
@@ -124,6 +129,10 @@ def enough_result(host: Host, need: Need, ports: list[Port], enough: list[Port])
         return failed(detail, HARDWARE if own[0].state == "down" else ADMINISTRATOR, repair(own[0], enough))
     if hidden := adapters_without_device(host):
         return failed(f"adapters without an RDMA device: {', '.join(hidden)}", MINOR, probe(hidden))
+    boards = {port.board for port in enough}
+    if waiting := [port for port in down if port.physical == "polling" and port.board in boards and not need.names]:
+        fix = f"none, if it needs no cable; {repair(waiting[0], enough)}"
+        return failed(f"not active: {states(waiting)}; {len(enough)} others of this board are", MINOR, fix)
     more = f"; others: {', '.join(f'{one.name} {one.state} {one.rate} Gb/s' for one in others)}" if others else ""
     return passed(f"{len(enough)} active {enough[0].layer} ports, {need.rate or enough[0].rate} Gb/s{more}")
 
