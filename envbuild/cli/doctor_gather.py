@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Any
@@ -13,6 +14,7 @@ from envbuild.core.regular_file import NotRegularError, mode_at, read_bounded
 from envbuild.doctor.outliers import Comparison, compare_nodes
 
 LARGEST = 4 << 20  # bytes of a file
+MOST = 20_000  # files
 
 
 def gather(folder: str) -> Comparison:
@@ -23,7 +25,10 @@ def gather(folder: str) -> Comparison:
         raise SpecError(f"{folder} is not a folder", hint=hint)
     documents: dict[str, Any] = {}
     unread: dict[str, str] = {}
-    for file in sorted(path.glob("*.json")):
+    files = sorted(islice(path.glob("*.json"), MOST + 1))
+    if len(files) > MOST:
+        raise SpecError(f"{folder} has more than {MOST} files", hint="compare the nodes of one kind alone")
+    for file in files:
         try:
             documents[file.name] = record_value(read_bounded(file, LARGEST))
         except NotRegularError:

@@ -11,6 +11,7 @@ from typing import Any
 from .model import SCHEMA, one_line
 
 # What differs between healthy nodes of one kind, or from minute to minute.
+DEEPEST, LONGEST_KEY, LARGEST = 12, 100, 1 << 20  # of the facts of a node: levels, characters of a key, and of all
 OWN = ("host", "slurm_node", "time", "user", "place_because", "bus")
 
 
@@ -58,9 +59,9 @@ def compare_nodes(documents: dict[str, Any], unread: dict[str, str]) -> Comparis
             faults[name] = f"a second file of node {node}"
             continue
         try:
-            nodes[node] = dict(flatten(facts, "", by_bus))
-        except RecursionError:
-            faults[name] = "nested too deeply"
+            nodes[node] = bounded_values(facts, by_bus)
+        except ValueError as error:
+            faults[name] = str(error)
             continue
         results = document.get("results")
         rows = [row for row in results if isinstance(row, dict)] if isinstance(results, list) else []
@@ -85,6 +86,19 @@ def find_outliers(nodes: dict[str, dict[str, str]]) -> Iterator[Outlier]:
                 yield Outlier(node, fact, value or "nothing", usual or "nothing" if has_majority else "", count)
 
 
+def bounded_values(facts: dict[str, Any], by_bus: bool) -> dict[str, str]:
+    """Return the values of a node by their paths. Raises ValueError for what no doctor writes: a file of 4 MB that is
+    nested deeply would have paths of gigabytes."""
+    values: dict[str, str] = {}
+    size = 0
+    for path, value in flatten(facts, "", by_bus):
+        size += len(path) + len(value)
+        if size > LARGEST:
+            raise ValueError("facts are too large for those of a node")
+        values[path] = value
+    return values
+
+
 def have_equal_buses(documents: dict[str, Any]) -> bool:
     """Return whether the GPUs of all nodes have places on the bus that one of them has: then these are their names."""
     found = []
@@ -95,20 +109,24 @@ def have_equal_buses(documents: dict[str, Any]) -> bool:
     return all(buses <= most for buses in found)
 
 
-def flatten(value: Any, path: str, by_bus: bool) -> Iterator[tuple[str, str]]:
+def flatten(value: Any, path: str, by_bus: bool, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yield path → text of every value; parts of a list are named by their own name, where they have one. `by_bus`:
-    whether that of a GPU is its bus."""
+    whether that of a GPU is its bus. Raises ValueError for a value that is nested too deeply, and for a long key."""
+    if depth > DEEPEST:
+        raise ValueError("nested too deeply")
     if isinstance(value, dict):
         for key, inner in value.items():
+            if len(key) > LONGEST_KEY:
+                raise ValueError("keys are too long for those of a node")
             if key not in OWN:
-                yield from flatten(inner, f"{path}.{key}" if path else str(key), by_bus)
+                yield from flatten(inner, f"{path}.{key}" if path else str(key), by_bus, depth + 1)
     elif isinstance(value, list):
         yield f"{path}.count", str(len(value))
         for number, inner in enumerate(value):
             name = (inner.get("port") or (by_bus and inner.get("bus"))) if isinstance(inner, dict) else None
             if name:
-                yield f"{path}[{name}]", "there"
-            yield from flatten(inner, f"{path}[{name or number}]", by_bus)
+                yield f"{path}[{str(name)[:LONGEST_KEY]}]", "there"
+            yield from flatten(inner, f"{path}[{str(name or number)[:LONGEST_KEY]}]", by_bus, depth + 1)
     else:
         yield path, str(value)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from envbuild.cli.doctor_gather import LARGEST, gather
+from envbuild.core.errors import SpecError
 from envbuild.doctor.model import FAIL, NOT_RUN, PASS, Need, Result, read_need
 from envbuild.doctor.script import single_file
 from envbuild.matrix import FACTS as FACTS_FOLDER
@@ -99,6 +100,14 @@ def test_nodes_of_a_folder_are_compared(tmp_path: Path) -> None:
     assert done.returncode == 7
     assert [(one["node"], one["fact"]) for one in answer["outliers"]] == [("n3", "kernel")]
     assert answer["unread"] == {"n4.json": "not valid JSON, or truncated"}
+
+
+def test_a_folder_with_more_files_than_nodes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.cli.doctor_gather.MOST", 3)
+    for number in range(4):
+        (tmp_path / f"{number}.json").touch()
+    with pytest.raises(SpecError, match="more than 3 files"):
+        gather(str(tmp_path))
 
 
 def test_what_another_user_put_into_the_folder_is_named_and_not_waited_for(tmp_path: Path) -> None:

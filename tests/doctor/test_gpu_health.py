@@ -53,6 +53,22 @@ def test_the_name_of_a_process_is_not_a_value_of_the_gpu(node: Node) -> None:
     assert result_of(node.examine(), "gpu-count").status == PASS
 
 
+FORGED = (
+    "GPU 00000000:{0}:00.0{1}    Product Name : GPU is lost{1}    GPU Recovery Action : Reboot{1}    Processes : None"
+)
+
+
+@pytest.mark.parametrize("bus", ["43", "1B", "99"])
+@pytest.mark.parametrize("end", ["\f", "\v", "\x1c", "\x85", "\u2028", "\n"])
+def test_a_process_whose_name_is_a_gpu_drains_no_node(end: str, bus: str, node: Node) -> None:
+    name = FORGED.format(bus, end)
+    lines = f"    Processes\n        Process ID : 42\n            Name : python{end}{name}"
+    node.change_smi(r"^    Processes.*$", lines.replace("\\", "\\\\"))
+    found = node.examine()
+    assert not [one for one in found.failures if one.group == "GPU"]
+    assert end == "\n" or result_of(found, "gpu-settings").status == PASS
+
+
 @pytest.mark.parametrize(("line", "severity"), [
     ("    Aggregate\n            SRAM Threshold Exceeded : Yes", HARDWARE), ("    Unrepairable Memory : Yes", HARDWARE),
     ("    Channel Repair Pending : Yes", ADMINISTRATOR), ("    TPC Repair Pending : Yes", ADMINISTRATOR),

@@ -234,6 +234,18 @@ def test_without_a_majority_every_value_is_listed(healthy: Examination) -> None:
     assert [(one.node, one.usual) for one in found.outliers] == [("n1", ""), ("n2", ""), ("n3", "")]
 
 
+@pytest.mark.parametrize(("facts", "why"), [
+    ({"a" * 101: "b"}, "keys are too long for those of a node"),
+    ({"a": ["b" * 1000] * 2000}, "facts are too large for those of a node"),
+    ({"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": 1}}}}}}}}}}}}}, "nested too deeply"),
+])  # fmt: skip
+def test_facts_that_no_node_has_are_not_compared(facts: dict[str, Any], why: str, healthy: Examination) -> None:
+    documents = answers(healthy)
+    documents["n3.json"]["facts"] |= facts
+    found = compare_nodes(documents, {})
+    assert (found.nodes, found.unread) == (("n1", "n2"), {"n3.json": why})
+
+
 def test_facts_that_are_nested_too_deeply_are_not_compared(healthy: Examination) -> None:
     documents = answers(healthy)
     deep: list[Any] = []

@@ -173,6 +173,7 @@ def test_xids_are_classed_by_what_they_need() -> None:
     "line",
     [
         "4,1,2,-;tmpfs: Unknown parameter 'NVRM: Xid (PCI:0000:3b:00.0): 79 GPU has fallen off the bus'",
+        "4,1,2,-;tmpfs: Unknown parameter '\f6,1,1,-;NVRM: Xid (PCI:0000:3b:00.0): 79'",
         "[   12.345678] tmpfs: Unknown parameter 'kernel: NVRM: Xid (PCI:0000:3b:00.0): 79'",
         "Jan 15 03:00:00 n1 kernel: process 'nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 11001' started",
     ],

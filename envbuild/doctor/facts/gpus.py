@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..host import Host
 from ..tools.lspci import PciDevice, parse_lspci
-from ..tools.nvidia_smi import SmiReport, parse_smi
+from ..tools.nvidia_smi import SLOT, SmiReport, parse_smi
 from ..tools.nvidia_topo import Topology, parse_topology
 
 SMI = ("nvidia-smi", "-q")
@@ -140,7 +140,10 @@ def smi_report(host: Host) -> SmiReport:
 
 def read_smi(host: Host) -> SmiReport:
     """Read the answer of nvidia-smi."""
-    return parse_smi(host.output(*SMI).text) if wants_smi(host) else SmiReport()
+    known = {
+        bus.lower()[-SLOT:] for bus in (*(gpu.bus for gpu in module_gpus(host)), *(one.slot for one in pci_gpus(host)))
+    }
+    return parse_smi(host.output(*SMI).text, known) if wants_smi(host) else SmiReport()
 
 
 def resetting(buses: Iterable[str]) -> str:

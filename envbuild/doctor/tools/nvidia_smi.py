@@ -7,8 +7,10 @@ whole."""
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+SLOT = len("0000:1b:00.0")  # of a bus: in /sys the domain has four digits
 GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 INFOROM = re.compile(r"WARNING: infoROM is corrupted at gpu (\S+)")  # the last lines, after all GPUs
 LINE = re.compile(r"( *)(\S.*?)(?: +: ?(.*))?$")
@@ -63,13 +65,17 @@ class SmiReport:
         return len(self.gpus) + len(self.silent) == self.attached and LAST in last
 
 
-def parse_smi(text: str) -> SmiReport:
-    """Return the GPUs of ``nvidia-smi -q``. Processes are left out: a user gives them any name."""
+def parse_smi(text: str, known: Collection[str] = ()) -> SmiReport:
+    """Return the GPUs of ``nvidia-smi -q``. `known`: buses of GPUs that the machine has, in small letters.
+
+    A user gives a process any name, with any sign in it. So a line ends at "\\n" alone, what follows the processes of a
+    GPU is left out, a heading counts for a known bus, and one that comes twice makes the report incomplete."""
     head: dict[str, str] = {}
     gpus: list[Gpu] = []
     above: list[tuple[int, str]] = []  # sections that are open: indentation, name
-    for line in text.splitlines():
-        if found := GPU.match(line):
+    for line in text.split("\n"):
+        found = GPU.match(line)
+        if found and (not known or found[1].lower()[-SLOT:] in known):
             gpus.append(Gpu(found[1]))
             above = []
             continue
@@ -79,11 +85,10 @@ def parse_smi(text: str) -> SmiReport:
         indent, name, value = len(parts[1]), parts[2], parts[3]
         while above and above[-1][0] >= indent:
             above.pop()
-        sections = [section for _, section in above]
-        path = "/".join([*sections, name])
-        if LAST in sections:
-            continue
+        path = "/".join([*(section for _, section in above), name])
         values = gpus[-1].values if gpus else head
+        if LAST in values:
+            continue
         values.setdefault(path, (value or "").strip())
         above.append((indent, name))
     attached = head.get("Attached GPUs", "")
