@@ -36,6 +36,7 @@ KNOWN = re.compile(
     r"NCCL (?:INFO|WARN)|UCX +(?:INFO|WARN|ERROR|DIAG)|\[UCC\]|ProcessGroupUCC|ProcessGroupNCCL|libfabric:|NET/OFI"
 )
 HINTS = ("plugin-missing", "nvls-missing", "ucx-tcp-alone", "pmix-gds", "no-device")  # lines of jobs that work, too
+ENDS = ("task-ended", "cancelled")
 CAUSES = ("image-", "container-", "registry-", "enroot-", "driver-too-old")  # of a container that did not start
 LAST = 20  # lines: an exception that near to the end of a log ended the program
 LONGEST = 4000  # characters of a line that are searched
@@ -166,12 +167,15 @@ def is_overcome(sign: Sign, reading: LogReading) -> bool:
     if sign.name == "container-disk":  # the limit of namespaces has the same text of the system
         namespaces = reading.found.get("container-namespace", (0, 0, ""))[1]
         return namespaces >= reading.found[sign.name][1]
-    if sign.name == "task-ended":  # by what another sign or an exception names
-        return bool(reading.error[0] or reading.events or set(reading.found) - {"task-ended", *HINTS})
+    if sign.name in ENDS:  # by what another sign or an exception names
+        others = set(reading.found) - {*HINTS, *(ENDS if sign.name == ENDS[0] else ENDS[1:])}
+        return bool(reading.error[0] or reading.events or others)
     if sign.name == "pyxis":
         return any(name.startswith(CAUSES) for name in reading.found)
     if sign.name in ("plugin-missing", "ucx-tcp-alone"):  # InfiniBand needs no plugin; UCX starts MPI, as of a launch
         return bool(reading.networks) and all(map(FAST.search, reading.networks))
+    if sign.name == "no-device" and reading.sizes == {False}:  # nothing goes over the network
+        return True
     return sign.name == "no-device" and bool(reading.networks) and all(map(FAST.search, reading.networks))
 
 

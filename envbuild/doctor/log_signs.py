@@ -231,9 +231,9 @@ SIGNS = (
         "a folder or file of --container-mounts is missing on that node, cannot be mounted, or is not spelled SOURCE:TARGET", USER,
         "srun -w NODE ls -d SOURCE; SOURCE:TARGET with whole paths",
     ),
-    # enroot-nsenter (NVIDIA/enroot, bin/enroot-nsenter.c) ends with the text of unshare(2): ENOSPC is its limit, no disk
+    # enroot-nsenter and others (NVIDIA/enroot, bin/) end with the text of unshare(2): ENOSPC is its limit, no disk
     sign(
-        "container-namespace", r"enroot-nsenter: failed to create user namespace",
+        "container-namespace", r"enroot-\w+: failed to (?:create|unshare) user namespace",
         "a user of that node may not make a user namespace, or there are too many", ADMINISTRATOR,
         "on that node: sysctl user.max_user_namespaces kernel.apparmor_restrict_unprivileged_userns kernel.unprivileged_userns_clone; as the user: envbuild doctor",
     ),
@@ -310,11 +310,11 @@ SIGNS = (
         "more memory for the job: sbatch --mem=SIZE; fewer workers of the data loader",
     ),
     sign(
-        "gpu-memory", r"CUDA out of memory(?!\), trying)|Cuda failure 2 'out of memory'|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
+        "gpu-memory", r"CUDA out of memory(?:[.:]|\s*$)|Cuda failure 2 'out of memory'|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
         "the memory of a GPU is used up", USER, "a smaller batch; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; nvidia-smi lists other programs on the GPU",
     ),
     sign(
-        "node-failed", (r"DUE TO NODE FAILURE", r"srun: error: Node failure on"),
+        "node-failed", (r"DUE TO NODE (?:\S+ )?FAILURE", r"srun: error: Node failure on"),
         "Slurm ended the job because a node failed", ADMINISTRATOR, "sinfo -R; on that node: envbuild doctor",
     ),
     sign(
@@ -322,12 +322,17 @@ SIGNS = (
         "sbatch --requeue, with checkpoints; scontrol show job JOBID",
     ),
     sign(
-        "gres-invalid", r"Invalid generic resource \(gres\)", "the job requests devices that the partition or the job does not have", USER,
-        "sinfo -o '%P %G'; srun --gpus-per-node=N, not more than sbatch requested",
+        "step-refused", (r"Unable to create step for job", r"Invalid generic resource \(gres\)"),
+        "a job or its step requests devices or processors that the partition or the job does not have", USER,
+        "sinfo -o '%P %c %G'; srun with not more than sbatch requested: --ntasks-per-node, --cpus-per-task, --gpus-per-node",
     ),
     sign(
         "task-launch", r"Task launch for StepId=.*failed on node \S+: (?!Invalid job credential)", "a node did not start its tasks", ADMINISTRATOR,
         "on that node: systemctl status slurmd; journalctl -u slurmd; envbuild doctor",
+    ),
+    sign(
+        "cancelled", r"\*\*\* (?:JOB|STEP) .*CANCELLED AT \S+ \*\*\*",
+        "the job was cancelled: by scancel, or because one of its tasks ended", USER, "sacct -j JOBID --format=JobID,State,ExitCode; the first error in the lines before",
     ),
     sign(
         # of srun and of a shell: the end of a rank

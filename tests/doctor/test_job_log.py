@@ -91,7 +91,10 @@ LINES = {
         PYXIS + "[ERROR] URL https://registry-1.docker.io/v2/nvcr.io/nvidia/a/manifests/1 returned error code: 401 X",
     ],
     "memory-registration": [NCCL + "WARN Call to ibv_reg_mr_iova2 failed with error Bad address"],
-    "container-namespace": [PYXIS + "enroot-nsenter: failed to create user namespace: Permission denied"],
+    "container-namespace": [
+        PYXIS + "enroot-nsenter: failed to create user namespace: Permission denied",
+        PYXIS + "enroot-mksquashovlfs: failed to unshare user namespace: Permission denied",
+    ],
     "image-list": [PYXIS + "[ERROR] Could not process JSON input"],
     "container-toolkit": [PYXIS + "[ERROR] Command not found: nvidia-container-cli"],
     "nvlink-error": ["RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution"],
@@ -101,7 +104,11 @@ LINES = {
         "pcieport 0000:4c:01.0: AER: Uncorrected (Fatal) error received: 0000:4d:00.0",
     ],
     "preempted": ["slurmstepd: error: *** STEP 1.0 ON dgx1 CANCELLED AT 2026-01-15T03:00:00 DUE TO PREEMPTION ***"],
-    "gres-invalid": ["srun: error: Unable to create step for job 1: Invalid generic resource (gres) specification"],
+    "step-refused": [
+        "srun: error: Unable to create step for job 1: Invalid generic resource (gres) specification",
+        "sbatch: error: Batch job submission failed: Invalid generic resource (gres) specification",
+    ],
+    "cancelled": ["slurmstepd: error: *** JOB 99 ON dgx1 CANCELLED AT 2026-11-24T10:00:00 ***"],
     "task-launch": ["srun: error: Task launch for StepId=1.0 failed on node dgx1: Communication connection failure"],
     "task-ended": [
         "srun: error: dgx1: task 3: Segmentation fault (core dumped)",

@@ -41,6 +41,8 @@ def test_an_exception_is_quoted(before: str) -> None:
     found = results(*lines)
     assert found["exception"].detail == "an exception of a program: ValueError: vocab size mismatch (line 4)"
     assert (found["exception"].severity, "task-ended" in found) == (USER, False)
+    ends = results(INFO, lines[-1], "slurmstepd: error: *** STEP 1.0 ON a CANCELLED AT 2026-11-24T10:00:00 ***")
+    assert [name for name, one in ends.items() if one.status == FAIL] == ["task-ended"]
     assert [one.status for one in results(*lines[1:]).values()] == [FAIL]  # without a word of NCCL
 
 
@@ -53,7 +55,7 @@ def test_an_exception_that_was_handled_is_minor() -> None:
     "[I] The port 8888 is already in use, trying another port. OSError: Address already in use",
     "memory.events: low 0 high 0 max 0 oom 0 oom_kill 0", "oom-killer was not invoked",
     "max locked memory limit: unlimited",
-    "auto-tuning batch size: 64 failed (CUDA out of memory), trying 32",
+    "auto-tuning batch size: 64 failed (CUDA out of memory), trying 32", 'Test "CUDA out of memory" handling: passed',
 ])  # fmt: skip
 def test_a_line_of_a_job_that_works_is_no_fault(line: str) -> None:
     assert [one.status for one in results(INFO, line).values()] == [PASS]
@@ -71,8 +73,13 @@ def test_a_part_of_the_channels_without_gpudirect_is_minor() -> None:
     ("nranks 8 cudaDev 0 busId 1b000 localSize 8", MINOR), ("nranks 16 cudaDev 0 busId 1b000 localSize 8", USER),
 ])  # fmt: skip
 def test_tcp_in_a_job_of_one_node_is_minor(size: str, severity: str) -> None:
-    lines = ["a:1:2 [0] NCCL INFO Using network Socket", f"a:1:2 [0] NCCL INFO comm 0x1 rank 0 {size}"]
+    lines = [
+        "a:1:2 [0] NCCL INFO NET/IB : No device found.",
+        "a:1:2 [0] NCCL INFO Using network Socket",
+        f"a:1:2 [0] NCCL INFO comm 0x1 rank 0 {size}",
+    ]
     assert results(*lines)["network"].severity == severity
+    assert ("no-device" in results(*lines)) == (severity == USER)
 
 
 def test_the_network_of_google_cloud_is_not_tcp() -> None:
