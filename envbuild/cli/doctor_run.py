@@ -10,7 +10,8 @@ from typing import Any
 from envbuild.core.errors import EngineError, InputError, SpecError, VerifyError
 from envbuild.doctor.examination import Examination, examine
 from envbuild.doctor.host import Host
-from envbuild.doctor.job_log import LogReading, log_results, read_log_file
+from envbuild.doctor.job_log import LogReading, read_log_file
+from envbuild.doctor.log_results import log_results
 from envbuild.doctor.main import missing_folder, mount_command, print_line
 from envbuild.doctor.model import Need
 from envbuild.doctor.report_text import report_text

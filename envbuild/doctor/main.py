@@ -13,7 +13,8 @@ from .ctrf import ctrf_data
 from .examination import examine
 from .health_check import KINDS, health_lines
 from .host import Host
-from .job_log import log_results, read_log_file
+from .job_log import read_log_file
+from .log_results import log_results
 from .model import SCHEMA, read_need
 from .report_text import report_text
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.doctor.job_log import LONGEST, bounded_lines, log_results, read_log, read_log_file
+from envbuild.doctor.job_log import LONGEST, bounded_lines, read_log, read_log_file
+from envbuild.doctor.log_results import log_results
 from envbuild.doctor.log_signs import SIGNS, Sign
 from envbuild.doctor.model import FAIL, MINOR, NOT_RUN, PASS, Need, Result
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.doctor.job_log import log_results, read_log
+from envbuild.doctor.job_log import read_log
+from envbuild.doctor.log_results import log_results
 from envbuild.doctor.model import ADMINISTRATOR, FAIL, MINOR, PASS, USER, Need, Result
 
 pytestmark = pytest.mark.unit
