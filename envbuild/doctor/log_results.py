@@ -14,7 +14,7 @@ FAST = re.compile(r"IB|IBext|Libfabric|UCX|SHARP|NVLS|FasTrak|TCPX", re.IGNORECA
 HINTS = ("plugin-missing", "nvls-missing", "ucx-tcp-alone", "pmix-gds", "no-device")  # lines of jobs that work, too
 ENDS = ("task-ended", "cancelled")
 CAUSES = ("image-", "container-", "registry-", "enroot-", "driver-too-old")  # of a container that did not start
-LAST = 20  # lines: an exception that near to the end of a log ended the program
+NEAR_END = 20  # lines: an exception that near to the end of a log ended the program
 
 
 def log_results(reading: LogReading, need: Need) -> list[Result]:
@@ -62,7 +62,7 @@ def error_result(reading: LogReading) -> Result:
     """Return the first exception of a program. One that ended no rank may have been handled."""
     number, text, node = reading.error
     where = f"{node}, line {number}" if node else f"line {number}"
-    severity = USER if "task-ended" in reading.found or reading.lines - number < LAST else MINOR
+    severity = USER if "task-ended" in reading.found or reading.lines - number < NEAR_END else MINOR
     fix = "its traceback, in the lines before; other ranks that end later are the consequence"
     return replace(failed(f"an exception of a program: {text} ({where})", severity, fix), check="exception")
 

@@ -29,6 +29,7 @@ def test_a_healthy_node_has_no_failure(node: Node) -> None:
         "link-errors", "verbs-devices", "enroot", "pyxis", "slurm-node", "slurm-mpi", "xid",
     }  # fmt: skip
     assert found.facts["place"] == "compute node"
+    assert [port["board"] for port in found.facts["network"]["ports"]] == ["MT_0000000891"] * 2
     assert [gpu["max_clocks"]["sm"] for gpu in found.facts["nvidia"]["gpus"]] == ["1980 MHz", "1980 MHz"]
 
 

@@ -39,11 +39,11 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     old = [f"{name} {value}" for name, value in before.items() if value and "link_downed" in name]
     sick = {name: number for name, number in grown.items() if is_of_link(name, number)}
     if sick:
-        devices = ", ".join(dict.fromkeys(name.partition(":")[0] for name in sick))
-        fix = f"check cable and transceiver, for each of {devices}: mlxlink -d {devices.partition(',')[0]} -c"
-        yield failed(f"growing within {PAUSE} s: {listed(sick)}", HARDWARE, fix)
+        yield failed(
+            f"growing within {PAUSE} s: {listed(sick)}", HARDWARE, f"check cable and transceiver: {asking(sick)}"
+        )
     elif grown:
-        fix = "a busy network, or another node; if they always grow on this node alone: mlxlink -d DEVICE -c"
+        fix = f"a busy network, or another node; if they always grow on this node alone: {asking(grown)}"
         yield failed(f"growing within {PAUSE} s: {listed(grown)}", MINOR, fix)
     else:
         since = f"; since the boot: {', '.join(old[:4])}" if old else ""
@@ -54,6 +54,12 @@ def is_of_link(name: str, number: int) -> bool:
     """Return whether the growth of a counter is a fault of the link itself."""
     kind = name.rpartition(" ")[2]
     return kind in OF_LINK or (kind == SYMBOLS and number >= MANY_SYMBOLS)
+
+
+def asking(grown: dict[str, int]) -> str:
+    """Return the commands that read the state of the links."""
+    devices = list(dict.fromkeys(name.partition(":")[0] for name in grown))
+    return "; ".join(f"mlxlink -d {device} -c" for device in devices[:8])
 
 
 def listed(grown: dict[str, int]) -> str:

@@ -80,7 +80,7 @@ def network_facts(host: Host) -> dict[str, Any]:
     ports = [
         {
             "port": port.name, "layer": port.layer, "state": port.state, "rate": port.rate, "firmware": port.firmware,
-            "model": port.kind,
+            "model": port.kind, "board": port.board,
         }
         for port in rdma_ports(host)
     ]  # fmt: skip
