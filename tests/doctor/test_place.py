@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.doctor.facts.place import find_place, pid_of, slurm_name
+from envbuild.doctor.facts.storage import mount_kind
 from envbuild.doctor.model import ADMINISTRATOR, FAIL, PASS, USER, Need
 from tests.support.node_files import Node, result_of
 
@@ -127,3 +128,31 @@ def test_the_place_is_recognised(place: str, tmp_path: Path) -> None:
         node.program(name, "exit 1")
     found = node.examine(Need(), **environ)
     assert found.facts["place"] == place
+
+
+@pytest.mark.parametrize(("groups", "program", "is_slurmd"), [
+    ("0\t0\t0\t0", "/usr/sbin/slurmd", True), ("0\t0\t0\t0", "", True), ("1004\t1004\t1004\t1004", "", False),
+    ("0\t0\t0\t0", "/usr/bin/chfn", False), ("0\t0\t0\t0", "/usr/sbin/slurmd (deleted)", True),
+])  # fmt: skip
+def test_a_setuid_program_that_a_user_names_slurmd_is_not_slurmd(
+    groups: str, program: str, is_slurmd: bool, tmp_path: Path
+) -> None:
+    """chfn has the user id of root while it waits for its lock, and any name by a link."""
+    node = Node(tmp_path)
+    node.write("proc/77/status", f"Name:\tslurmd\nUid:\t0\t0\t0\t0\nGid:\t{groups}\n")
+    if program:
+        node.link("proc/77/exe", program)
+    assert bool(pid_of(node.host(), "slurmd")) == is_slurmd
+
+
+def test_a_second_slurmd_gives_the_node_no_name(node: Node) -> None:
+    node.write("proc/9/comm", "slurmd")
+    node.write("proc/9/status", "Uid:\t0\t0\t0\t0")
+    node.write("proc/9/cmdline", "slurmd\0-r\0-Nn7")
+    assert slurm_name(node.host()) == "n1"
+
+
+def test_a_mount_point_with_another_end_of_a_line_states_no_other_mount() -> None:
+    line = "21 1 0:3 / / rw - ext4 /dev/sda rw"
+    assert mount_kind(f"{line}\n30 21 0:9 / /u\x85x\x0b31\u20031\u20030:9 / /data rw - nfs4 y rw", "/data") == "ext4"
+    assert mount_kind(f"{line}\n30 21 0:9 / /a\x8531 1 0:9 / /data rw - nfs4 y rw", "/data") == "ext4"

@@ -29,6 +29,7 @@ RUNNING, STOPPED, ZOMBIE, HIDDEN = (
 )  # fmt: skip
 OWN_NAME = re.compile(r"\0-N\0?([^\0]+)")  # the option of slurmd for a name that is not the host's
 ROOT = re.compile(r"^Uid:\s+0\s+0\s", re.MULTILINE)  # real and effective (proc_pid_status(5))
+OTHER_GROUP = re.compile(r"^Gid:\s+(?!0\s+0\s+0\s)", re.MULTILINE)  # a setuid program keeps the group of its user
 ENDED = re.compile(r"^State:\s+[ZX]", re.MULTILINE)  # a zombie, or dead
 
 
@@ -115,9 +116,9 @@ def slurm_name(host: Host) -> str:
         return name
     if is_container(host):
         return ""
-    commands = [host.text(f"/proc/{pid}/cmdline") for pid in pids_of(host, "slurmd")]
-    own = {found[1] for command in commands if (found := OWN_NAME.search(command))}
-    return own.pop() if len(own) == 1 else host_name(host).partition(".")[0]
+    named = [OWN_NAME.search(host.text(f"/proc/{pid}/cmdline")) for pid in pids_of(host, "slurmd")]
+    own = {found[1] if found else "" for found in named}  # of several daemons: one that they agree on
+    return (own.pop() if len(own) == 1 else "") or host_name(host).partition(".")[0]
 
 
 def pid_of(host: Host, name: str) -> int:
@@ -126,8 +127,14 @@ def pid_of(host: Host, name: str) -> int:
 
 
 def pids_of(host: Host, name: str, *, ended: bool = False) -> list[int]:
-    """Return the ids of the processes of root with a name. Any user can give a process a name. `ended`: zombies."""
+    """Return the ids of the processes of root with a name. `ended`: zombies.
+
+    Any user can give a process a name, also a setuid program, which may have the user id of root for seconds: the
+    group and, where it may be read, the name of the program must be root's and the same."""
     pids = [entry for entry in host.names("/proc") if entry.isdecimal()]
     named = [pid for pid in pids if host.text(f"/proc/{pid}/comm") == name]
     texts = {pid: host.text(f"/proc/{pid}/status") for pid in named}
-    return [int(pid) for pid, text in texts.items() if ROOT.search(text) and bool(ENDED.search(text)) == ended]
+    owned = [pid for pid, text in texts.items() if ROOT.search(text) and not OTHER_GROUP.search(text)]
+    programs = {pid: host.link_name(f"/proc/{pid}/exe") for pid in owned}
+    own = [pid for pid in owned if not programs[pid] or programs[pid].startswith(name)]
+    return [int(pid) for pid in own if bool(ENDED.search(texts[pid])) == ended]

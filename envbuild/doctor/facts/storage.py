@@ -41,13 +41,13 @@ def file_system(host: Host, path: str) -> FileSystem | None:
 def mount_kind(mounts: str, path: str) -> str:
     """Return the kind of the file system at a path, by /proc/self/mountinfo."""
     best, kind = "", ""
-    for line in mounts.splitlines():
+    for line in mounts.split("\n"):  # and words by blanks alone: the kernel does not escape other ends of lines
         before, _, after = line.partition(" - ")
-        words = before.split()
+        words = before.split(" ")
         point = words[4].replace("\\040", " ") if len(words) > 4 else "-"
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best) and after:
-            best, kind = point, after.split()[0]
+            best, kind = point, after.split(" ")[0]
     return kind
 
 
