@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from envbuild.lock.resolve import resolve_in
 from envbuild.matrix.facts.compile import load_fact_table
@@ -138,3 +140,13 @@ def test_an_image_without_a_lock_can_be_locked(name: str) -> None:
     found = resolve_in(load_image_spec(name, project), project)
     table = load_fact_table(project.facts())
     assert check_locked_versions(found.spec, found.target, table, RESOLVED[name]).verdict in ("valid", "conditional")
+
+
+@pytest.mark.parametrize("name", ["azure-deepspeed", "h100-ucc-ngc-cu124"])
+def test_the_trainer_of_an_image_resumes_with_its_torch(name: str) -> None:
+    """transformers 4.52 and later call torch.load, which a job resumes with, only beside torch 2.6 or later."""
+    spec = load_image_spec(name, Project.find(ROOT))
+    wanted = {Requirement(text).name: Requirement(text) for text in spec.recipes["python-packages"].packages}  # type: ignore[attr-defined]
+    assert Version(RESOLVED[name]["torch"]) < Version("2.6")
+    assert not wanted["transformers"].specifier.contains("4.52.1")
+    assert wanted["transformers"].specifier.contains("4.51.3")
