@@ -20,6 +20,7 @@ from envbuild.sdk import (
 
 HELPERS = "megatron.core.datasets.helpers_cpp"
 DATASETS = "megatron/core/datasets"
+WRITER = "megatron.core.dist_checkpointing.strategies.filesystem_async"
 NUMPY_1 = "numpy<2"  # its last release, 1.26.4, has wheels up to cp312 (PyPI)
 
 
@@ -60,6 +61,8 @@ class MegatronLm(Recipe):
     Every job of megatron.training runs make in the folder of megatron.core.datasets and ends if that fails. Upstream's
     wheel has no makefile there; this one has a makefile with nothing to do. A checkout has upstream's, which compiles
     the C++ part into the checkout: the image has make and pybind11 for it, and the compiler of layer torch.
+
+    Checkpoints of the default format are written with psutil, which no release declares; NVIDIA's images contain it.
 
     OPT's older instructions install a fork (ngoyal2707/Megatron-LM, branch fairseq_v3). No commit of it is known here:
     its public copy ends in 2019 and does not have that branch.
@@ -129,7 +132,7 @@ class MegatronLm(Recipe):
         )
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(debian=("make",), python=(self.release.numpy, "packaging>=24.2", "pybind11"))
+        return Runtime(debian=("make",), python=(self.release.numpy, "packaging>=24.2", "psutil", "pybind11"))
 
     def extensions(self) -> tuple[str, ...]:
         return () if self.commit else (HELPERS,)
@@ -144,6 +147,12 @@ class MegatronLm(Recipe):
                 "megatron-lm: C++ part",
                 (HELPERS,),
                 show=f"{HELPERS}.build_sample_idx_int32 is not None",
+                expect="^True$",
+            ),
+            imports(
+                "megatron-lm: writer of checkpoints",
+                (WRITER,),
+                show=f"{WRITER}._process_memory() > 0",
                 expect="^True$",
             ),
             Check(

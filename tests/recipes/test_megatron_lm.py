@@ -55,6 +55,14 @@ def test_the_compiled_part_is_there_if_the_check_prints_true() -> None:
     assert [matches(check, printed) for printed in ("True\n", "False\n")] == [True, False]
 
 
+@pytest.mark.parametrize("version", ["0.10.0", "0.16.1", "0.18.2"])
+def test_a_checkpoint_is_written_with_psutil_which_no_release_declares(version: str) -> None:
+    made = recipe("megatron-lm", version=version)
+    assert "psutil" in made.runtime(stack(made)).python
+    (check,) = [check for check in made.verify(stack(made)) if "filesystem_async._process_memory" in check.command]
+    assert [matches(check, printed) for printed in ("True\n", "False\n")] == [True, False]
+
+
 def test_a_fork_of_megatron_keeps_its_makefiles() -> None:
     fork = recipe("megatron-lm", commit="0" * 40, gives="megatron-lm==2.2")
     assert "Makefile" not in "\n".join(steps(fork, stack(fork)))
