@@ -94,6 +94,11 @@ class Deeperspeed(Recipe):
         return "" if self.commit else self.version
 
     @property
+    def has_accelerators(self) -> bool:
+        """Return whether the revision has DeepSpeed's accelerators; for a commit of the spec that is assumed."""
+        return self.known != "eb7f5cff"
+
+    @property
     def revision(self) -> Revision:
         return Revision(self.commit, self.release, DEEPSPEED) if self.commit else REVISIONS[self.version]
 
@@ -142,7 +147,7 @@ class Deeperspeed(Recipe):
 
     def build(self, env: RecipeEnv) -> list[Any]:
         before = [": > build.txt"]  # else the version ends in git's hash, or in "unknown"
-        if self.known != "eb7f5cff":  # that one has no accelerators
+        if self.has_accelerators:
             # a commit of the spec may not have the line: sed then changes nothing
             before.append(f"sed -E -i {shlex.quote(DEEPSPEED_NO_GPU)} accelerator/cuda_accelerator.py")
         return python_wheel(
@@ -160,14 +165,17 @@ class Deeperspeed(Recipe):
         )
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(python=(*self.revision.needs, RESOURCES))
+        # setup.py requires it where the accelerator is cuda, as here; free memory of a GPU is read with it
+        nvml = ("nvidia-ml-py",) if self.has_accelerators else ()
+        return Runtime(python=(*self.revision.needs, *nvml, RESOURCES))
 
     def extensions(self) -> tuple[str, ...]:
         return tuple(OPS[op] for op in self.ops)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         expect = self.revision.version.replace(".", r"\.")
-        checks = [imports("deeperspeed", ("deepspeed",), show="deepspeed.__version__", expect=rf"^{expect}$")]
+        modules = ("deepspeed", *(("pynvml",) if self.has_accelerators else ()))
+        checks = [imports("deeperspeed", modules, show="deepspeed.__version__", expect=rf"^{expect}$")]
         if self.ops:
             checks += [imports("deeperspeed ops", self.extensions()), cubins("deeperspeed", self.extensions(), env)]
         return checks

@@ -62,6 +62,7 @@ WITHOUT = {
     "ragged_device_ops": "requires the package deepspeed-kernels, which this recipe does not provide",
 }
 STUBS = "/opt/cuda/lib64/stubs"
+NVML = "nvidia-ml-py"  # setup.py requires it where the accelerator is cuda; free memory of a GPU is read with it
 PIN_MEMORY = (0, 19, 5)  # the first source distribution with op_builder/pin_memory.py
 WITHOUT_GPU = (0, 17, 5)  # the first release that imports on a machine without a GPU beside triton
 # CPU → its vector instructions, by the names in op_builder/builder.py, which would detect those of the build machine.
@@ -157,14 +158,14 @@ class Deepspeed(Recipe):
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         aio = (env.distribution.package("libaio1"),) if "async_io" in self.ops else ()
-        return Runtime(debian=aio, python=DEEPSPEED)
+        return Runtime(debian=aio, python=(*DEEPSPEED, NVML))
 
     def extensions(self) -> tuple[str, ...]:
         return tuple(OPS[op].module for op in self.chosen)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        version = "deepspeed.__version__"
-        checks = [imports("deepspeed", ("deepspeed",), show=version, expect=self.version.replace(".", r"\.") or r"\d")]
+        expect = self.version.replace(".", r"\.") or r"\d"
+        checks = [imports("deepspeed", ("deepspeed", "pynvml"), show="deepspeed.__version__", expect=expect)]
         if modules := self.extensions():
             checks.append(imports("deepspeed ops", modules))
         if kernels := [OPS[op].module for op in self.chosen if OPS[op].gpu]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import SpecError
-from tests.support.recipes import commands, image, recipe
+from tests.support.recipes import commands, image, recipe, stack
 
 pytestmark = pytest.mark.unit
 
@@ -21,6 +21,19 @@ def test_ops_that_jobs_compile_need_the_compiler_in_the_image(name: str) -> None
     refused = mine.refusals(image(mine, torch, recipe("cuda", version="13.2", flavor="runtime")))
     assert [refusal.hint for refusal in refused] == ["write cuda: {flavor: devel}"]
     assert mine.refusals(image(mine, torch, recipe("cuda", version="13.2"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "needed"),
+    [("deepspeed", "0.19.8", True), ("deeperspeed", "3.0", True), ("deeperspeed", "eb7f5cff", False)],
+)
+def test_the_wheel_for_cuda_requires_nvml(name: str, version: str, needed: bool) -> None:
+    """setup.py adds it to the requirements of the wheel, and does not need it itself."""
+    made = recipe(name, version=version)
+    env = stack(made, torch="1.13.1")
+    assert ("nvidia-ml-py" in made.runtime(env).python) is needed
+    assert "nvidia-ml-py" not in made.sources(env).python
+    assert ("pynvml" in made.verify(env)[0].command) is needed
 
 
 def test_deepspeed_knows_its_ops() -> None:
