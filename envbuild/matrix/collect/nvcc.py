@@ -26,6 +26,7 @@ HEADERS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-crt") 
 PTXAS, HEADER = ".+/bin/ptxas", r".+/include/crt/host_config\.h"
 LARGEST = {PTXAS: 1 << 28, HEADER: 1 << 20}  # bytes; a header has some 12 kB
 ARCH = "amd64"
+UNLESS_PTX: Mapping[str, FlowNode] = {"code": ["-", "sm_*"]}  # of PTX that is requested: facts/code.yaml
 DISPUTED = ("12.3",)  # torch's table allows gcc 13 there, the header does not: facts/gcc.yaml states it
 
 
@@ -111,8 +112,8 @@ def limits_of(header: str, name: str) -> CompilerLimits:
 def make_facts(targets: Mapping[str, ReadValue], limits: Mapping[str, ReadValue]) -> Derived:
     """Return the file, from CUDA minor → what was read."""
 
-    def row(minor: str, read: ReadValue, then: Mapping[str, FlowNode]) -> DerivedRow:
-        return DerivedRow({"cuda": minor}, then, f"{read.file}, {digest_note([read.sha256])}")
+    def row(minor: str, read: ReadValue, then: Mapping[str, FlowNode], when: Mapping[str, FlowNode] = {}) -> DerivedRow:
+        return DerivedRow({"cuda": minor, **when}, then, f"{read.file}, {digest_note([read.sha256])}")
 
     sm: list[DerivedRow] = []
     code: list[DerivedRow] = []
@@ -120,7 +121,7 @@ def make_facts(targets: Mapping[str, ReadValue], limits: Mapping[str, ReadValue]
     for minor, read in targets.items():
         if isinstance(read.value, tuple) and read.value:
             machine_code = [target.removeprefix("sm_") for target in read.value if target.startswith("sm_")]
-            sm.append(row(minor, read, {"sm": {"cubins": machine_code}}))
+            sm.append(row(minor, read, {"sm": {"cubins": machine_code}}, UNLESS_PTX))
             code.append(row(minor, read, {"code": list(read.value)}))
             names |= dict.fromkeys(read.value)
     hosts = [(minor, read, read.value) for minor, read in limits.items() if isinstance(read.value, CompilerLimits)]
