@@ -20,6 +20,7 @@ PINNED = {  # component → the packages that contain it
     "triton": re.compile(r"triton"),
     "cuda": re.compile(r"cuda-toolkit"),
 }
+REPLACEABLE = {("2.9.1", "cudnn")}  # its release notes name another one than the pin: facts/torch.yaml has both
 BACKENDS = ("MPI", "UCC")  # torch.distributed back ends that need a build of one's own
 
 
@@ -127,6 +128,8 @@ def missing_backend_rows(known: TorchRelease) -> list[DerivedRow]:
 
 def pin_rows(known: TorchRelease, component: str) -> list[DerivedRow]:
     """Return rows of what the metadata requires of a component."""
+    if (known.version, component) in REPLACEABLE:
+        return []
 
     def pin(cell: Cell, seen: WheelFacts) -> Mapping[str, FlowNode] | None:
         text = _required(seen, cell, component)
