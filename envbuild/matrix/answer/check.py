@@ -19,7 +19,7 @@ from envbuild.matrix.solve.lasting_gaps import unrelatable_pairs
 from envbuild.matrix.solve.query import Query
 from envbuild.matrix.solve.request import Ask
 from envbuild.matrix.solve.shared_search import effort_of
-from envbuild.matrix.solve.unknowns import Unknown, find_unknowns, unheard_ranges
+from envbuild.matrix.solve.unknowns import Unknown, has_unknowns, unheard_ranges
 
 if TYPE_CHECKING:  # the module that describes conflicts and searches fixes is imported where there is one
     from envbuild.matrix.answer.fix_trial import PlanFilter
@@ -84,7 +84,7 @@ def plan_filter(case: Query) -> PlanFilter:
             plan = prefer_known_plan(matrix, wanted, case.asks, case.waived, plan, FEW)
         except UndecidedError:
             return False
-        return not find_unknowns(matrix, plan.assignment, case.asks, case.waived)
+        return not has_unknowns(matrix, plan.assignment, case.asks, case.waived)
 
     def good(assignment: list[int]) -> bool:
         if any(assignment[one] != ABSENT and assignment[other] != ABSENT for one, other in hopeless):
@@ -94,7 +94,7 @@ def plan_filter(case: Query) -> PlanFilter:
         another = "base" in whole and not assignment[matrix.number["base"]] & whole["base"]
         if another and not is_possible_base(matrix.named(assignment), repositories):
             return False
-        if not find_unknowns(matrix, assignment, case.asks, case.waived):
+        if not has_unknowns(matrix, assignment, case.asks, case.waived):
             return True
         pinned = {}
         for name, mask in whole.items():

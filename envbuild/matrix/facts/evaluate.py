@@ -34,10 +34,12 @@ def _evaluate_all(matrix: FactTable, assignment: Sequence[int], waived: Collecti
     if waived:
         rows = [row for row in rows if matrix.fact(row).id not in waived]
     rows.sort()
+    questions = matrix.row_questions
     by_question: dict[str, list[int]] = {}
     for row in rows:
-        by_question.setdefault(matrix.fact(row).question, []).append(row)
-    return [_evaluate(matrix, row, assignment, by_question[matrix.fact(row).question]) for row in rows]
+        if question := questions[row]:
+            by_question.setdefault(question, []).append(row)
+    return [_evaluate(matrix, row, assignment, by_question.get(questions[row], ())) for row in rows]
 
 
 def _candidates(matrix: FactTable, assignment: Sequence[int]) -> list[GuardedRow]:
@@ -78,16 +80,18 @@ def find_guards(matrix: FactTable) -> Sequence[int]:
 
 
 def _evaluate(matrix: FactTable, row: int, assignment: Sequence[int], rows: Collection[int]) -> EvaluatedRow:
-    """Return the result of one row. `rows`: those that hold and answer the same question."""
+    """Return the result of one row. `rows`: those that hold and answer the same question, if it answers one."""
     claim = row_claim(matrix, row)
-    unsure = [
-        matrix.components[atom.component].name
-        for atom in (matrix.atoms[number] for number in matrix.rows[row].then)
-        if assignment[atom.component] & atom.maybe
-    ]
+    uncertain = _uncertain_values(matrix, row)
+    others = rows if len(rows) > 1 else ()
+    if not others and not uncertain and all(assignment[number] & allowed for number, allowed in claim.allowed.items()):
+        known = matrix.caches.satisfied
+        if row not in known:
+            known[row] = EvaluatedRow(row, (), (), {})
+        return known[row]
+    unsure = [matrix.components[number].name for number, maybe in uncertain if assignment[number] & maybe]
     yields = {}
     fails = []
-    others = rows if claim.fact.question and len(rows) > 1 else ()
     for number, allowed in claim.allowed.items():
         name = matrix.components[number].name
         better = [
@@ -101,3 +105,12 @@ def _evaluate(matrix: FactTable, row: int, assignment: Sequence[int], rows: Coll
         elif not assignment[number] & allowed:
             fails.append(name)
     return EvaluatedRow(row, tuple(fails), tuple(unsure), yields)
+
+
+def _uncertain_values(matrix: FactTable, row: int) -> Sequence[tuple[int, int]]:
+    """Return (component, values) of what a row requires of which some values cannot be compared."""
+    known = matrix.caches.uncertain
+    if row not in known:
+        atoms = (matrix.atoms[number] for number in matrix.rows[row].then)
+        known[row] = [(atom.component, atom.maybe) for atom in atoms if atom.maybe]
+    return known[row]

@@ -6,7 +6,7 @@ that holds for an absent component, too, states nothing about it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 
@@ -33,7 +33,7 @@ def evident_values(matrix: FactTable, row: int) -> Mapping[int, int]:
     return known[row]
 
 
-def evident_pairs(matrix: FactTable) -> Collection[tuple[int, int]]:
+def evident_pairs(matrix: FactTable) -> set[tuple[int, int]]:
     """Return the pairs of components of which some row is evidence."""
     if matrix.caches.related is None:
         found: set[tuple[int, int]] = set()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from envbuild.matrix.facts.atoms import constraint_of, evaluate_constraint
 from envbuild.matrix.facts.clauses import update_precedence
 from envbuild.matrix.facts.evaluate import find_guards
+from envbuild.matrix.facts.evidence import evident_pairs
 from envbuild.matrix.facts.fact_table import Caches, FactTable
 from envbuild.matrix.facts.reachability import find_calls
 
@@ -32,4 +33,9 @@ def extend_table(matrix: FactTable, added: Mapping[str, Collection[str]]) -> Fac
             atom = atom._replace(sure=atom.sure | sure << shift, maybe=atom.maybe | maybe << shift)
         atoms.append(atom)
     kept = Caches(calls=find_calls(matrix), guards=find_guards(matrix))  # absence is as before, any condition a guard
-    return update_precedence(replace(matrix, values=known, atoms=tuple(atoms), added=marks, caches=kept), new)
+    table = update_precedence(replace(matrix, values=known, atoms=tuple(atoms), added=marks, caches=kept), new)
+    table.caches.related = evident_pairs(matrix)  # which components they are does not depend on values
+    for row, values in matrix.caches.evidence.items():
+        if new.keys().isdisjoint(values):
+            table.caches.evidence[row] = values
+    return table

@@ -62,6 +62,9 @@ class Caches:
     programs: dict[tuple[frozenset[str], tuple[str, ...]], Program] = field(default_factory=dict)
     soft_programs: dict[frozenset[str], SoftProgram] = field(default_factory=dict)
     evaluated: dict[tuple[tuple[int, ...], frozenset[str]], list[EvaluatedRow]] = field(default_factory=dict)
+    satisfied: dict[int, EvaluatedRow] = field(default_factory=dict)
+    uncertain: dict[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    arising: Sequence[tuple[Question, tuple[int, ...], Sequence[tuple[int, int]]]] | None = None
     guards: Sequence[int] | None = None
     guarded: Mapping[int, Sequence[tuple[GuardedRow, int]]] | None = None
     candidates: dict[tuple[int, int], Sequence[GuardedRow]] = field(default_factory=dict)
@@ -180,6 +183,11 @@ class FactTable:
     def defaults(self) -> tuple[int, ...]:
         """The rows of default facts, which hold where a request does not name another value."""
         return tuple(row for row, line in enumerate(self.rows) if self.facts[line.fact].default)
+
+    @cached_property
+    def row_questions(self) -> tuple[str, ...]:
+        """The question of each row, empty where its fact answers none."""
+        return tuple(self.facts[line.fact].question for line in self.rows)
 
     def fact(self, row: int) -> Fact:
         """Return the fact that a row belongs to."""

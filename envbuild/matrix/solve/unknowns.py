@@ -19,7 +19,7 @@ from envbuild.matrix.solve.pairs import unrelated_pairs
 from envbuild.matrix.solve.phrasing import component_text, join_and, value_phrase
 from envbuild.matrix.solve.request import Ask
 
-Evidence = Sequence[tuple[int, Collection[int]]]  # (row, the components that it is evidence about)
+Evidence = Sequence[tuple[int, set[int]]]  # (row, the components that it is evidence about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,24 @@ def find_unknowns(
     matrix: FactTable, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]
 ) -> list[Unknown]:
     """Return what no fact covers in an assignment. It can be called valid only if that is nothing."""
+    return list(_each_unknown(matrix, assignment, asks, waived))
+
+
+def has_unknowns(matrix: FactTable, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]) -> bool:
+    """Return whether there is something that no fact covers in an assignment."""
+    return next(_each_unknown(matrix, assignment, asks, waived), None) is not None
+
+
+def _each_unknown(
+    matrix: FactTable, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]
+) -> Iterator[Unknown]:
     rows = evaluate_rows(matrix, assignment, waived)
+    if "unheard" not in waived:
+        yield from unheard_versions(matrix, assignment, rows)
     evidence = [(one.row, evidence_components(matrix, one.row, assignment)) for one in rows if not one.unsure]
-    return [
-        *(unheard_versions(matrix, assignment, rows) if "unheard" not in waived else ()),
-        *unanswered_questions(matrix, assignment, evidence, waived),
-        *(unrelated_components(matrix, assignment, evidence, asks, waived) if "unrelated" not in waived else ()),
-    ]
+    yield from unanswered_questions(matrix, assignment, evidence, waived)
+    if "unrelated" not in waived:
+        yield from unrelated_components(matrix, assignment, evidence, asks, waived)
 
 
 def unheard_versions(matrix: FactTable, assignment: Sequence[int], rows: Iterable[EvaluatedRow]) -> Iterator[Unknown]:
@@ -78,30 +89,34 @@ def unheard_ranges(matrix: FactTable, asks: Iterable[Ask]) -> tuple[Unknown, ...
 
 def unanswered_questions(
     matrix: FactTable, assignment: Sequence[int], evidence: Evidence, waived: frozenset[str]
-) -> list[Unknown]:
-    """Return questions about components that are all present and that no fact answers."""
-    answered: dict[str, list[Collection[int]]] = {}
+) -> Iterator[Unknown]:
+    """Yield questions about components that are all present and that no fact answers."""
+    answered: dict[str, list[set[int]]] = {}
     for row, components in evidence:
-        answered.setdefault(matrix.fact(row).question, []).append(components)
-    chosen, found = matrix.named(assignment), []
-    for question in matrix.questions.values():
-        if question.id in waived or not question_arises(matrix, question, assignment):
+        if question_id := matrix.row_questions[row]:
+            answered.setdefault(question_id, []).append(components)
+    for question, numbers, conditions in arising_questions(matrix):
+        if question.id in waived or any(assignment[number] == ABSENT for number in numbers):
             continue
-        numbers = {matrix.number[name] for name in question.of}
-        if not any(numbers.issubset(touched) for touched in answered.get(question.id, ())):
+        if any(assignment[number] & unmet for number, unmet in conditions):
+            continue
+        if not any(touched.issuperset(numbers) for touched in answered.get(question.id, ())):
+            chosen = matrix.named(assignment)
             texts = join_and([component_text(matrix, name, chosen) for name in question.of])
             what = f"the combination of {texts}" if len(question.of) > 1 else f"the requirements of {texts}"
-            found.append(Unknown(question.id, question.of, f"no fact covers {what}: {question.about}"))
-    return found
+            yield Unknown(question.id, question.of, f"no fact covers {what}: {question.about}")
 
 
-def question_arises(matrix: FactTable, question: Question, assignment: Sequence[int]) -> bool:
-    """Return whether an assignment has all that a question is about, and is as the question requires it."""
-    for name in question.of:
-        if assignment[matrix.number[name]] == ABSENT:
-            return False
-    atoms = [matrix.atoms[at] for at in matrix.arising.get(question.id, ())]
-    return all(not assignment[atom.component] & ~atom.sure for atom in atoms)
+def arising_questions(matrix: FactTable) -> Sequence[tuple[Question, tuple[int, ...], Sequence[tuple[int, int]]]]:
+    """Return (question, the components that it is about, (component, values) for which it does not arise)."""
+    if matrix.caches.arising is None:
+        found = []
+        for question in matrix.questions.values():
+            atoms = [matrix.atoms[at] for at in matrix.arising.get(question.id, ())]
+            numbers = tuple(matrix.number[name] for name in question.of)
+            found.append((question, numbers, [(atom.component, ~atom.sure) for atom in atoms]))
+        matrix.caches.arising = found
+    return matrix.caches.arising
 
 
 def unrelated_components(
