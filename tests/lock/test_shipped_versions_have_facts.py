@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 METASEQ = {"hydra-core": "1.1.2", "omegaconf": "2.1.1", "protobuf": "3.20.2", "setuptools": "59.5.0"}
 # Components among the Python packages of each image, as the package index resolved them on 2026-11-25.
 RESOLVED = {
-    "azure-ndv4-opt": {**METASEQ, "torch": "1.10.1+cu113", "numpy": "1.24.4", "nccl": "2.14.3", "tokenizers": "0.21.0"},
+    "azure-ndv4-opt": {**METASEQ, "torch": "1.10.1+cu113", "numpy": "1.24.4", "nccl": "2.14.3", "tokenizers": "0.20.3"},
     "azure-ndv5-opt": {
         **METASEQ,
         "torch": "2.1.2+cu118",
