@@ -125,6 +125,14 @@ def test_a_store_that_is_closed_to_this_user_is_named_with_its_owner(closed: str
     check_readable(folder / "none" / "there")
 
 
+@pytest.mark.parametrize("closed", [".", ".."])
+def test_commands_that_do_not_read_a_closed_store_run(closed: str, folder: Path) -> None:
+    root = folder / "above/theirs"
+    Store.open(root)
+    (root / closed).resolve().chmod(0o700)
+    assert run_as(OUTSIDE, OUTSIDE, (), lambda: check_former_group(root)) is None
+
+
 def test_a_store_on_a_disk_like_tmp_has_folders_of_its_user_alone(folder: Path, home: Path) -> None:
     root = folder / "disk"
     root.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable
@@ -68,9 +69,12 @@ def prepare_store(root: Path, report: Callable[[str], object]) -> None:
 
 
 def check_former_group(root: Path) -> None:
-    """Refuse a store that was a group's, and is none now (`check_former_members`). Raises EngineError."""
-    if root.is_dir() and not is_shared(root):
-        check_former_members(root, FOLDERS, CONTENT)
+    """Refuse a store that was a group's, and is none now (`check_former_members`). Raises EngineError.
+
+    One that is closed to this user is reported by the commands that read it (`check_readable`)."""
+    with contextlib.suppress(PermissionError):
+        if root.is_dir() and not is_shared(root):
+            check_former_members(root, FOLDERS, CONTENT)
 
 
 def close_trees(root: Path) -> list[str]:
