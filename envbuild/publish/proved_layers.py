@@ -2,7 +2,8 @@
 
 The configuration of an image names its layers by their digest, which is public: an image that names the layers of a
 private one would be published with the private files, from the store or by a registry that has their blobs. So the
-source must show that it has every byte: its blobs are read, once for each repository, and compared with the layers.
+source must show that it has every byte: its blobs are read, once for each repository, and compared with the layers. A
+blob that this user made of the layer, or compared with it before, is not unpacked again: its own digest is compared.
 
 published/proved.json of the user's part of the store: repository, a space, and blob (``sha256:…``) → layer
 (``sha256:…``), the newest last.
@@ -11,7 +12,7 @@ published/proved.json of the user's part of the store: repository, a space, and 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -20,9 +21,9 @@ from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.json_files import read_sealed, write_sealed
 from envbuild.core.store.store import Store
 from envbuild.core.text import counted
-from envbuild.oci.layers.compressed import DIGEST
+from envbuild.oci.layers.compressed import DIGEST, is_compressed_layer
 from envbuild.oci.sources.base import SourceImage, SourceLayer
-from envbuild.oci.sources.read_layer import corrupt_layer_error, read_layer, read_unnamed_layer
+from envbuild.oci.sources.read_layer import corrupt_layer_error, read_blob, read_layer, read_unnamed_layer
 from envbuild.oci.tar.writer import TarSink
 from envbuild.publish.known_repositories import FOLDER
 from envbuild.squashfs.pack.format import PackFormat
@@ -65,18 +66,27 @@ def prove_layers(
         return []
     reporter.start(TASK, f"comparing {counted(len(wanted), 'layer')} with the packs of the store")
     try:
-        read_all(image, list(wanted.values()))
+        blobs_known = {(layer, row.rpartition(" ")[2]) for row, layer in known.items()}
+        read_all(image, list(wanted.values()), lambda layer: is_known(layer, blobs_known, store))
     finally:
         reporter.finish(TASK)
     return list(wanted.values())
 
 
-def read_all(image: SourceImage, wanted: Sequence[SourceLayer]) -> None:
-    """Read layers and compare their digests. Raises InputError with a finding for each that differs."""
+def is_known(layer: SourceLayer, known: Container[tuple[str, str]], store: Store) -> bool:
+    """Return whether the content of the layer's blob is known by the digest of the blob."""
+    return bool(layer.digest) and (
+        (layer.diff_id, layer.digest) in known or is_compressed_layer(store, layer.diff_id, layer.digest)
+    )
+
+
+def read_all(image: SourceImage, wanted: Sequence[SourceLayer], known: Callable[[SourceLayer], bool]) -> None:
+    """Read layers and compare their digests; of `known` ones those of their blobs. Raises InputError with a finding for
+    each that differs."""
     if image.stream is None:
         findings: list[Finding] = []
         with ThreadPoolExecutor(min(PARALLEL, len(wanted))) as pool:
-            for error in pool.map(fault_of, wanted):
+            for error in pool.map(lambda layer: fault_of(layer, read_blob if known(layer) else read_whole), wanted):
                 findings += error.findings if error else ()
         if findings:
             raise InputError.of(findings)
@@ -93,12 +103,17 @@ def read_all(image: SourceImage, wanted: Sequence[SourceLayer]) -> None:
         raise corrupt_layer_error(layer, "the archive came without it")
 
 
-def fault_of(layer: SourceLayer) -> InputError | None:
+def read_whole(layer: SourceLayer) -> None:
+    """Read a layer, unpacked, and compare its digests. Raises InputError."""
+    read_layer(layer, [])
+
+
+def fault_of(layer: SourceLayer, read: Callable[[SourceLayer], object]) -> InputError | None:
     """Return why a layer is not the one that its image names; None if one of its places provides it."""
     fault = None
     for _ in range(layer.places):
         try:
-            read_layer(layer, [])
+            read(layer)
         except InputError as error:
             fault = error
         else:

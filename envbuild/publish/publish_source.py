@@ -25,11 +25,12 @@ from envbuild.oci.sources.open import SourceReference, open_source, parse_source
 from envbuild.oci.sources.registry import parse_source_reference
 from envbuild.publish.binding import make_annotations
 from envbuild.publish.destination import TAG, Destination, parse_destination
+from envbuild.publish.finished_image import FinishedImage
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.proved_layers import prove_layers, record_proved
 from envbuild.publish.published_texts import configuration_text
 from envbuild.publish.source_parts import platform_of, source_parts
-from envbuild.publish.squashfs_artifact import FinishedImage, finished_artifacts
+from envbuild.publish.squashfs_artifact import finished_artifacts
 from envbuild.publish.squashfs_document import PLAIN
 from envbuild.publish.target import Target
 from envbuild.spec.workspace import Workspace
@@ -159,8 +160,12 @@ def finish_image(image: SourceImage, done: ConvertedImage, progress: Progress, o
     ranges = plan_squashfs(
         packs, image.config, path, options, epoch=epoch, evidence=foreign_evidence(image), foreign=True
     )
+    # Another member of a group could have changed a pack since.
+    is_new = not done.up_to_date and not workspace.store.is_shared
     merge = {"codec": form.codec, "level": form.level, "block": form.block, "epoch": epoch}
-    return FinishedImage(image.name, image.config.architecture, path, done.artifact.sha256, packs, ranges, merge)
+    return FinishedImage(
+        image.name, image.config.architecture, path, done.artifact.sha256, packs, ranges, merge, is_new
+    )
 
 
 def same_registry(source: str, image: SourceImage, target: Target) -> dict[str, str]:

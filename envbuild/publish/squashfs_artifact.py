@@ -18,23 +18,17 @@ from envbuild.core.console import Reporter
 from envbuild.core.digest import reported_digest
 from envbuild.core.errors import PublishError, VerifyError
 from envbuild.core.json_text import canonical_json
-from envbuild.core.regular_file import open_regular, pin_regular
+from envbuild.core.regular_file import open_regular
 from envbuild.export.options import ExportOptions
 from envbuild.export.project_image import image_evidence, pack_layers
 from envbuild.net.registry.media_types import OCI
 from envbuild.oci.document import MAX_DOCUMENT
 from envbuild.publish import artifact_types as types
+from envbuild.publish.finished_image import FinishedImage, check_assembly, check_samples, open_pieces
 from envbuild.publish.pack_blobs import FileSlice, make_pack_blobs
 from envbuild.publish.published_texts import PublishedText
 from envbuild.publish.squashfs_document import BlobPart, SquashfsDocument
-from envbuild.squashfs.write.assembly import (
-    SourcePiece,
-    TruncatedSourceError,
-    copy_tables,
-    extents_digest,
-    list_extents,
-)
-from envbuild.squashfs.write.extents import Range
+from envbuild.squashfs.write.assembly import copy_tables, list_extents
 
 if TYPE_CHECKING:
     from envbuild.export.built_image import BuiltImage
@@ -59,20 +53,6 @@ class Artifact:
         entry = types.describe(OCI.manifest, self.digest.removeprefix("sha256:"), len(self.manifest))
         more = {"annotations": dict(self.annotations)} if self.annotations else {}
         return {**entry, "artifactType": self.kind, **more}
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedImage:
-    """A squashfs file that was written from `packs`: its name, path, sha256 and CPU architecture, the `ranges` of the
-    packs in it, and how they were merged."""
-
-    name: str
-    architecture: str
-    path: Path
-    sha256: str
-    packs: Sequence[Path]
-    ranges: Sequence[Range]
-    merge: Mapping[str, Any]
 
 
 def project_artifacts(
@@ -155,7 +135,11 @@ def squashfs_artifact(
     packs, blobs = make_pack_blobs(image.packs, work, progress)
     made = read_slice(tables, f"{image.name}.tables")
     sources = {blob.digest: blob for blob in [*blobs, made]}
-    check_assembly(image, extents, [open_pieces(pack.blobs, sources) for pack in packs], made, progress)
+    pieces = [open_pieces(pack.blobs, sources) for pack in packs]
+    if image.is_new:
+        check_samples(image, extents, pieces)
+    else:
+        check_assembly(image, extents, pieces, made, progress)
     document = SquashfsDocument(
         image.name,
         image.architecture,
@@ -212,34 +196,3 @@ def read_slice(path: Path, title: str) -> FileSlice:
     """Return all of a file that envbuild made as a slice."""
     with path.open("rb") as file:
         return FileSlice(hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size, path, 0, title)
-
-
-def open_pieces(parts: Sequence[BlobPart], slices: Mapping[str, FileSlice]) -> list[SourcePiece]:
-    """Return the pieces of a pack, from the files of its blobs."""
-    found = []
-    for part in parts:
-        blob = slices[part.digest]
-        found.append(SourcePiece(pin_regular(blob.path), blob.start + part.start, part.length))
-    return found
-
-
-def check_assembly(
-    image: FinishedImage,
-    extents: Sequence[Any],
-    packs: Sequence[Sequence[SourcePiece]],
-    tables: FileSlice,
-    progress: Callable[[int], object],
-) -> None:
-    """Raise VerifyError unless the packs and the tables result in the file of the image."""
-    whole = BlobPart(tables.digest, 0, tables.size)
-    try:
-        found = extents_digest(extents, packs, open_pieces([whole], {tables.digest: tables}), progress)
-    except TruncatedSourceError as error:
-        found = str(error)
-    if found != image.sha256:
-        raise VerifyError(
-            f"the packs of {image.name} do not result in its squashfs file: expected sha256 {image.sha256}, "
-            f"got {found}",
-            hint="run the command again: the file is then written from them again",
-            where=str(image.path),
-        )

@@ -14,6 +14,7 @@ from envbuild.publish import compressed_layers, proved_layers
 from envbuild.publish import publish_source as publish_source_module
 from envbuild.publish.publish_source import publish_source
 from tests.support import foreign_images
+from tests.support.bit_flips import flip_bit
 from tests.support.cutting_proxy import cutting
 from tests.support.foreign_images import layers, workspace
 from tests.support.image_project import Cli
@@ -251,13 +252,31 @@ def test_a_layer_is_compared_once_for_each_repository(
     send(f"oci:{layout.path}:x", f"{registry.host}/app:1", store)
     read_all = proved_layers.read_all
     monkeypatch.setattr(
-        proved_layers, "read_all", lambda image, wanted: compared.append(len(wanted)) or read_all(image, wanted)
+        proved_layers,
+        "read_all",
+        lambda image, wanted, known: compared.append(len(wanted)) or read_all(image, wanted, known),
     )
     for name in ("one", "two", "one"):
         send(f"docker://{registry.host}/{name}:1", f"{registry.host}/copy-of-{name}:1", store, move=True)
     assert compared == [len(layers())] * 2
     send(f"oci:{layout.path}:x", f"{registry.host}/app:2", store)  # a folder may have changed
     assert len(compared) == 3
+
+
+def test_a_blob_that_is_known_to_be_a_layer_is_read_and_not_unpacked(
+    tmp_path: Path, registry: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was compared before, from another place; the folder must have its bytes all the same."""
+    layout, store = layout_of(tmp_path / "layout"), tmp_path / "a"
+    registry.push(f"oci:{layout.path}:x", "one:1")
+    foreign_images.made(f"oci:{layout.path}:x", workspace(store))
+    send(f"docker://{registry.host}/one:1", f"{registry.host}/copy:1", store)
+    monkeypatch.setattr(proved_layers, "read_layer", lambda *_: pytest.fail("it was unpacked"))
+    assert send(f"oci:{layout.path}:x", f"{registry.host}/app:1", store)["digest"]
+    damaged = next(path for path in (layout.path / "blobs/sha256").iterdir() if path.read_bytes()[:2] == b"\x1f\x8b")
+    flip_bit(damaged, 20, 3)
+    with pytest.raises(InputError, match="damaged: its blob"):
+        send(f"oci:{layout.path}:x", f"{registry.host}/app:2", store)
 
 
 @pytest.mark.parametrize("lacks", ["layers", "configuration"])

@@ -16,12 +16,13 @@ from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
 from envbuild.oci.sources.open import open_source
 from envbuild.publish.binding import make_annotations
+from envbuild.publish.finished_image import FinishedImage
 from envbuild.publish.folder import publish_to_folder
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.published_texts import PublishedText
 from envbuild.publish.pull import pull_image
 from envbuild.publish.registry import Published, open_push, publish_to_registry
-from envbuild.publish.squashfs_artifact import Artifact, FinishedImage, finished_artifacts
+from envbuild.publish.squashfs_artifact import Artifact, finished_artifacts
 from envbuild.squashfs.pack.store_packs import pack_path
 from tests.support import foreign_images
 from tests.support.local_registry import Layout

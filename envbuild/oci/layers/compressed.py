@@ -26,6 +26,13 @@ def read_compressed(store: Store, layer: LayerRecord, compression: str) -> tuple
     return (digest, size) if whole else None
 
 
+def is_compressed_layer(store: Store, diff_id: str, digest: str) -> bool:
+    """Return whether this user compressed a layer (``sha256:…``) to the blob `digest`."""
+    value = read_sealed(store.layer_path(diff_id) / NAME)
+    rows = value.values() if isinstance(value, dict) else ()
+    return any(isinstance(row, list) and row[:1] == [digest] for row in rows)
+
+
 def record_compressed(store: Store, layer: LayerRecord, compression: str, digest: str, size: int) -> None:
     """Record the blob of a layer that this user has unpacked; in a store that cannot be written nothing is recorded."""
     path = store.layer_path(layer.diff_id) / NAME

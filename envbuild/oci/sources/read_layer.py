@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from envbuild.core import bombs
@@ -98,6 +98,14 @@ def read_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT,
         check_layer(layer, blob, tar, fault)
     fan.close()
     return LayerSize(size, fan.members)
+
+
+def read_blob(layer: SourceLayer) -> None:
+    """Read the blob of a layer, without unpacking it, and compare it with its digest: enough where it is known that
+    the blob with this digest is the layer. Raises InputError, and what the source raises."""
+    with convert_layer_errors(layer.name), layer.open() as stream:
+        if why := _BlobReader(stream, replace(layer, diff_id="")).differs():
+            raise corrupt_layer_error(layer, why)
 
 
 def read_unnamed_layer(layer: SourceLayer, sink: Sink) -> str:
