@@ -27,9 +27,9 @@ def file_digest(path: Path, *, follow: bool = True, progress: Callable[[int], ob
         return digest.hexdigest()
 
 
-def reported_digest(path: Path, reporter: Reporter, *, follow: bool = True) -> str:
-    """Return `file_digest` of a large file, as a task of the reporter."""
-    reporter.start("digest", f"sha256 of {path.name}")
+def reported_digest(path: Path, reporter: Reporter, *, follow: bool = True, name: str = "") -> str:
+    """Return `file_digest` of a large file, as a task of the reporter. `name`: what the user calls it."""
+    reporter.start("digest", f"sha256 of {name or path.name}")
     try:
         return file_digest(path, follow=follow)
     finally:

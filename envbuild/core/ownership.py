@@ -7,7 +7,6 @@ typed the command is the caller too, as for git (safe.directory of git-config(1)
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -113,10 +112,19 @@ def is_own_file(path: Path) -> bool:
     return not any(find_intrusion(str(place), users, groups) for place in (path.parent, path))
 
 
-def find_renamers(path: str, users: frozenset[int], groups: frozenset[int] | None = None) -> Iterator[Intrusion]:
+def closed_groups() -> frozenset[int]:
+    """Return the groups of which nobody but the caller is a member: `private_groups`; under sudo the one of that user,
+    and in a user namespace the one that its root has."""
+    return private_groups() if os.geteuid() else own_groups()
+
+
+def find_renamers(
+    path: str, users: frozenset[int], groups: frozenset[int] | None = None, *, strict: bool = False
+) -> Iterator[Intrusion]:
     """Yield every folder and link on the way to `path`, through all links on it, by which others than `users` and
     `groups` can put something else in the place of what is found there: they own it, or may write a folder without the
-    sticky bit (as StrictModes of sshd_config(5)). With that bit the owner of an entry decides."""
+    sticky bit (as StrictModes of sshd_config(5)). With that bit the owner of an entry decides. strict: yield also that
+    a part of the way is missing or closed: it may be there in the next moment."""
 
     def enter(folder: bytes, name: bytes, last: bool) -> Step[bytes]:
         found.setdefault(folder, find_renamer(folder, users, groups))
@@ -132,8 +140,12 @@ def find_renamers(path: str, users: frozenset[int], groups: frozenset[int] | Non
         return Step(entry, target)
 
     found: dict[bytes, Intrusion | None] = {}
-    with contextlib.suppress(OSError):  # then nothing is read there
-        walk(Place((b"/",)), os.fsencode(Path(path).absolute()), enter)
+    try:
+        whole = walk(Place((b"/",)), os.fsencode(Path(path).absolute()), enter)
+    except OSError:  # then nothing is read there
+        whole = None
+    if strict and not whole:
+        yield Intrusion(Path(path), "is missing for a moment", False)
     yield from filter(None, found.values())
 
 

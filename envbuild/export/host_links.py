@@ -21,6 +21,7 @@ from envbuild.squashfs.pack.index import DIR, SYMLINK
 from envbuild.squashfs.write.merge import MergedTree, Node
 
 MOST_LINKS = 20_000  # in a folder that enroot copies; tzdata has some 600
+MOST_STEPS = 2_000_000  # of all ways together: some seconds
 
 Location = tuple[Node, tuple[bytes, ...]]  # a node, and its path through no link
 
@@ -57,8 +58,14 @@ def followed_links(tree: MergedTree, volumes: Iterable[str]) -> dict[tuple[bytes
     """Return the links on the ways of `FOLLOWED` and of volumes, those of `FOLLOWED_TREES`, and those in the root, by
     their paths through no link."""
     found: dict[tuple[bytes, ...], Node] = {}
+    steps = 0
 
     def enter(folder: Location, name: bytes, _last: bool) -> Step[Location] | None:
+        nonlocal steps
+        steps += 1
+        if steps > MOST_STEPS:
+            why = f"links that enroot follows on the node lead through more than {MOST_STEPS} folders and links"
+            raise InputError(why, hint="remove links from / and /etc/skel of the image")
         node, path = folder[0].children.get(name), (*folder[1], name)
         if node is None:
             return None
@@ -77,9 +84,13 @@ def followed_links(tree: MergedTree, volumes: Iterable[str]) -> dict[tuple[bytes
     for path in ways(tree, volumes):
         follow(path)
     for path in FOLLOWED_TREES:
-        if top := follow(path):
-            for link in [*links_below(*top)]:
-                follow(link)
+        left, seen, count = [follow(path)], set[int](), 0
+        while left:  # cp -L enters folders that links lead to
+            if (top := left.pop()) and top[0].kind == DIR and id(top[0]) not in seen:
+                links = [*links_below(*top, seen)]
+                count += len(links)
+                check_count(path, count)
+                left += map(follow, links)
     if leads_elsewhere(follow(b"etc")):
         follow(ZONE)
     return found
@@ -93,23 +104,28 @@ def leads_elsewhere(etc: Location | None) -> bool:
     return not posixpath.normpath(f"/etc/{target}" if target[:1] != "/" else target).startswith(ZONES)
 
 
-def links_below(folder: Node, path: tuple[bytes, ...]) -> Iterator[bytes]:
-    """Yield the paths of the links in a folder and in those below it. Raises InputError for more than `MOST_LINKS`."""
-    left, count = [(folder, path)], 0
+def links_below(folder: Node, path: tuple[bytes, ...], seen: set[int]) -> Iterator[bytes]:
+    """Yield the paths of the links in a folder and in those below it, but for folders that were `seen` before."""
+    left = [(folder, path)]
     while left:
         top, above = left.pop()
+        if id(top) in seen:
+            continue
+        seen.add(id(top))
         for name, node in sorted(top.children.items()):
             if node.kind == DIR:
                 left.append((node, (*above, name)))
             elif node.kind == SYMLINK:
-                count += 1
-                if count > MOST_LINKS:
-                    where = os.fsdecode(b"/" + b"/".join(path))
-                    hint = "remove them from the image"
-                    raise InputError(
-                        f"{where} has more than {MOST_LINKS} links, which enroot follows on the node", hint
-                    )
                 yield b"/".join((*above, name))
+
+
+def check_count(path: bytes, count: int) -> None:
+    """Raise InputError for more links than any distribution has in a folder that enroot copies."""
+    if count > MOST_LINKS:
+        raise InputError(
+            f"/{os.fsdecode(path)} has more than {MOST_LINKS} links, which enroot follows on the node",
+            hint="remove them from the image",
+        )
 
 
 def ways(tree: MergedTree, volumes: Iterable[str]) -> Iterator[bytes]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from envbuild.core.errors import VerifyError
+from envbuild.core.regular_file import open_regular
 from envbuild.core.shell import shell_word
 from envbuild.core.text import amount, human_list
 from envbuild.lock.model import lock_digest
@@ -51,8 +55,12 @@ LARGEST = 40  # folders that are parts of their own
 
 def report_file(file: Path, workspace: Workspace) -> Report:
     """Return the report of a squashfs file. Raises VerifyError if it is damaged."""
-    within, summary = read_content(file, workspace)
-    evidence, sha256, reason = find_evidence(file, within, workspace)
+    with open_regular(file) as opened:  # one file for its evidence and for what is in it, whichever has its name
+        content = Path(f"/proc/self/fd/{opened.fileno()}")
+        with named_as(file, content):
+            within, summary = read_content(file, content, workspace)
+            superblock = describe_superblock(content)
+        evidence, sha256, reason = find_evidence(file, content, within, workspace)
     lock, target = within.lock, target_of(within, workspace.project)
     measured = find_measured(lock.image, lock_digest(lock), target.name, workspace.store) if lock and target else ()
     results = known_results(evidence, measured, target)
@@ -64,7 +72,7 @@ def report_file(file: Path, workspace: Workspace) -> Report:
         name=image if isinstance(image, str) else file.name,
         description=str(within.origin.get("description") or ""),
         verdict=judge(faults, tiers, checks, reason),
-        facts=tuple(file_facts(file, describe_superblock(file), within, sha256)),
+        facts=tuple(file_facts(file, superblock, within, sha256)),
         faults=faults,
         checks=checks,
         tiers=tiers,
@@ -94,12 +102,25 @@ def report_file(file: Path, workspace: Workspace) -> Report:
     )
 
 
-def read_content(file: Path, workspace: Workspace) -> tuple[ImageMetadata, SizeSummary]:
+@contextlib.contextmanager
+def named_as(file: Path, content: Path) -> Iterator[None]:
+    """Let errors about the path `content` name `file`."""
+    try:
+        yield
+    except VerifyError as error:
+        texts = ("message", "where", "hint")
+        raise VerifyError.of(
+            replace(found, **{key: getattr(found, key).replace(str(content), str(file)) for key in texts})
+            for found in error.findings
+        ) from None
+
+
+def read_content(file: Path, content: Path, workspace: Workspace) -> tuple[ImageMetadata, SizeSummary]:
     """Return the records in a file and the sizes of its folders, as a task of the reporter: an image can have many
     files. Raises VerifyError if it is damaged."""
     workspace.reporter.start(READ, f"content of {file.name}")
     try:
-        with SquashTree(file) as tree:
+        with SquashTree(content) as tree:
             return read_metadata(tree), SizeSummary(str(file)).add_all(tree.walk())
     finally:
         workspace.reporter.finish(READ)
@@ -110,12 +131,15 @@ def shell_path(file: Path) -> str:
     return str(file.absolute())
 
 
-def find_evidence(file: Path, within: ImageMetadata, workspace: Workspace) -> tuple[Evidence | None, str, str]:
-    """Return the evidence that this user has of a file, its sha256 (empty: not computed), and why there is none."""
+def find_evidence(
+    file: Path, content: Path, within: ImageMetadata, workspace: Workspace
+) -> tuple[Evidence | None, str, str]:
+    """Return the evidence that this user has of a file, its sha256 (empty: not computed), and why there is none.
+    content: where the bytes of the file are read."""
     verify = f"envbuild verify {shell_word(shell_path(file))}"
     if within.lock is None:
         return None, "", "envbuild did not build this image: there is no lock to compare it with"
-    found, sha256 = find_file_evidence(file, within.lock, workspace.store, workspace.reporter)
+    found, sha256 = find_file_evidence(content, file.name, within.lock, workspace.store, workspace.reporter)
     if found:
         return found, sha256, ""
     if sha256:

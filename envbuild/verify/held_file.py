@@ -8,14 +8,19 @@ folder on the way that is exchanged and put back shows nowhere.
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from envbuild.core.digest import reported_digest
-from envbuild.core.errors import VerifyError
-from envbuild.core.ownership import Intrusion, find_intrusion, find_renamers, own_users, private_groups
+from envbuild.core.errors import FREE_SOME, EngineError, VerifyError
+from envbuild.core.ownership import Intrusion, closed_groups, find_intrusion, find_renamers, own_users
+from envbuild.core.regular_file import open_regular
+from envbuild.core.text import amount
+from envbuild.squashfs.write.copy_extents import copy_data
 
 if TYPE_CHECKING:
     from envbuild.core.store.store import Store
@@ -46,45 +51,71 @@ def hold_file(path: Path, workspace: Workspace, written: str = "") -> Iterator[H
     written: the sha256 with which this process has written it; it is not read for that again unless it is copied.
 
     Raises VerifyError; EngineError where the store's disk is full; OSError."""
-    store, reporter = workspace.store, workspace.reporter
-    with contextlib.ExitStack() as stack:
-        content = path.resolve()
-        if intrusion := find_writer(path, store):
-            written = ""
-            copy = stack.enter_context(store.workdir()) / path.name
-            reporter.info(f"{intrusion.path} {intrusion.reason}: a copy of {path.name} is verified")
-            reporter.start(COPY, f"copy {path.name}")
-            try:
-                with store.filled():
-                    copy_whole(content, copy)
-            finally:
-                reporter.finish(COPY)
-            content = copy
+    with private_content(path, workspace) as content:
         identity = file_identity(content)
-        sha256 = written or reported_digest(content, reporter, follow=False)
+        same = written and content == path.resolve()
+        sha256 = written if same else reported_digest(content, workspace.reporter, follow=False)
         held = HeldFile(path, content, sha256, identity)
         yield held
         held.check()
 
 
-def find_writer(path: Path, store: Store) -> Intrusion | None:
-    """Return how another user can change what is read at `path`; None if none can. Who can replace a store's folder is
-    trusted (docs/security.md), so of a file of the store what is above it does not count."""
-    users, groups = own_users(), private_groups()
-    if path.parent == store.root / "artifacts" and not path.is_symlink():
+@contextlib.contextmanager
+def private_content(path: Path, workspace: Workspace) -> Iterator[Path]:
+    """Yield a file with the content of the file at `path` that no other user changes or exchanges meanwhile: the file
+    itself, or a copy in the store.
+
+    Raises EngineError where the store's disk is full, EnvbuildError, OSError."""
+    store, reporter = workspace.store, workspace.reporter
+    with contextlib.ExitStack() as stack:
+        real = path.resolve()
+        opened = stack.enter_context(open_regular(real, follow=False))
+        intrusion = find_writer(path, real, opened.fileno(), store)
+        if not intrusion:
+            yield real
+            return
+        copy = stack.enter_context(store.workdir()) / path.name
+        reporter.info(f"{intrusion.path} {intrusion.reason}: a copy of {path.name} is used")
+        check_room(opened.fileno(), store)
+        reporter.start(COPY, f"copy {path.name}")
+        try:
+            with store.filled(), copy.open("xb", buffering=0) as out:
+                copy.chmod(0o600)
+                copy_data(opened.fileno(), out.fileno())
+        finally:
+            reporter.finish(COPY)
+        yield copy
+
+
+def find_writer(path: Path, real: Path, file: int, store: Store) -> Intrusion | None:
+    """Return how another user can change what is read of the open file, or of its name; None if none can.
+
+    path, real: its name, and that name through no link. Who can replace a store's folder is trusted (docs/security.md),
+    so of a file of the store what is above it does not count."""
+    users, groups = own_users(), closed_groups()
+    if found := find_intrusion(f"/proc/self/fd/{file}", users, groups):
+        return Intrusion(path, found.reason, found.own)
+    if path.parent == store.root / "artifacts" and path == real:
         way = find_intrusion(str(path.parent), users, groups)
-    else:  # a path of which a part is missing at this moment is judged as far as it goes
-        way = next(find_renamers(str(path), users, groups), None)
-    return way or find_intrusion(str(path), users, groups)
+    else:
+        way = next(find_renamers(str(path), users, groups, strict=True), None)
+    if way:
+        return way
+    try:
+        same = os.path.samestat(os.fstat(file), real.lstat())
+    except OSError:
+        same = False
+    return None if same else Intrusion(path, "was exchanged at this moment", False)
 
 
-def copy_whole(source: Path, target: Path) -> None:
-    """Copy a file to a new one of this user alone; share its blocks where the file system can. Raises OSError."""
-    from envbuild.squashfs.write.copy_extents import copy_file
-
-    with target.open("xb", buffering=0) as out:
-        target.chmod(0o600)
-        copy_file(source, out.fileno())
+def check_room(file: int, store: Store) -> None:
+    """Raise EngineError if the store's disk has no room for a copy of an open file."""
+    needed, free = os.fstat(file).st_blocks * 512, shutil.disk_usage(store.tmp).free
+    if needed > free:
+        raise EngineError(
+            f"the store {store.root} has {amount(free)} free, and a copy of the file takes {amount(needed)}",
+            hint=FREE_SOME,
+        )
 
 
 def raise_replaced(path: Path) -> NoReturn:

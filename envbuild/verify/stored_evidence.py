@@ -51,16 +51,18 @@ def write_file_evidence(evidence: Evidence, store: Store) -> Path:
     return path
 
 
-def find_file_evidence(file: Path, lock: Lock, store: Store, reporter: Reporter) -> tuple[Evidence | None, str]:
+def find_file_evidence(
+    file: Path, name: str, lock: Lock, store: Store, reporter: Reporter
+) -> tuple[Evidence | None, str]:
     """Return the evidence that this user has of the bytes of a squashfs file with a lock inside, and their sha256: it
-    is computed only where there is evidence of that lock."""
+    is computed only where there is evidence of that lock. name: what the user calls the file."""
     stem = _stem(Evidence(lock.image, lock_digest(lock), (), ""))
     places = [store.own / "artifacts" / f"{stem}{SUFFIX}", *sorted((store.own / VERIFIED).glob(f"{stem}-*.json"))]
     read = filter(None, map(read_own_evidence, places))
     known = [evidence for evidence in read if evidence.lock == lock_digest(lock)]
     if not known:
         return None, ""
-    sha256 = reported_digest(file, reporter)
+    sha256 = reported_digest(file, reporter, name=name)
     return next((evidence for evidence in known if evidence.artifact == f"sha256:{sha256}"), None), sha256
 
 

@@ -25,6 +25,7 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         place = f"{os.major(device)}:{os.minor(device)}"
         mounts.write_text(
             "22 1 0:4242 / /other rw shared:1 - fuse.other other rw,user_id=1,group_id=1\n"
+            f"35 22 0:4243 / /m\x0c1\x1f1\x1f{place}\u2028 rw - fuse.evil evil rw,user_id=7,group_id=7\n"
             f"36 22 {place} / /mnt rw,nosuid,nodev,relatime shared:2 master:1 - {kind}\n"
         )
         fuse_user.cache_clear()
@@ -40,6 +41,9 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         ("ext4 /dev/vda1 rw", None),
         (f"fuse.squashfuse squashfuse rw,user_id={STRANGER},group_id={STRANGER},allow_other", STRANGER),
         ("fuse.sshfs host:/ rw,user_id=1000,group_id=1000", 1000),
+        ("fuse backup\x0c rw,user_id=1000,group_id=1000", 1000),  # the name is the user's: blanks alone are escaped
+        ("fuse.a user_id=0 rw,group_id=1000", 65534),
+        ("fusectl fusectl rw", None),
         ("fuseblk /dev/sdb1 rw,user_id=0,group_id=0,allow_other,blksize=4096", 0),
     ],
 )

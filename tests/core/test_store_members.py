@@ -11,6 +11,7 @@ import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
+from envbuild.core.store import former_members, store_folders
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.gc import collect
 from envbuild.core.store.permissions import move_into_store, own_place
@@ -207,12 +208,42 @@ def test_a_store_that_a_group_shared_is_not_taken_over(removed: list[str], what:
         assert f"rm -r {shared}" in caught.value.hint
 
 
-def test_no_member_removes_the_mark_of_a_shared_store(shared: Path) -> None:
+def test_a_store_of_a_group_of_its_user_alone_is_no_store_of_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An umask of 002 makes it, below a folder with the setgid bit."""
+    root = folder / "store"
+    root.mkdir()
+    root.chmod(0o2775)
+    for module in (store_folders, former_members):
+        monkeypatch.setattr(module, "closed_groups", lambda: frozenset((root.stat().st_gid,)))
+    store = Store.open(root)
+    (store.root / "packs/made").touch()
+    root.chmod(0o755)
+    assert Store.open(root).own == root
+
+
+def test_folders_that_every_user_can_make_are_no_trace_of_members(folder: Path) -> None:
+    root = Store.open(folder / "store").root
+    root.chmod(0o1777)
+    run_as(OUTSIDE, OUTSIDE, (), lambda: (root / f"user-{OUTSIDE}").mkdir())
+    Store.open(root)
+    root.chmod(0o755)
+    with pytest.raises(EngineError, match="is the folder of a member"):
+        Store.open(root)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_no_member_removes_the_mark_of_a_shared_store(kind: str, shared: Path) -> None:
     """Nor takes its name first."""
     root = shared
     (root / "shared-with-a-group").unlink()
-    as_member(ONE, lambda: (root / "shared-with-a-group").touch())
+    take = (
+        (lambda: (root / "shared-with-a-group").mkdir()) if kind == "folder" else (root / "shared-with-a-group").touch
+    )
+    as_member(ONE, take)
     Store.open(root)
+    assert (root / "shared-with-a-group").is_file()
 
     def remove() -> str:
         try:

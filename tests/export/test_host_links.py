@@ -87,8 +87,12 @@ def test_links_that_a_hook_copies_or_writes_through_are_replaced(tmp_path: Path)
         symlink(b"usr/share/zoneinfo", b"/opt/zones"),
         symlink(b"opt/zones/Etc/UTC", b"/home/a/notes"),
         symlink(b"opt/other", b"/home/a"),
+        symlink(b"etc/skel/direct", b"../../opt/dir"),  # cp -L enters it
+        symlink(b"opt/dir/.again", b"/home/a/again"),
+        symlink(b"opt/dir/circle", b"."),
     ]
     assert replaced(*layer, folder=tmp_path) == {
+        "opt/dir/.again": "../../home/a/again",
         "etc/apt/apt.conf.d/enroot": "../../../home/a/.bashrc",
         "etc/skel/.stolen": "../../home/a/.ssh",
         "etc/skel/deep/er": "../../../root",
@@ -106,6 +110,16 @@ def test_very_many_links_that_a_hook_copies_are_refused(tmp_path: Path, monkeypa
     (tmp_path / "b").mkdir()
     with pytest.raises(InputError, match="/etc/skel has more than 3 links"):
         replaced(*layer, symlink(b"etc/skel/x", b"y"), folder=tmp_path / "b")
+
+
+def test_the_ways_of_all_links_together_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each link of 2,500 leads through 40 others, each of them through many folders."""
+    layer = [symlink(b"etc/skel/%d" % number, b"/a/b/c/d/e/f") for number in range(50)]
+    assert len(replaced(*layer, folder=tmp_path)) == 50
+    monkeypatch.setattr(host_links, "MOST_STEPS", 100)
+    (tmp_path / "b").mkdir()
+    with pytest.raises(InputError, match="more than 100 folders and links"):
+        replaced(*layer, folder=tmp_path / "b")
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from envbuild.core.digest import file_digest
-from envbuild.core.errors import VerifyError
-from envbuild.verify.held_file import hold_file
+from envbuild.core.errors import EngineError, VerifyError
+from envbuild.core.regular_file import open_regular
+from envbuild.verify import held_file
+from envbuild.verify.held_file import find_writer, hold_file
 from tests.support.foreign_images import workspace
 
 pytestmark = pytest.mark.unit
@@ -68,3 +71,41 @@ def test_an_own_store_below_a_folder_of_a_group_is_not_copied(tmp_path: Path) ->
     path.write_bytes(b"x")
     with hold_file(path, home) as held:
         assert held.content == path
+
+
+def test_a_place_that_changes_while_it_is_judged_is_not_one_s_own(place: Path, tmp_path: Path) -> None:
+    """A folder is renamed away in the moment of the judgement, or another file has the name."""
+    store, moved = workspace(tmp_path / "store").store, place.parent.with_name("moved")
+    with open_regular(place) as opened:
+        assert find_writer(place, place, opened.fileno(), store) is None
+        place.parent.rename(moved)
+        found = find_writer(place, place, opened.fileno(), store)
+        assert found and found.reason == "is missing for a moment"
+        place.parent.mkdir()
+        place.write_bytes(b"good")
+        found = find_writer(place, place, opened.fileno(), store)
+        assert found and found.reason == "was exchanged at this moment"
+
+
+def test_the_copy_of_a_file_with_holes_takes_no_more_room(place: Path, tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root is in no group of its own")
+    with place.open("r+b") as file:
+        file.seek(200 << 20)
+        file.write(b"end")
+    place.chmod(0o664)
+    with hold_file(place, workspace(tmp_path / "store")) as held:
+        assert held.content != place and held.sha256 == file_digest(place)
+        assert held.content.stat().st_size == place.stat().st_size
+        assert held.content.stat().st_blocks * 512 < 1 << 20
+
+
+def test_a_copy_for_which_there_is_no_room_is_not_begun(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid():
+        pytest.skip("only root is in no group of its own")
+    place.chmod(0o664)
+    monkeypatch.setattr(held_file.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
+    with pytest.raises(EngineError, match="has 100 B free"), hold_file(place, workspace(tmp_path / "store")):
+        raise AssertionError("it was copied")

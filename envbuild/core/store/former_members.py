@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
-from envbuild.core.ownership import find_intrusion, group_name, own_users, private_groups
+from envbuild.core.ownership import closed_groups, find_intrusion, group_name, own_users
 from envbuild.core.shell import shell_word
 from envbuild.core.store.mark import SHARED
-from envbuild.core.store.permissions import GROUP, OWN, STICKY
+from envbuild.core.store.permissions import GROUP, OTHERS, OWN, STICKY
 
 
 def check_former_members(root: Path, folders: Sequence[str], content: Sequence[str]) -> None:
@@ -35,12 +35,20 @@ def _find_traces(root: Path, folders: Sequence[str], content: Sequence[str]) -> 
     """Yield how a store shows that others could write in it."""
     if os.path.lexists(root / SHARED):
         yield "a group shared it"
+    users, groups = own_users(), closed_groups()
+    status = root.stat()
+    is_alone, is_open = (
+        status.st_gid in groups,
+        status.st_mode & OTHERS,
+    )  # as in /tmp: every user can make such a folder
     for entry in os.scandir(root):
-        if OWN.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+        if not OWN.fullmatch(entry.name) or not entry.is_dir(follow_symlinks=False):
+            continue
+        own = entry.stat(follow_symlinks=False).st_uid in users
+        if not (is_alone if own else is_open):
             yield f"{entry.name}/ is the folder of a member of a group"  # only the store of a group has them
     if not any(_has_entries(root / name) for name in content):
         return
-    users, groups = own_users(), private_groups()
     for path in (root, *map(root.joinpath, folders)):
         try:
             found = path.lstat()

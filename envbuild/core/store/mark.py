@@ -26,7 +26,7 @@ def mark_shared(root: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         if path.lstat().st_uid == os.geteuid():
             return
-        path.unlink()  # of a member, who could remove it
+        path.rename(root / f".{SHARED}.{os.urandom(4).hex()}")  # of a member, who could remove it; it may be a folder
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444))
 
 

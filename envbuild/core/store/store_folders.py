@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError
-from envbuild.core.ownership import Intrusion, find_intrusion, own_users, user_name
+from envbuild.core.ownership import Intrusion, closed_groups, find_intrusion, own_users, user_name
 from envbuild.core.store.access import OWN_STORE, check_readable
 from envbuild.core.store.former_members import check_former_members
 from envbuild.core.store.mark import mark_shared, mark_store
@@ -46,7 +46,7 @@ def prepare_store(root: Path, report: Callable[[str], object]) -> None:
         closed = close_trees(root)
         check_former_group(root)
         check_members(root, FOLDERS, PRIVATE, report)
-        if is_shared(root) and root.stat().st_uid == os.geteuid():
+        if is_shared(root) and root.stat().st_uid == os.geteuid() and root.stat().st_gid not in closed_groups():
             mark_shared(root)
         if close_folder(root / LOCKS, 0o007 if is_shared(root) else 0o077):
             report(f"store {root}: other users could hold its locks; closed now")

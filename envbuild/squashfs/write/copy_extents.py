@@ -56,6 +56,26 @@ def copy_file(path: Path, out: int) -> None:
     os.fsync(out)
 
 
+def copy_data(source: int, out: int) -> None:
+    """Copy the open regular file `source` into the open, empty file `out`; holes remain holes (lseek(2), SEEK_DATA).
+
+    Raises EnvbuildError when another process truncates it meanwhile, OSError."""
+    size, at = os.fstat(source).st_size, 0
+    os.ftruncate(out, size)
+    with PageCopier(out, direct=True) as pages:
+        while at < size:
+            try:
+                start = os.lseek(source, at, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # no data behind this position
+                    raise
+                break
+            at = min(os.lseek(source, start, os.SEEK_HOLE), size)
+            if not copy_range(source, start, out, start, at - start, pages):
+                raise EnvbuildError("the file became shorter while it was copied")
+    os.fsync(out)
+
+
 def can_share(source: int, out: int, at: int) -> bool:
     """Return whether the file `out` can share blocks with `source`. It is tried with a page behind position `at`, where
     nothing is written yet; a source that is shorter is never shared."""
