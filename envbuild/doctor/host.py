@@ -95,6 +95,14 @@ class Host:
         """Return whether there is a file."""
         return os.path.exists(self.path(path))  # noqa: PTH110 - Path.exists raises for a folder that is closed here
 
+    def open_fault(self, path: str) -> str:
+        """Return why a device file cannot be opened to read and write, or ""."""
+        try:
+            os.close(os.open(self.path(path), os.O_RDWR | os.O_CLOEXEC))
+        except OSError as error:
+            return os.strerror(error.errno or 0)
+        return ""
+
     def link_name(self, path: str) -> str:
         """Return the last name of the target of a link, or ""."""
         try:

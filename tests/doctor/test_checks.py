@@ -69,6 +69,8 @@ def test_locked_memory_of_a_session_and_of_a_job(node: Node) -> None:
 @pytest.mark.parametrize("code", [0, 6])
 def test_a_job_that_requested_no_gpu_is_no_fault_of_the_node(code: int, node: Node) -> None:
     """Slurm hides the GPUs that a job did not request."""
+    for number in range(2):
+        (node.root / f"dev/nvidia{number}").unlink()
     node.program("nvidia-smi", f"echo 'No devices were found'; exit {code}")
     found = node.examine(SLURM_JOB_ID="7")
     assert "this job has no GPU" in result_of(found, "nvidia-driver").detail

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..facts.place import CONTAINER, find_place
+from ..facts.place import CONTAINER, find_place, job_id
 from ..facts.storage import amount
 from ..host import Host
 from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
@@ -28,7 +28,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     wanted = PROCESSES * max(need.gpus, 1)
     if processes and processes < wanted and need.gpus:
         detail = f"{processes} processes at most, and {need.gpus} ranks use up to {wanted}"
-        place, job = find_place(host)[0], host.environ.get("SLURM_JOB_ID")
+        place, job = find_place(host)[0], job_id(host)
         if place == CONTAINER:
             yield failed(detail, USER, "docker run --pids-limit=-1")
         elif job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.network import EFA, efa_devices, rdma_ports
-from ..facts.place import COMPUTE, device_hint, find_place, is_container
+from ..facts.place import COMPUTE, device_hint, find_place, is_container, job_id
 from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
 from ..tools.fi_info import parse_endpoints, rdm_domains
@@ -25,7 +25,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     wanted = need.efa or count
     container = is_container(host)
     if count < max(wanted, 1):
-        of_node = find_place(host)[0] == COMPUTE and not host.environ.get("SLURM_JOB_ID")
+        of_node = find_place(host)[0] == COMPUTE and not job_id(host)
         yield failed(
             f"{count} EFA devices, and {need.source} has {wanted or 'some'}",
             ADMINISTRATOR if of_node else USER,
@@ -51,7 +51,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run(output.fault)
     elif "No data available" in output.text + output.errors or found < count:
         fix = "ulimit -l unlimited; mount /dev/infiniband; one libibverbs alone: ldconfig -p | grep ibverbs"
-        of_node = find_place(host)[0] == COMPUTE and not host.environ.get("SLURM_JOB_ID")
+        of_node = find_place(host)[0] == COMPUTE and not job_id(host)
         severity = ADMINISTRATOR if of_node else USER
         yield failed(f"libfabric finds {found} of {count} EFA devices", severity, fix)
     elif not complete:

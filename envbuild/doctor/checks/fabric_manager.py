@@ -18,8 +18,16 @@ NONE = ("n/a", "not supported", "")
 SWITCH_KIND, VFIO = "0680", "vfio-pci"  # class of NVSwitches on the PCI bus; the driver of one of a virtual machine
 SWITCHES = "/proc/driver/nvidia-nvswitch/devices"  # of the driver; NVIDIA's driver container starts the manager by it
 MANAGER = "nv-fabricmanage"  # the name of the process, of at most 15 characters
-BAD = (("Fabric/Health/Bandwidth", "degraded"), ("Fabric/Health/Route Unhealthy", "true"))
-PASSING = (("Fabric/Health/Route Recovery in progress", "true"), ("Fabric/Health/Access Timeout Recovery", "true"))
+BAD = (
+    ("Fabric/Health/Summary", "unhealthy"),
+    ("Fabric/Health/Bandwidth", "degraded"),
+    ("Fabric/Health/Route Unhealthy", "true"),
+)
+PASSING = (
+    ("Fabric/Health/Summary", "limited capacity"),
+    ("Fabric/Health/Route Recovery in progress", "true"),
+    ("Fabric/Health/Access Timeout Recovery", "true"),
+)
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -44,6 +52,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif sick := unhealthy(gpus, BAD):
         fix = "nvidia-smi nvlink --status; drain the node, then reboot; again: replace the GPU or its board"
         yield failed(f"links of the fabric: {', '.join(sick[:8])}", HARDWARE, fix)
+    elif wrong := configuration_faults(gpus):
+        fix = "firmware and topology of the board and its switches as the vendor's release notes state; nvidia-smi -q"
+        yield failed(f"configuration of the fabric: {', '.join(wrong[:8])}", ADMINISTRATOR, f"{fix} -d FABRIC")
     elif sick := unhealthy(gpus, PASSING):
         yield failed(f"the fabric recovers: {', '.join(sick[:8])}", MINOR, "wait, then: nvidia-smi -q -d FABRIC")
     else:
@@ -54,6 +65,12 @@ def unhealthy(gpus: tuple[Gpu, ...], signs: tuple[tuple[str, str], ...]) -> list
     """Return the GPUs that have a sign, with it."""
     named = [(gpu.bus, key.rpartition("/")[2], gpu.value(key), bad) for gpu in gpus for key, bad in signs]
     return [f"{bus} {name}: {value}" for bus, name, value, bad in named if value.lower() == bad]
+
+
+def configuration_faults(gpus: tuple[Gpu, ...]) -> list[str]:
+    """Return the GPUs whose fabric states a wrong configuration, with its words."""
+    stated = {gpu.bus: gpu.value("Fabric/Health/Incorrect Configuration") for gpu in gpus}
+    return [f"{bus} {words}" for bus, words in stated.items() if words.lower() not in (*NONE, "none")]
 
 
 def manager_result(host: Host) -> Result:

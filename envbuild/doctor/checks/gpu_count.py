@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ..facts.gpus import driver_version, models, module_gpus, pci_driver, pci_gpus, resetting, smi_report
-from ..facts.place import COMPUTE, CONTAINER, JOB, container_sign, find_place
+from ..facts.gpus import (
+    driver_version,
+    models,
+    module_gpus,
+    pci_driver,
+    pci_gpus,
+    resetting,
+    smi_report,
+    uninitialised_gpus,
+)
+from ..facts.place import COMPUTE, CONTAINER, JOB, container_sign, find_place, job_id
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run, passed
 from ..tools.nvidia_smi import RESET, SmiReport
@@ -28,7 +37,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     fallen = fallen_gpus(host)
     excluded = [gpu.bus for gpu in module_gpus(host) if gpu.excluded.lower() == "yes"]
-    kinds = Counter(names)
+    lacking, kinds = uninitialised_gpus(host), Counter(names)
     listed = ", ".join(f"{number}x {name}" for name, number in kinds.most_common())
     if excluded:
         yield failed(
@@ -36,6 +45,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             HARDWARE,
             "scontrol update NodeName=… State=DRAIN; replace the GPU",
         )
+    elif lacking:
+        fix = "dmesg | grep -i RmInitAdapter; drain the node, then reboot; again: reseat or replace the GPU"
+        yield failed(f"in the driver, and not initialised: {', '.join(lacking)}", HARDWARE, fix)
     elif len(kinds) > 1:
         fix = "use nodes of one model: srun --constraint=…, or a line for each model in gres.conf"
         yield failed(f"GPUs of several models: {listed}", USER, fix)
@@ -45,7 +57,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif not count:
         yield not_run("the driver lists no GPU")
     elif need.nvidia and count != need.gpus:
-        place, job = find_place(host)[0], host.environ.get("SLURM_JOB_ID")
+        place, job = find_place(host)[0], job_id(host)
         detail = f"{count} GPUs, and {need.source} has {need.gpus}"
         if place == COMPUTE and not job and count < need.gpus:  # all of the node's are seen
             yield failed(f"{detail}; on the PCI bus: {on_bus}", HARDWARE, f"{MISSING}; or use a node of that target")

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 
 from ..facts.gpus import driver_version, module_gpus
-from ..facts.place import JOB, find_place, is_container
+from ..facts.place import JOB, find_place, is_container, job_id
 from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
 
@@ -28,7 +28,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     names = [*ALWAYS, *(f"nvidia{number}" for number in numbers)]
     faults = {name: open_fault(host, f"/dev/{name}") for name in names}
     hidden = [name for name in names[len(ALWAYS) :] if faults[name] == FORBIDDEN]
-    in_job = bool(host.environ.get("SLURM_JOB_ID")) and not is_container(host)
+    in_job = bool(job_id(host)) and not is_container(host)
     wrong = [f"{name}: {fault}" for name, fault in faults.items() if fault and not (in_job and name in hidden)]
     if wrong:
         yield failed("; ".join(wrong), *repair(host, need, [name for name, fault in faults.items() if fault]))
@@ -70,8 +70,9 @@ def repair(host: Host, need: Need, names: list[str]) -> tuple[str, str]:
 
 def open_fault(host: Host, path: str) -> str:
     """Return why a device file cannot be opened, or ""."""
+    if fault := host.open_fault(path):
+        return fault
     try:
-        os.close(os.open(host.path(path), os.O_RDWR | os.O_CLOEXEC))
         status = host.path(path).stat()
     except OSError as error:
         return os.strerror(error.errno or 0)

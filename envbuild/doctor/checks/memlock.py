@@ -7,7 +7,7 @@ import resource
 from collections.abc import Iterator
 
 from ..facts.network import uses_rdma
-from ..facts.place import COMPUTE, JOB, LOGIN, find_place, is_container, pid_of
+from ..facts.place import COMPUTE, JOB, LOGIN, find_place, is_container, job_id, pid_of
 from ..facts.storage import amount
 from ..host import Host
 from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
@@ -30,14 +30,14 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         )
     elif soft == resource.RLIM_INFINITY:
         yield passed("unlimited")
-    elif slurmd and not host.environ.get("SLURM_JOB_ID"):
+    elif slurmd and not job_id(host):
         yield passed(f"slurmd passes no limit to jobs; this session has {bytes_text(soft)}")
     elif slurmd:
         fix = "srun --propagate=NONE; or ulimit -l unlimited before sbatch; for all: slurm.conf: " + PROPAGATED
         yield failed(f"limit of {bytes_text(soft)}, of the shell that submitted the job", USER, fix)
     elif is_container(host) and find_place(host)[0] != JOB:
         yield failed(f"limit of {bytes_text(soft)}", USER, "docker run --ulimit memlock=-1")
-    elif find_place(host)[0] in (JOB, COMPUTE) and host.environ.get("SLURM_JOB_ID"):
+    elif find_place(host)[0] in (JOB, COMPUTE) and job_id(host):
         fix = f"srun --propagate=NONE; for all: slurmd.service: LimitMEMLOCK=infinity; slurm.conf: {PROPAGATED}"
         yield failed(f"limit of {bytes_text(soft)}", ADMINISTRATOR, fix)
     elif find_place(host)[0] == COMPUTE:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from ..facts.cpu import is_older
 from ..facts.gpus import (
+    INTERRUPTS,
+    POWER,
     SMI,
     WITHOUT_GPUS,
     driver_version,
@@ -17,9 +19,9 @@ from ..facts.gpus import (
     wants_smi,
     without_gpus,
 )
-from ..facts.place import COMPUTE, JOB, find_place, is_container
+from ..facts.place import COMPUTE, JOB, find_place, is_container, job_id
 from ..host import Host
-from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
 from .gpu_count import MISSING, VFIO
 
 GROUP = "GPU"
@@ -39,7 +41,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             yield not_run("there is no NVIDIA GPU on the PCI bus")
         elif not devices:
             detail = f"no NVIDIA GPU on the PCI bus, and {need.source} has {need.gpus}"
-            if find_place(host)[0] == COMPUTE and not host.environ.get("SLURM_JOB_ID"):
+            if find_place(host)[0] == COMPUTE and not job_id(host):
                 yield failed(detail, ADMINISTRATOR, f"lspci -d 10de:; {MISSING}; or use a node of that target")
             else:
                 yield failed(detail, USER, "use a node of that target")
@@ -61,7 +63,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif without_gpus(host):
         yield passed(f"driver {version}; {WITHOUT_GPUS}")
     elif fault := smi_failure(host):
-        yield smi_result(fault, is_container(host))
+        yield smi_result(fault, is_container(host), host.output(*SMI).code)
     else:
         yield passed(f"driver {version}" + (f", needed: {need.driver}" if need.driver else ""))
 
@@ -90,12 +92,15 @@ def reloading(host: Host) -> str:
     return f"reboot; or, without jobs: {stop}; rmmod {' '.join(loaded or ['nvidia'])}; modprobe nvidia; then start them"
 
 
-def smi_result(fault: str, container: bool) -> Result:
+def smi_result(fault: str, container: bool, code: int) -> Result:
     """Return the failure of nvidia-smi beside a driver that is loaded: a GPU is lost or hangs, the driver is
     initialised again for each program, or a container has lost its devices."""
     if container:
         fix = "start the container again: a change of its cgroup takes its GPUs away; then: envbuild doctor on the node"
         return failed(f"the driver is loaded, and {fault}", USER, fix)
+    if code in (POWER, INTERRUPTS):
+        fix = "drain the node; dmesg | grep -i -e nvrm -e xid; power cables and seat of the GPU"
+        return failed(fault, HARDWARE, fix)
     fix = "dmesg | grep -i -e nvrm -e xid; systemctl enable --now nvidia-persistenced; a GPU that is lost: reboot"
     return failed(f"the driver is loaded, and {fault}", ADMINISTRATOR, fix)
 

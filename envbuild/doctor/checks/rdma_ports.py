@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..facts.gpus import pci_devices
 from ..facts.network import EFA, INFINIBAND, rdma_ports
-from ..facts.place import COMPUTE, JOB, LOGIN, OTHER, container_sign, device_hint, find_place, is_container
+from ..facts.place import COMPUTE, JOB, LOGIN, OTHER, container_sign, device_hint, find_place, is_container, job_id
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
 from ..ports import Port
@@ -49,7 +49,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             severity, fix = ADMINISTRATOR, DRIVER
         elif inside:
             severity, fix = ADMINISTRATOR, f"on the host: {LIST}"
-        elif find_place(host)[0] == COMPUTE and not host.environ.get("SLURM_JOB_ID"):
+        elif find_place(host)[0] == COMPUTE and not job_id(host):
             severity, fix = ADMINISTRATOR, "drain the node; switch its power off and on; or use a node of that target"
         else:
             severity, fix = USER, "use a node of that target"

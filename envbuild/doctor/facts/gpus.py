@@ -10,6 +10,7 @@ from ..host import Host
 from ..tools.lspci import PciDevice, parse_lspci
 from ..tools.nvidia_smi import SLOT, SmiReport, parse_smi
 from ..tools.nvidia_topo import Topology, parse_topology
+from .place import container_sign, job_id
 
 SMI = ("nvidia-smi", "-q")
 TOPOLOGY = ("nvidia-smi", "topo", "-m")
@@ -18,6 +19,13 @@ NVIDIA, AMAZON = "10de", "1d0f"
 GPU_KINDS = ("0300", "0302")  # VGA and 3D controllers
 BOARDS = ("hbm3", "sxm", "b200", "b300")  # in the names of GPUs of boards
 PROC = "/proc/driver/nvidia"
+# exit codes of nvidia-smi(1), RETURN VALUE; with that of the infoROM, all GPUs are printed
+CORRUPTED, POWER, INTERRUPTS = 14, 8, 10
+MEANINGS = {
+    CORRUPTED: "an infoROM is corrupted",
+    POWER: "the power cables of a GPU are not properly attached",
+    INTERRUPTS: "the kernel found an issue with the interrupts of a GPU",
+}
 WITHOUT_GPUS = "this job has no GPU, of those that the node has: srun --gpus-per-node=N"
 
 
@@ -123,14 +131,40 @@ def smi_failure(host: Host) -> str:
     if not wants_smi(host):
         return ""
     output = host.output(*SMI)
-    failed = (output.fault or output.code) and not without_gpus(host)
-    return output.failure("nvidia-smi -q") if failed else ""
+    if without_gpus(host) or not (output.fault or output.code):
+        return ""
+    if output.code == CORRUPTED and smi_report(host).complete:
+        return ""
+    if meaning := MEANINGS.get(output.code):
+        return output.fault or f"nvidia-smi -q ended with exit code {output.code}: {meaning}"
+    return output.failure("nvidia-smi -q")
 
 
 def without_gpus(host: Host) -> bool:
-    """Return whether this is a job that requested no GPU, on a node where Slurm hides the others (ConstrainDevices)."""
-    output = host.output(*SMI) if wants_smi(host) and host.environ.get("SLURM_JOB_ID") else None
-    return output is not None and "No devices were found" in output.text + output.errors
+    """Return whether this is a job that requested no GPU, on a node where Slurm hides the others (ConstrainDevices): a
+    GPU whose device file opens is not hidden."""
+    output = host.output(*SMI) if wants_smi(host) and job_id(host) else None
+    if output is None or "No devices were found" not in output.text + output.errors:
+        return False
+    return not any(is_open(host, gpu) for gpu in module_gpus(host))
+
+
+def is_open(host: Host, gpu: ModuleGpu) -> bool:
+    """Return whether this process may open the device file of a GPU."""
+    return gpu.minor.isdigit() and not host.open_fault(f"/dev/nvidia{gpu.minor}")
+
+
+def uninitialised_gpus(host: Host) -> list[str]:
+    """Return the GPUs that the kernel module lists and nvidia-smi does not: the driver could not start them. Those
+    whose device file is closed here belong to other jobs or containers."""
+    report = smi_report(host)
+    if not report.complete:
+        return []
+    answered = {gpu.bus.lower()[-SLOT:] for gpu in (*report.gpus, *report.silent)}
+    lacking = [gpu for gpu in module_gpus(host) if gpu.bus.lower()[-SLOT:] not in answered]
+    lacking = [gpu for gpu in lacking if gpu.excluded.lower() != "yes"]
+    hides = bool(job_id(host)) or bool(container_sign(host))
+    return [gpu.bus for gpu in lacking if not hides or is_open(host, gpu)]
 
 
 def smi_report(host: Host) -> SmiReport:

@@ -17,6 +17,7 @@ FIRST = {
     "user": "user:[4026531837]", "pid": "pid:[4026531836]", "ipc": "ipc:[4026531839]", "cgroup": "cgroup:[4026531835]",
 }  # fmt: skip
 MARKS = ("/.dockerenv", "/run/.containerenv")
+NODE_SCRIPTS = ("prolog_slurmd", "epilog_slurmd")
 CLIENTS = ("srun", "scontrol")
 STARTED_BY = (
     "/etc/systemd/system/multi-user.target.wants/slurmd.service",
@@ -40,7 +41,7 @@ def find_place(host: Host) -> tuple[str, str]:
 
 def read_place(host: Host) -> tuple[str, str]:
     """Read the namespaces and the processes of the machine."""
-    sign, job = container_sign(host), host.environ.get("SLURM_JOB_ID", "")
+    sign, job = container_sign(host), job_id(host)
     if sign and job:
         return JOB, f"{sign}; job {job}"
     if sign:  # slurmd may run in a pod: its processes are those of this container
@@ -61,6 +62,14 @@ def read_place(host: Host) -> tuple[str, str]:
     if lacking:  # packages enable slurmd on every machine that has them
         return (LOGIN if client else OTHER), f"slurmd is enabled here, and cannot start: {lacking} is missing"
     return (LOGIN, f"{client} is installed, and slurmd does not run here") if client else (OTHER, "no program of Slurm")
+
+
+def job_id(host: Host) -> str:
+    """Return the job that this process is part of, or "". slurmd's Prolog and Epilog have a job's variables, and run
+    outside of it, with the rights and the devices of the node (SLURM_SCRIPT_CONTEXT of Slurm's Prolog and Epilog
+    Guide)."""
+    of_node = host.environ.get("SLURM_SCRIPT_CONTEXT", "") in NODE_SCRIPTS
+    return "" if of_node else host.environ.get("SLURM_JOB_ID", "")
 
 
 def missing_condition(host: Host, unit: str) -> str:
