@@ -18,8 +18,8 @@ from .facts.neuron import neuron_command, neuron_devices
 from .facts.place import COMPUTE, LOGIN, OTHER, find_place, is_container
 from .facts.slurm import has_reason, node_command
 from .facts.summary import machine_facts
-from .host import Host
-from .model import FAIL, MINOR, NOT_RUN, Need, Result, not_run, one_line, result_data
+from .host import DEVICES, Host
+from .model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, Need, Result, failed, not_run, one_line, result_data
 from .tools import docker, short_answers, sinfo
 
 
@@ -83,12 +83,27 @@ def examine(host: Host, need: Need) -> Examination:
             began = time.monotonic()
             results += run_check(name, host, need)
             times[check_title(name)] = time.monotonic() - began
+        results += unanswered(host)
         order = {name: number for number, name in enumerate(GROUPS)}
         results.sort(key=lambda result: (order.get(result.group, len(order)), result.check))
         facts, reason = machine_facts(host), has_reason(host)
     finally:
-        host.programs.close()
+        host.close()
     return Examination(facts, need, tuple(results), time.monotonic() - start, times, reason)
+
+
+def unanswered(host: Host) -> list[Result]:
+    """Return the failures of devices and file systems that did not answer; no check waits for them."""
+    found = []
+    for path in host.silent:
+        if path.startswith(DEVICES):
+            word = path.rpartition("/")[2]
+            fix = f"dmesg | grep {word}; drain the node, then switch its power off and on; again: replace the device"
+            result = failed(f"{path} does not answer", HARDWARE, fix)
+        else:
+            result = failed(f"{path} does not answer", ADMINISTRATOR, f"findmnt -T {path}; the server of it; dmesg")
+        found.append(replace(result, check="files", group=GROUPS[0]))
+    return found
 
 
 def check_title(name: str) -> str:

@@ -9,12 +9,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
+from .file_reader import CALLS, FileReader, NoAnswerError
 from .processes import LIMIT, Output, Programs, ignore
 
 PCI = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")  # domain, bus, device, function
-MAX_TEXT = 1 << 20  # bytes of a file
+DEVICES = ("/sys/", "/proc/driver/", "/dev/")  # their files may wait for a device
+FOLDERS = (("/sys/bus/", 6), ("/proc/driver/nvidia/gpus/", 6), ("/sys/class/", 5))  # words of a path, to the device
 
 T = TypeVar("T")
 
@@ -44,6 +46,8 @@ class Host:
         self.root = Path(root)
         self.environ = dict(os.environ if environ is None else environ)
         self.programs = Programs(self.environ, limit, notice)
+        self.files, self.notice = FileReader(), notice
+        self.silent: list[str] = []  # devices and folders that did not answer
         self.cache: dict[object, object] = {}
 
     @property
@@ -61,14 +65,37 @@ class Host:
         """Return where a file of the machine is."""
         return self.root / path.lstrip("/")
 
+    def call(self, name: str, path: str) -> Any:
+        """Return the result of one of `CALLS` for a path; those of devices in a process of its own. Raises OSError."""
+        if not path.startswith(DEVICES):
+            return CALLS[name](str(self.path(path)))
+        return self.call_bounded(name, path)
+
+    def call_bounded(self, name: str, path: str) -> Any:
+        """Return the same, and wait for a limited time. A device that did not answer is not asked again. Raises
+        OSError."""
+        device = device_of(path)
+        if device in self.silent:
+            raise NoAnswerError("it does not answer")
+        try:
+            return self.files.call(name, str(self.path(path)))
+        except NoAnswerError:
+            self.silent.append(device)
+            self.notice(f"{path} does not answer")
+            raise
+
+    def close(self) -> None:
+        """End the programs whose output was not read, and the process that reads files."""
+        self.programs.close()
+        self.files.close()
+
     def read(self, path: str) -> Text:
         """Return the text of a file, without white space around it."""
         try:
-            with self.path(path).open("rb") as file:
-                return Text(file.read(MAX_TEXT).decode("utf-8", "replace").strip())
+            return Text(self.call("read", path).decode("utf-8", "replace").strip())
         except OSError as error:
             missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
-            return Text("", "missing" if missing else os.strerror(error.errno or 0))
+            return Text("", "missing" if missing else error.strerror or str(error))
 
     def text(self, path: str) -> str:
         """Return the text of a file; "" if it is missing or cannot be read."""
@@ -86,33 +113,42 @@ class Host:
         """Return the names in a folder, sorted with numbers by value; none if it is missing. Numbers of the PCI bus are
         hexadecimal: its devices are in the order of their text, which is that of nvidia-smi."""
         try:
-            found = [entry.name for entry in self.path(path).iterdir()]
+            found = self.call("names", path)
         except OSError:
             return []
         return sorted(found, key=sorting_key)
 
     def has(self, path: str) -> bool:
         """Return whether there is a file."""
-        return os.path.exists(self.path(path))  # noqa: PTH110 - Path.exists raises for a folder that is closed here
+        try:
+            return bool(self.call("exists", path))
+        except OSError:
+            return False
 
     def open_fault(self, path: str) -> str:
         """Return why a device file cannot be opened to read and write, or ""."""
         try:
-            os.close(os.open(self.path(path), os.O_RDWR | os.O_CLOEXEC))
+            self.call("open", path)
         except OSError as error:
-            return os.strerror(error.errno or 0)
+            return error.strerror or str(error)
         return ""
 
     def link_name(self, path: str) -> str:
         """Return the last name of the target of a link, or ""."""
         try:
-            return os.path.basename(os.readlink(self.path(path)))  # noqa: PTH115, PTH119
+            return os.path.basename(str(self.call("link", path)))  # noqa: PTH119
         except OSError:
             return ""
 
     def output(self, *command: str) -> Output:
         """Return what a program printed."""
         return self.programs.output(*command)
+
+
+def device_of(path: str) -> str:
+    """Return the folder of the device to which a file belongs: /sys/class/infiniband/mlx5_3; or the file itself."""
+    length = next((number for start, number in FOLDERS if path.startswith(start)), None)
+    return "/".join(path.split("/")[:length])
 
 
 def sorting_key(name: str) -> list[int | str]:

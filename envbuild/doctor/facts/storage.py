@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import NamedTuple
 
 from ..host import Host
@@ -27,15 +25,11 @@ class FileSystem(NamedTuple):
 
 def file_system(host: Host, path: str) -> FileSystem | None:
     """Return the file system of a path, or of its nearest folder that exists; None if it cannot be read."""
-    folder = Path(path)
-    while not os.path.exists(folder) and folder != folder.parent:  # noqa: PTH110 - see Host.has
-        folder = folder.parent
     try:
-        found = os.statvfs(folder)
-        kind = mount_kind(host.text("/proc/self/mountinfo"), str(folder.resolve()))
+        folder, real, size, free = host.call_bounded("statistics", path)
     except OSError:
         return None
-    return FileSystem(path, str(folder), kind, found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+    return FileSystem(path, folder, mount_kind(host.text("/proc/self/mountinfo"), real), size, free)
 
 
 def mount_kind(mounts: str, path: str) -> str:
