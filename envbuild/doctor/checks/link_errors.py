@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from ..facts.kernel_messages import uptime
 from ..facts.network import counters, rdma_ports
 from ..host import Host
 from ..model import HARDWARE, MINOR, Need, Result, failed, not_run, passed
@@ -21,6 +22,7 @@ NAMES = {
         "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err", "roce_adp_retrans",
     ),
 }  # fmt: skip
+DOWNS = 5  # times that a link may go down in a day, over at least two days
 PAUSE = 0.2  # seconds
 # InfiniBand permits one wrong bit in 1e12: 0.08 in this time at 400 Gb/s. A hundred times that is no chance
 MANY_SYMBOLS = 8
@@ -45,9 +47,23 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif grown:
         fix = f"a busy network, or another node; if they always grow on this node alone: {asking(grown)}"
         yield failed(f"growing within {PAUSE} s: {listed(grown)}", MINOR, fix)
+    elif flapping := {name: number for name, number in downs(before).items() if number > most_downs(host)}:
+        fix = f"a link that comes and goes: cable, transceiver or port of the switch: {asking(flapping)}"
+        words = ", ".join(f"{name} {number}" for name, number in flapping.items())
+        yield failed(f"more than {DOWNS} times a day since the boot: {words}", MINOR, fix)
     else:
         since = f"; since the boot: {', '.join(old[:4])}" if old else ""
         yield passed(f"none of {len(before)} counters grows{since}")
+
+
+def downs(values: dict[str, int]) -> dict[str, int]:
+    """Return how often links went down."""
+    return {name: number for name, number in values.items() if name.endswith(" link_downed")}
+
+
+def most_downs(host: Host) -> float:
+    """Return how often a link may have gone down since the boot; that of the boot and repairs are among them."""
+    return DOWNS * max(uptime(host) / 86400, 2)
 
 
 def is_of_link(name: str, number: int) -> bool:

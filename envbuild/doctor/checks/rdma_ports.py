@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..facts.gpus import pci_devices
+from ..facts.kernel_messages import is_booting
 from ..facts.network import EFA, INFINIBAND, rdma_ports
 from ..facts.place import COMPUTE, JOB, LOGIN, OTHER, container_sign, device_hint, find_place, is_container, job_id
 from ..host import Host
@@ -17,6 +18,8 @@ PCI, VFIO = "/sys/bus/pci/devices", "vfio-pci"  # the latter: of a virtual machi
 MELLANOX = "15b3"  # vendor on the PCI bus
 INFINIBAND_CONTROLLER = "0207"  # class of the PCI bus
 DRIVER = "modprobe mlx5_ib; dmesg | grep mlx5"
+# what a link does on its way (drivers/infiniband/core/sysfs.c)
+STARTING = {"polling", "training", "linkup", "portconfigurationtraining"}
 LIST = f"grep -l 0x{MELLANOX} /sys/bus/pci/devices/*/vendor"
 FIXES = {
     "init": "no subnet manager runs in this fabric: start that of the switch, or opensm on one server",
@@ -63,7 +66,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield enough_result(host, need, ports, enough)
         return
     judged = [port for port in ports if port.layer == layer] if need.fabric == "infiniband" else ports
-    down = [port for port in judged if not port.active]
+    down = sorted((port for port in judged if not port.active), key=urgency)
     active = [port for port in judged if port.active]
     usual = Counter(port.rate for port in active).most_common(1)[0][0] if active else 0
     slow = [port for port in active if port.rate < (need.rate if wanted and need.rate else usual_rate(port, active))]
@@ -79,7 +82,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             "init",
             "armed",
         }  # of the whole fabric: this node is as good as others
-        yield failed(f"not active: {states(down)}", severity, repair(down[0], active), drains=not waits)
+        starts = is_booting(host) and {port.physical for port in down} <= STARTING
+        yield failed(f"not active: {states(down)}", severity, repairs(down, active), drains=not (waits or starts))
     elif wanted and len(active) < wanted and other and len(active) + len(other) >= wanted:
         listed = ", ".join(f"{port.name} is {port.layer}" for port in other)
         number = {INFINIBAND: 1}.get(layer, 2)
@@ -99,12 +103,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         else:
             yield failed(detail, ADMINISTRATOR, fix)
     elif slow:
-        rates = ", ".join(f"{port.name} {port.rate} Gb/s" for port in slow)
-        yield failed(
-            f"slower than {need.rate or usual} Gb/s: {rates}",
-            HARDWARE if wanted else MINOR,
-            f"reseat the cable; mlxlink -d {slow[0].device}",
-        )
+        yield slow_result(need, slow, active, usual)
     elif not wanted and (hidden := adapters_without_device(host)):
         yield failed(f"adapters without an RDMA device: {', '.join(hidden)}", MINOR, probe(hidden))
     elif not active:
@@ -117,8 +116,10 @@ def enough_result(host: Host, need: Need, ports: list[Port], enough: list[Port])
     """Judge the ports that are not active beside enough active ones: one of the target's own is hidden by a port of
     storage with its rate. The site's names decide, then the board: the target's ports have one."""
     down = [port for port in ports if port not in enough and port.layer == enough[0].layer and not port.active]
-    own = [port for port in down if port.device in need.names]
-    for board in dict.fromkeys(port.board for port in down if port.board and not need.names):
+    down.sort(key=urgency)
+    named = {port.device for port in ports} & set(need.names)  # a target may have the names of another site
+    own = [port for port in down if port.device in named]
+    for board in dict.fromkeys(port.board for port in down if port.board and not named):
         alike = [port for port in down if port.board == board and port.physical not in ("disabled",)]
         active = sum(port.board == board for port in enough)
         if active < need.nics <= active + len(alike):
@@ -126,11 +127,11 @@ def enough_result(host: Host, need: Need, ports: list[Port], enough: list[Port])
     others = [port for port in ports if port not in enough]  # of storage, or without a cable
     if own:
         detail = f"not active: {states(own)}; the {len(enough)} active ones are not all those of {need.source}"
-        return failed(detail, HARDWARE if own[0].state == "down" else ADMINISTRATOR, repair(own[0], enough))
+        return failed(detail, HARDWARE if own[0].state == "down" else ADMINISTRATOR, repairs(own, enough))
     if hidden := adapters_without_device(host):
         return failed(f"adapters without an RDMA device: {', '.join(hidden)}", MINOR, probe(hidden))
     boards = {port.board for port in enough}
-    if waiting := [port for port in down if port.physical == "polling" and port.board in boards and not need.names]:
+    if waiting := [port for port in down if port.physical == "polling" and port.board in boards and not named]:
         fix = f"none, if it needs no cable; {repair(waiting[0], enough)}"
         return failed(f"not active: {states(waiting)}; {len(enough)} others of this board are", MINOR, fix)
     more = f"; others: {', '.join(f'{one.name} {one.state} {one.rate} Gb/s' for one in others)}" if others else ""
@@ -155,6 +156,30 @@ def probe(slots: list[str]) -> str:
 def states(ports: list[Port]) -> str:
     """Return ports with what they wait for."""
     return ", ".join(f"{port.name} {port.state} {port.physical}".strip() for port in ports)
+
+
+def slow_result(need: Need, slow: list[Port], active: list[Port], usual: int) -> Result:
+    """Judge ports with a lower rate: one of them has a bad cable, all of them the network of the site."""
+    wanted = need.nics if need.fabric == "infiniband" else 0
+    look = f"mlxlink -d {slow[0].device}"
+    if wanted and len(slow) == len(active) >= max(wanted, 2) and len({port.rate for port in active}) == 1:
+        fix = f"none, if a cable serves two machines (200 of 400 Gb/s); another target; {look}"
+        return failed(f"all {len(active)} ports have {usual} Gb/s, and {need.source} has {need.rate}", MINOR, fix)
+    rates = ", ".join(f"{port.name} {port.rate} Gb/s" for port in slow)
+    severity = HARDWARE if wanted else MINOR
+    return failed(f"slower than {need.rate or usual} Gb/s: {rates}", severity, f"reseat the cable; {look}")
+
+
+def urgency(port: Port) -> tuple[bool, bool, int]:
+    """Return by what ports are sorted: those without a cable or switched off last, second ports after first ones."""
+    return port.physical == "disabled", port.state != "down", port.number
+
+
+def repairs(ports: list[Port], active: list[Port]) -> str:
+    """Return what makes ports active, of each state once; those that are switched off only where no other is down."""
+    chosen = [port for port in ports if port.physical != "disabled"] or ports
+    first = {port.state: port for port in reversed(chosen)}
+    return "; ".join(repair(port, active) for port in chosen if first[port.state] is port)
 
 
 def repair(port: Port, active: list[Port]) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections import Counter
 from collections.abc import Iterator
 
 from ..facts.gpus import driver_version, smi_report
+from ..facts.kernel_messages import kernel_log, uptime
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
 from ..tools.kernel_log import RECOVERY, Event, parse_kernel_log
@@ -19,6 +18,10 @@ ACTIONS = {
         ADMINISTRATOR,
         "drain the node, then reboot. nvidia-smi --gpu-reset -i {buses} is enough for the GPU; "
         "the line of the log remains",
+    ),
+    "drain": (
+        ADMINISTRATOR,
+        "drain the node; when its jobs with several GPUs have ended: nvidia-smi -q | grep -i 'recovery action'",
     ),
     "nvlink": (
         HARDWARE,
@@ -57,7 +60,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
 def is_recovered(event: Event, events: list[Event], host: Host) -> bool:
     """Return whether a GPU needs no recovery any more, by a later line of the driver, or by nvidia-smi. A line remains
     in the log until the machine starts again, also after a reset."""
-    if event.switch or event.action not in ("reboot", "reset", "nvlink", "unknown", "recovered"):
+    if event.switch or event.action not in ("reboot", "reset", "drain", "nvlink", "unknown", "recovered"):
         return False
     later = events[next(at for at, one in enumerate(events) if one is event) :]
     advice = [one.action for one in later if one.bus == event.bus and one.number == RECOVERY]
@@ -65,14 +68,6 @@ def is_recovered(event: Event, events: list[Event], host: Host) -> bool:
         return advice[-1] == "recovered"
     named = [gpu for gpu in smi_report(host).gpus if event.bus in gpu.bus.lower()]
     return event.action != "unknown" and [gpu.value("GPU Recovery Action") for gpu in named] == ["None"]
-
-
-def uptime(host: Host) -> float:
-    """Return the seconds since the machine started; 0 if they are not known."""
-    try:
-        return float(host.text("/proc/uptime").partition(" ")[0])
-    except ValueError:
-        return 0.0
 
 
 def worst_event(events: list[Event], seconds: float = 0.0) -> Result | None:
@@ -106,28 +101,3 @@ def describe(events: list[Event]) -> str:
         for (switch, number, bus), count in counts.most_common(6)
     ]
     return ", ".join(names)
-
-
-def kernel_log(host: Host) -> tuple[str, str]:
-    """Return the kernel's log, and why it cannot be read ("" if it can)."""
-    if not host.is_real:
-        found = host.read("/dev/kmsg")
-        return found.text, found.fault
-    try:
-        device = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        return "", os.strerror(error.errno or 0)
-    parts: list[str] = []
-    try:
-        while len(parts) < 200_000:
-            try:
-                parts.append(os.read(device, 8192).decode("utf-8", "replace"))
-            except OSError as error:
-                if error.errno == errno.EPIPE:  # lines were overwritten meanwhile
-                    continue
-                if error.errno != errno.EAGAIN:
-                    return "", os.strerror(error.errno or 0)
-                break
-    finally:
-        os.close(device)
-    return "".join(parts), ""

@@ -33,7 +33,7 @@ MEMORY = (63, 92, 94)  # recorded, many corrected, or contained: the GPU works; 
 APPLICATION = (13, 31, 43, 45)  # a program's fault, or the end of a program after another event
 # The driver's advice, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": the last words count
 RECOVERY = 154
-ADVICE = (("reboot", "reboot"), ("reset", "reset"), ("none", "recovered"))
+ADVICE = (("reboot", "reboot"), ("reset", "reset"), ("drain p2p", "drain"), ("none", "recovered"))
 SINCE_BOOT = re.compile(r"^\d+,\d+,(\d+),[^;]*;")  # of /dev/kmsg: microseconds
 
 
@@ -49,8 +49,8 @@ class Event(NamedTuple):
 
     @property
     def action(self) -> str:
-        """reboot, reset, nvlink, link (which works), memory, application, recovered, or "unknown" for numbers without a
-        class."""
+        """reboot, reset, drain, nvlink, link (which works), memory, application, recovered, or "unknown" for numbers
+        without a class."""
         if self.switch:  # the record itself states whether the switch works
             words = self.text.lower()
             return "nvlink" if words.startswith("fatal") else "link" if words.startswith("non-fatal") else "unknown"
