@@ -16,7 +16,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Compare architecture and level."""
     arch, level = machine(host), cpu_level(host)
     if need.arch and arch != need.arch:
-        yield failed(f"CPU is {arch}, and {need.source} needs {need.arch}", HARDWARE, "use a node of that target")
+        yield failed(
+            f"CPU is {arch}, and {need.source} needs {need.arch}", HARDWARE, "use a node of that target", drains=False
+        )
     elif not level:
         yield not_run("/proc/cpuinfo does not state the instruction set")
     elif not need.cpu:
@@ -27,6 +29,6 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             lacks = missing_flags(host, need.cpu) if need.cpu in ORDER else []
             flags = f": without {', '.join(lacks)}" if lacks else ""
             hint = "a virtual machine: pass the host's CPU on (cpu: host-passthrough); else use another node"
-            yield failed(f"CPU has {level}, and {need.source} needs {need.cpu}{flags}", HARDWARE, hint)
+            yield failed(f"CPU has {level}, and {need.source} needs {need.cpu}{flags}", HARDWARE, hint, drains=False)
         else:
             yield passed(f"{level}, needed: {need.cpu}")

@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Iterator
 
-from ..facts.gpus import driver_version
+from ..facts.gpus import driver_version, pci_gpus
+from ..facts.neuron import neuron_devices
 from ..facts.packages import install_command
 from ..facts.place import COMPUTE, find_place, is_container
 from ..facts.storage import amount, file_system
@@ -32,7 +33,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if not host.programs.find(ENROOT[0]):
         if find_place(host)[0] == COMPUTE and has_pyxis(host):
             detail = "it is not installed, and srun has --container-image, which needs it"
-            yield failed(detail, ADMINISTRATOR, "install enroot on this node: github.com/NVIDIA/enroot/releases")
+            severity = ADMINISTRATOR if pci_gpus(host) or driver_version(host) or neuron_devices(host) else MINOR
+            yield failed(detail, severity, "install enroot on this node: github.com/NVIDIA/enroot/releases")
         else:  # a site may start containers with Apptainer or podman, or none
             yield not_run("enroot is not installed")
         return

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.gpus import NVIDIA, pci_devices, pci_driver, smi_fault, smi_report
+from ..facts.gpus import NVIDIA, is_divided, pci_devices, pci_driver, resetting, smi_fault, smi_report
+from ..facts.kernel_messages import is_booting
 from ..facts.place import container_sign, hides_processes, pid_of
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
@@ -35,7 +36,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if fault := smi_fault(host):
         yield not_run(fault)
         return
-    gpus = smi_report(host).gpus
+    gpus = tuple(gpu for gpu in smi_report(host).gpus if not is_divided(gpu))
+    if smi_report(host).gpus and not gpus:
+        yield not_run("the GPUs are divided (MIG), and use no NVLink")
+        return
     states = {gpu.bus: (gpu.value("Fabric/State"), gpu.value("Fabric/Status")) for gpu in gpus}
     if all(state.lower() in NONE for state, _ in states.values()):
         yield manager_result(host)
@@ -46,9 +50,15 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         if (state, status) != ("Completed", "Success")
     ]
     if wrong:
-        service = "nvidia-imex" if need.imex else "nvidia-fabricmanager"
+        service = "nvidia-fabricmanager"
         fix = f"systemctl status {service}: its version must be the driver's; without jobs: systemctl restart {service}"
-        yield failed(f"not registered: {', '.join(wrong[:8])}", ADMINISTRATOR, fix)
+        if need.imex:  # the fabric manager of an NVL72 runs on its switch trays, and IMEX does not register GPUs
+            buses = [bus for bus, state in states.items() if state != ("Completed", "Success")]
+            fix = f"the log of the fabric manager (NMX Controller) on the switch trays; {resetting(buses)}"
+        starts = is_booting(host) and all(
+            state == "In Progress" for state, _ in states.values() if state != "Completed"
+        )
+        yield failed(f"not registered: {', '.join(wrong[:8])}", ADMINISTRATOR, fix, drains=not starts)
     elif sick := unhealthy(gpus, BAD):
         fix = "nvidia-smi nvlink --status; drain the node, then reboot; again: replace the GPU or its board"
         yield failed(f"links of the fabric: {', '.join(sick[:8])}", HARDWARE, fix)
@@ -73,10 +83,15 @@ def configuration_faults(gpus: tuple[Gpu, ...]) -> list[str]:
     return [f"{bus} {words}" for bus, words in stated.items() if words.lower() not in (*NONE, "none")]
 
 
+def nvswitches(host: Host) -> list[str]:
+    """Return the NVSwitches of the machine."""
+    on_bus = [one.slot for one in pci_devices(host) if (one.vendor, one.kind) == (NVIDIA, SWITCH_KIND)]
+    return host.names(SWITCHES) or [slot for slot in on_bus if pci_driver(host, slot) != VFIO]
+
+
 def manager_result(host: Host) -> Result:
     """Judge by the process of the fabric manager, where GPUs state nothing."""
-    on_bus = [one.slot for one in pci_devices(host) if (one.vendor, one.kind) == (NVIDIA, SWITCH_KIND)]
-    switches = host.names(SWITCHES) or [slot for slot in on_bus if pci_driver(host, slot) != VFIO]
+    switches = nvswitches(host)
     if not switches:
         return not_run("these GPUs state no fabric, and there is no NVSwitch")
     if pid_of(host, MANAGER):

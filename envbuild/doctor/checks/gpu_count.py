@@ -14,11 +14,14 @@ from ..facts.gpus import (
     resetting,
     smi_report,
     uninitialised_gpus,
+    usable_gpus,
 )
 from ..facts.place import COMPUTE, CONTAINER, JOB, container_sign, find_place, job_id
+from ..facts.slurm import node_answer
 from ..host import Host
-from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
 from ..tools.nvidia_smi import RESET, SmiReport
+from ..tools.scontrol import gpus_of
 
 GROUP = "GPU"
 VFIO = "vfio-pci"  # the driver of a device that a virtual machine has
@@ -42,8 +45,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if excluded:
         yield failed(
             f"excluded by the driver: {', '.join(excluded)}",
-            HARDWARE,
-            "scontrol update NodeName=… State=DRAIN; replace the GPU",
+            MINOR if left_out(host) else HARDWARE,
+            "none, if it is to stay so; else NVreg_ExcludedGpus in /etc/modprobe.d; drain the node; replace the GPU",
         )
     elif lacking:
         fix = "dmesg | grep -i RmInitAdapter; drain the node, then reboot; again: reseat or replace the GPU"
@@ -73,6 +76,12 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run(f"the model of {count - len(names)} of {count} GPUs is not known")
     else:
         yield passed(listed)
+
+
+def left_out(host: Host) -> bool:
+    """Return whether Slurm has no more GPUs configured than the driver gives to jobs."""
+    configured = gpus_of(node_answer(host)[0]) if find_place(host)[0] == COMPUTE else None
+    return configured is not None and 0 < configured <= len(usable_gpus(host))
 
 
 def fallen_gpus(host: Host) -> list[str]:

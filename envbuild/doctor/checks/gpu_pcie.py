@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ..facts.gpus import is_board, smi_fault, smi_report
 from ..facts.pcie import SPEEDS, link_speed
 from ..host import Host
-from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
+from ..model import HARDWARE, MINOR, Need, Result, failed, not_run, passed
 from ..tools.nvidia_smi import Gpu
 
 GROUP = "GPU"
@@ -35,17 +35,16 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     slow = [gpu.bus for gpu in gpus if any(gpu.value(key).lower() == "active" for key in SLOW)]
     warm = [gpu.bus for gpu in gpus if any(gpu.value(key).lower() == "active" for key in WARM)]
     if narrow:
-        yield failed(f"PCIe width: {', '.join(narrow)}", HARDWARE, RESEAT)
+        yield failed(f"PCIe width: {', '.join(narrow)}", *slot_repair(gpus))
     elif weak:
-        severity = HARDWARE if any(is_board(gpu.value("Product Name")) for gpu in gpus) else MINOR
-        yield failed(f"PCIe {', '.join(weak)}", severity, RESEAT if severity == HARDWARE else f"another slot; {RESEAT}")
+        yield failed(f"PCIe {', '.join(weak)}", *slot_repair(gpus))
     elif down := slow_links(host, gpus):
         yield failed(f"PCIe generation under load: {', '.join(down)}", HARDWARE, RESEAT)
     elif slow:
         yield failed(
             f"the hardware slows the clock down: {', '.join(slow)}",
-            ADMINISTRATOR,
-            "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
+            MINOR,  # of one moment: full load can do it, for milliseconds
+            "ask again: nvidia-smi -q -d PERFORMANCE; if it remains: air, fans, coolant, power supplies: ipmitool sdr",
         )
     elif warm:
         fix = "air, fans, coolant; nvidia-smi -q -d TEMPERATURE"
@@ -55,6 +54,14 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     else:
         widths = "/".join(sorted({now for _, now, _ in pairs}))
         yield passed(f"width {widths}" + generations(gpus))
+
+
+def slot_repair(gpus: tuple[Gpu, ...]) -> tuple[str, str]:
+    """Return the severity of a narrow or slow link, and what repairs it: a card may be in a slot with fewer lanes, and
+    its largest width is that of the GPU."""
+    if any(is_board(gpu.value("Product Name")) for gpu in gpus):
+        return HARDWARE, RESEAT
+    return MINOR, f"none, if the slot has no more lanes; another slot; {RESEAT}"
 
 
 def below_others(gpus: tuple[Gpu, ...], key: str, name: str) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.cpu import is_older, kernel
-from ..facts.gpus import driver_version, has_open_module
+from ..facts.gpus import driver_version, has_open_module, is_board, models
 from ..facts.network import EFA, FOLDER, rdma_ports, uses_rdma
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
 
 GROUP = "network"
 PEERMEM = ("/sys/module/nvidia_peermem/version", "/sys/kernel/mm/memory_peers/nv_mem/version")  # as NCCL and UCX do
@@ -27,6 +27,11 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if not uses_rdma(host, need):
         yield not_run("jobs send through no RDMA device here")
         return
+    if models(host) and all("geforce" in name.lower() for name in models(host)):
+        yield not_run("GeForce has no GPUDirect RDMA")
+        return
+    # cards work without it, as their jobs use the network less; boards are made for it
+    severity = ADMINISTRATOR if any(is_board(name) for name in models(host)) else MINOR
     efa = all(port.layer == EFA for port in ports)
     found = next((path for path in (EFA_WAYS if efa else PEERMEM) if host.has(path)), "")
     dmabuf = has_open_module(host) and bool(kernel(host)) and not is_older(kernel(host), DMABUF)
@@ -39,9 +44,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif efa:
         fix = "modprobe efa_nv_peermem, of the EFA installer; or install the open kernel module of NVIDIA's driver"
         detail = "neither efa_nv_peermem nor DMA buffers: data is copied through the host's memory"
-        yield failed(detail, ADMINISTRATOR, fix)
+        yield failed(detail, severity, fix)
     else:
         fix = "modprobe nvidia-peermem, after the RDMA drivers; or install the open kernel module"
-        yield failed(
-            "neither nvidia-peermem nor DMA buffers: data is copied through the host's memory", ADMINISTRATOR, fix
-        )
+        yield failed("neither nvidia-peermem nor DMA buffers: data is copied through the host's memory", severity, fix)

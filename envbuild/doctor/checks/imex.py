@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.gpus import smi_fault, smi_report
+from ..facts.place import is_container, job_id
 from ..host import Host
 from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
 
@@ -19,6 +20,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run(fault)
         return
     gpus = smi_report(host).gpus
+    if need.imex and any(gpu.value("Fabric/State") not in ("", "Completed") for gpu in gpus):
+        yield not_run("a GPU is not registered in its fabric, which comes before the domain")
+        return
     cliques = {(gpu.value("Fabric/ClusterUUID"), gpu.value("Fabric/CliqueId")) for gpu in gpus}
     if not need.imex and all(cluster in ZERO for cluster, _ in cliques):
         yield not_run("these GPUs are not part of a domain of several nodes")
@@ -26,10 +30,19 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(
             "the GPUs are not in one clique of a cluster",
             ADMINISTRATOR,
-            "systemctl restart nvidia-imex; nvidia-imex-ctl -N",
+            "nvidia-smi -q -d FABRIC; the log of the fabric manager on the switch trays about this node",
         )
+    elif not host.names(CHANNELS) and not (job_id(host) or is_container(host)) and has_driver_part(host):
+        # slurmd (SwitchType=switch/nvidia_imex, imex_device.c) empties the folder, and makes the channel of a job in
+        # the mount namespace of that job; Kubernetes makes those of a pod
+        yield not_run(f"clique {next(iter(cliques))[1]}; channels are made for each job: none is here outside of one")
     elif not host.names(CHANNELS):
         fix = "options nvidia NVreg_CreateImexChannel0=1 in /etc/modprobe.d; in a container: NVIDIA_IMEX_CHANNELS=0"
         yield failed(f"{CHANNELS} has no channel", ADMINISTRATOR, fix)
     else:
         yield passed(f"clique {next(iter(cliques))[1]}, {len(host.names(CHANNELS))} channels")
+
+
+def has_driver_part(host: Host) -> bool:
+    """Return whether the driver can make channels."""
+    return host.has(CHANNELS) or "nvidia-caps-imex-channels" in host.text("/proc/devices")

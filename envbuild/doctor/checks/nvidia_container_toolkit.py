@@ -23,6 +23,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif not host.programs.find(TOOLKIT[0]) and not host.programs.find(HELPER):
         if not gpus:
             yield not_run("there is no NVIDIA GPU")
+        elif not any(host.programs.find(name) for name in ("enroot", "docker")):  # Apptainer needs none
+            yield not_run("it is not installed, nor is a program that needs it: enroot, docker")
         else:
             yield failed("it is not installed", ADMINISTRATOR, install_command(host, "nvidia-container-toolkit"))
     elif gpus and host.programs.find("enroot") and not host.programs.find(HELPER):

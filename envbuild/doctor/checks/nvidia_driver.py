@@ -55,7 +55,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif need.driver and is_older(version, need.driver):
         choose = f"choose versions for this one: envbuild check torch driver={version}"
         fix = f"install driver {need.driver} or newer, or {choose}"
-        yield failed(f"driver {version} is older than {need.driver} of {need.source}", ADMINISTRATOR, fix)
+        yield failed(f"driver {version} is older than {need.driver} of {need.source}", ADMINISTRATOR, fix, drains=False)
     elif is_container(host) and not library and not host.programs.find("nvidia-smi"):
         hook = "export NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility, for enroot's 98-nvidia.sh"
         fix = hook if find_place(host)[0] == JOB else "docker run --gpus all"

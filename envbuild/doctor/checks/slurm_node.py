@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.gpus import module_gpus, smi_report
+from ..facts.gpus import smi_report, usable_gpus
 from ..facts.place import COMPUTE, STOPPED, ZOMBIE, find_place
 from ..facts.slurm import failing_states, node_answer
 from ..host import Host
@@ -14,6 +14,7 @@ from ..tools.slurm_fault import CONTROLLER, MUNGE, SETTINGS, VERSIONS
 from .gpu_count import MISSING
 
 GROUP = "Slurm"
+REBOOTS = ("REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED")  # of scontrol reboot
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -36,7 +37,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if fault:
         yield not_run(fault.detail, fault.fix)
         return
-    configured, here = gpus_of(node), len(module_gpus(host))
+    configured, here = gpus_of(node), len(usable_gpus(host))
     if failing_states(node):
         yield state_result(host, node)
     elif "State" not in node or configured is None:
@@ -60,6 +61,13 @@ def state_result(host: Host, node: dict[str, str]) -> Result:
     """Return the failure of a node that gets no jobs. It drains none: a second reason would replace the first."""
     bad, reason, name = set(failing_states(node)), node.get("Reason", ""), node.get("NodeName", "…")
     resume = f"after the repair: scontrol update NodeName={name} State=RESUME"
+    if waits := set(states(node)) & set(REBOOTS):
+        detail = f"state {node['State']}: a reboot {'is requested' if 'REBOOT_ISSUED' not in waits else 'runs'}"
+        fix = f"none: it happens when the jobs have ended, and the node returns; or: scontrol cancel_reboot {name}"
+        return failed(detail, MINOR, fix, drains=False)
+    if "NOT_RESPONDING" not in bad and set(states(node)) & {"MAINT", "MAINTENANCE"}:
+        fix = "scontrol show reservation: its end; a node that is drained after it: sinfo -R"
+        return failed(f"state {node['State']}" + (f": {reason}" if reason else ""), MINOR, fix, drains=False)
     silent = f"{starting(host)}; the address that the controller has: scontrol show node {name} | grep NodeAddr"
     if bad == {"NOT_RESPONDING"}:  # it returns by itself
         fix = silent

@@ -20,12 +20,14 @@ NEWNS, NEWUSER = 0x00020000, 0x10000000
 NOBODY = 65534
 SET_DUMPABLE = 4  # of <sys/prctl.h>: after a change of the user, /proc/self would belong to root
 STEPS = ("make a user namespace", "map its user", "mount in it", "mount an overlay in it")
+APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
+PROFILES = ("/etc/apparmor.d/enroot", "/etc/apparmor.d/usr.bin.enroot-nsenter")
 SETTINGS = (  # a file of /proc/sys, the value that forbids it, the command that permits it
     ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"),
     ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
     (
-        "kernel/apparmor_restrict_unprivileged_userns", "1",
-        "an AppArmor profile with userns for the program; or: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        APPARMOR, "1",
+        "an AppArmor profile with userns for enroot-nsenter in /etc/apparmor.d/enroot, as enroot's package has it",
     ),
 )  # fmt: skip
 
@@ -42,6 +44,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif place == JOB:
         yield not_run("inside the container of a job nothing needs another one")
     else:
+        if host.text(f"/proc/sys/{APPARMOR}") == "1" and place != CONTAINER and (result := profile_result(host)):
+            yield result
+            return
         named = [fix for name, value, fix in SETTINGS if host.text(f"/proc/sys/{name}") == value]
         container = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
         fix = (
@@ -49,6 +54,17 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         )
         detail = f"cannot {STEPS[step]}: {os.strerror(number)}"
         yield failed(detail, MINOR if place == CONTAINER and not named else ADMINISTRATOR, fix)
+
+
+def profile_result(host: Host) -> Result | None:
+    """Return the result where AppArmor gives the right to programs by their profile, as Ubuntu does since 23.10: that
+    Python has none states nothing about enroot (NVIDIA/enroot#201)."""
+    if any(host.has(path) for path in PROFILES):
+        return not_run("AppArmor permits it to programs with a profile, as enroot has, and not to Python")
+    if not host.programs.find("enroot"):
+        fix = "none, if no program starts containers without root; else an AppArmor profile with userns for it"
+        return failed("AppArmor permits it to programs with a profile alone", MINOR, fix)
+    return None
 
 
 def try_mount(*, overlay: bool = False) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..host import Host
 from ..tools.lspci import PciDevice, parse_lspci
-from ..tools.nvidia_smi import SLOT, SmiReport, parse_smi
+from ..tools.nvidia_smi import SLOT, Gpu, SmiReport, parse_smi
 from ..tools.nvidia_topo import Topology, parse_topology
 from .place import container_sign, job_id
 
@@ -103,6 +103,11 @@ def read_module_gpus(host: Host) -> list[ModuleGpu]:
             )
         )
     return found
+
+
+def usable_gpus(host: Host) -> list[ModuleGpu]:
+    """Return the GPUs that the kernel module drives and does not exclude."""
+    return [gpu for gpu in module_gpus(host) if gpu.excluded.lower() != "yes"]
 
 
 def wants_smi(host: Host) -> bool:
@@ -202,6 +207,11 @@ def is_board(model: str) -> bool:
     words = model.lower().replace("-", " ").split()
     is_card = bool({"pcie", "nvl"} & set(words))
     return not is_card and ("h200" in words or any(mark in model.lower() for mark in BOARDS))
+
+
+def is_divided(gpu: Gpu) -> bool:
+    """Return whether a GPU is in MIG mode: it then uses no NVLink (NVIDIA's Fabric Manager User Guide)."""
+    return gpu.value("MIG Mode/Current").lower() == "enabled"
 
 
 def models(host: Host) -> list[str]:

@@ -12,8 +12,8 @@ FAILING = (
 )  # fmt: skip
 # A node gets no jobs in these either, and nothing is wrong with it (scontrol(1), node states)
 WAITING = (
-    "BLOCKED", "FUTURE", "MAINT", "PLANNED", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP",
-    "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED",
+    "BLOCKED", "FUTURE", "MAINT", "MAINTENANCE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN",
+    "POWER_UP", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED",
 )  # fmt: skip
 PARTITION = re.compile(r"gpu:[^:,()]*\dg\.\d+gb")  # of MIG: gpu:a100_1g.10gb:56
 GPU = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)")  # gpu:8, gpu:h100:8(S:0-1); not gpu_mem:16280
