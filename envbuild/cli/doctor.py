@@ -31,6 +31,13 @@ def doctor_command(
             autocompletion=one_of("nhc", "healthcheck"),
         ),
     ] = "",
+    only_hardware: Annotated[
+        bool, typer.Option("--only-hardware", help="With --as: only failures of hardware drain a node.")
+    ] = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option("--without", metavar="CHECK", help="Leave a check out: nvlink. It may be given several times."),
+    ] = None,
     gather: Annotated[
         str, typer.Option("--gather", metavar="DIR", help="Compare the --json answers of several nodes.")
     ] = "",
@@ -51,9 +58,10 @@ def doctor_command(
         raise SpecError(f"--as has no form '{kind}'", hint="--as nhc, or --as healthcheck")
     if sum(map(bool, (kind, gather, print_script, ctrf, as_json and not gather))) > 1:
         raise SpecError("--as, --gather, --print-script, --ctrf and --json are different outputs", hint="choose one")
-    if gather and (target or image or log):
+    check_options(kind, only_hardware, without or [])
+    if gather and (target or image or log or without):
         raise SpecError("--gather compares files of nodes alone", hint="envbuild doctor --gather DIR")
-    if print_script and (image or log):
+    if print_script and (image or log or without):
         raise SpecError("--print-script contains a target alone", hint="envbuild doctor h100-ib --print-script")
     if gather:
         from envbuild.cli.doctor_gather import comparison_data
@@ -71,11 +79,11 @@ def doctor_command(
         return
     from envbuild.cli.doctor_run import examine_for
 
-    found = examine_for(target, image, log)
+    found = examine_for(target, image, log, without or ())
     if kind:
         from envbuild.doctor.health_check import health_lines
 
-        lines = health_lines(found, kind)
+        lines = health_lines(found, kind, only_hardware)
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         raise typer.Exit(VerifyError.exit_code if lines else 0)
     if ctrf:
@@ -87,3 +95,15 @@ def doctor_command(
 
         show(found.data(), as_json, report_text(found))
     raise typer.Exit(VerifyError.exit_code if found.serious else 0)
+
+
+def check_options(kind: str, only_hardware: bool, without: list[str]) -> None:
+    """Refuse an option without the one that it belongs to, and names that are not those of checks."""
+    from envbuild.doctor.examination import unknown_checks
+
+    if only_hardware and not kind:
+        raise SpecError("--only-hardware needs --as", hint="--as nhc --only-hardware")
+    if unknown := unknown_checks(without):
+        raise SpecError(
+            f"--without: unknown check: {', '.join(unknown)}", hint="the names of checks: envbuild doctor --ctrf"
+        )

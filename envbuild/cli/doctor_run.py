@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +26,12 @@ class HostComparison:
     code: int
 
 
-def examine_host(need: Need | None = None) -> Examination:
+def examine_host(need: Need | None = None, without: Collection[str] = ()) -> Examination:
     """Return what one pass over this machine found. Raises EngineError without /proc and /sys."""
     host = Host(environ=with_store(os.environ), notice=print_line)
     if missing := missing_folder(host):
         raise EngineError(f"{missing} cannot be read", hint=mount_command(missing))
-    return examine(host, need or Need())
+    return examine(host, need or Need(), without)
 
 
 def with_store(environ: Mapping[str, str]) -> dict[str, str]:
@@ -55,13 +55,13 @@ def need_of(target: str) -> Need:
     return node_need(load_target(target, with_site_drivers(Project.find()))) if target else Need()
 
 
-def examine_for(target: str, image: str, log: str) -> Examination:
+def examine_for(target: str, image: str, log: str, without: Collection[str] = ()) -> Examination:
     """Return one pass for a target, with the comparison with an image and the faults of a log. Without a target, the
     image's is used."""
     need = need_of(target)
     reading = read_job_log(log) if log else None
     if not image:
-        found = examine_host(need)
+        found = examine_host(need, without)
     else:
         from envbuild.matrix.facts.compile import load_fact_table
         from envbuild.spec.project import Project
@@ -72,7 +72,7 @@ def examine_for(target: str, image: str, log: str) -> Examination:
         known = read_host_image(image)
         if not target and known.target:
             need = node_need(known.target)
-        found = examine_host(need)
+        found = examine_host(need, without)
         matrix = load_fact_table(Project.of(image).facts())
         found = found.with_results(image_results(found.facts, known, matrix, target))
     return found.with_log(log_results(reading, need)) if reading else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from .facts.summary import machine_facts
 from .host import DEVICES, Host
 from .model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, Need, Result, failed, not_run, one_line, result_data
 from .tools import docker, short_answers, sinfo
+
+FILES = "files"  # the name of the failures of files that do not answer
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ class Examination:
         }  # fmt: skip
 
 
-def examine(host: Host, need: Need) -> Examination:
-    """Run every check."""
+def examine(host: Host, need: Need, without: Collection[str] = ()) -> Examination:
+    """Run every check. `without`: the names of those that are left out, as reports have them; they did not run."""
     start = time.monotonic()
     results: list[Result] = []
     times: dict[str, float] = {}
@@ -81,15 +83,28 @@ def examine(host: Host, need: Need) -> Examination:
         start_programs(host)
         for name in check_names():
             began = time.monotonic()
-            results += run_check(name, host, need)
+            left_out = check_title(name) in without
+            results += [omitted(name)] if left_out else run_check(name, host, need)
             times[check_title(name)] = time.monotonic() - began
-        results += unanswered(host)
+        results += [] if FILES in without else unanswered(host)
         order = {name: number for number, name in enumerate(GROUPS)}
         results.sort(key=lambda result: (order.get(result.group, len(order)), result.check))
         facts, reason = machine_facts(host), has_reason(host)
     finally:
         host.close()
     return Examination(facts, need, tuple(results), time.monotonic() - start, times, reason)
+
+
+def omitted(name: str) -> Result:
+    """Return the result of a check that is left out."""
+    group = getattr(importlib.import_module(f".checks.{name}", __package__), "GROUP", GROUPS[0])
+    return replace(not_run("left out by --without"), check=check_title(name), group=group)
+
+
+def unknown_checks(names: Collection[str]) -> list[str]:
+    """Return the names that are not those of checks."""
+    known = {FILES, *map(check_title, check_names())}
+    return [name for name in names if name not in known]
 
 
 def unanswered(host: Host) -> list[Result]:
@@ -102,7 +117,7 @@ def unanswered(host: Host) -> list[Result]:
             result = failed(f"{path} does not answer", HARDWARE, fix)
         else:
             result = failed(f"{path} does not answer", ADMINISTRATOR, f"findmnt -T {path}; the server of it; dmesg")
-        found.append(replace(result, check="files", group=GROUPS[0]))
+        found.append(replace(result, check=FILES, group=GROUPS[0]))
     return found
 
 

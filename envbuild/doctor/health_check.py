@@ -16,9 +16,10 @@ LONGEST = 180  # characters of a reason
 LONGEST_LINE = 1000  # of a line, with the commands that repair the failure
 
 
-def health_lines(found: Examination, kind: str) -> list[str]:
-    """Return the lines for one of `KINDS`: none for a healthy node."""
-    failures = [result for result in found.failures if result.severity in DRAINING and result.drains]
+def health_lines(found: Examination, kind: str, only_hardware: bool = False) -> list[str]:
+    """Return the lines for one of `KINDS`: none for a healthy node. `only_hardware`: leave other failures out."""
+    draining = (HARDWARE,) if only_hardware else DRAINING
+    failures = [result for result in found.failures if result.severity in draining and result.drains]
     if not failures:
         return []
     failures.sort(key=lambda result: result.severity != HARDWARE)
@@ -28,8 +29,9 @@ def health_lines(found: Examination, kind: str) -> list[str]:
         return [reason_of(result) for result in failures]
     reason = f"envbuild doctor: {'; '.join(f'{result.check}: {result.detail}' for result in failures)}"
     name = one_line(found.facts["slurm_node"])
-    node = shlex.quote(name) if name else "NODE"  # in a container: Slurm's name of the node is not known there
-    command = f"scontrol update NodeName={node} State=DRAIN Reason={shlex.quote(clean(reason))}"
+    # a name that is not known, as in a container, is to be written: a shell does not run that line
+    start = f"scontrol update NodeName={shlex.quote(name)}" if name else "# scontrol update NodeName=NODE"
+    command = f"{start} State=DRAIN Reason={shlex.quote(clean(reason))}"
     return [*(reason_of(result) for result in failures), command]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .ctrf import ctrf_data
-from .examination import examine
+from .examination import examine, unknown_checks
 from .health_check import KINDS, health_lines
 from .host import Host
 from .job_log import read_log_file
@@ -29,8 +29,14 @@ def main(arguments: Sequence[str], need_data: dict[str, Any], version: str) -> i
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--ctrf", action="store_true", help="print a CTRF report")
     parser.add_argument("--as", dest="kind", choices=KINDS, help="print failures for the health check of a site")
+    parser.add_argument("--only-hardware", action="store_true", help="with --as: print failures of hardware alone")
+    parser.add_argument("--without", metavar="CHECK", action="append", default=[], help="leave a check out; repeatable")
     parser.add_argument("--log", metavar="FILE", help="read the log of a job, too")
     options = parser.parse_args(arguments)
+    if unknown := unknown_checks(options.without):
+        parser.error(f"--without: unknown check: {', '.join(unknown)}")
+    if options.only_hardware and not options.kind:
+        parser.error("--only-hardware needs --as")
     host, need = Host(notice=print_line), read_need(need_data)
     if missing := missing_folder(host):
         print_line(f"error: {missing} cannot be read\nhint: {mount_command(missing)}")
@@ -40,10 +46,10 @@ def main(arguments: Sequence[str], need_data: dict[str, Any], version: str) -> i
     except OSError as error:
         print_line(f"error: {options.log} cannot be read: {error.strerror}")
         return SPEC
-    found = examine(host, need)
+    found = examine(host, need, options.without)
     if reading:
         found = found.with_log(log_results(reading, need))
-    lines = health_lines(found, options.kind) if options.kind else []
+    lines = health_lines(found, options.kind, options.only_hardware) if options.kind else []
     if options.kind:
         text = "\n".join(lines)
     elif options.json:

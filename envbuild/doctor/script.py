@@ -16,7 +16,7 @@ TITLE = """envbuild doctor {version}: the facts of this node, and what it lacks{
 
 One file for Python >= 3.8, without packages. Written by `envbuild doctor --print-script`.
 
-    python3 THIS_FILE [--json] [--ctrf] [--as nhc|healthcheck] [--log FILE]
+    python3 THIS_FILE [--json] [--ctrf] [--as nhc|healthcheck] [--without CHECK] [--log FILE]
 
 It changes nothing. Exit codes: 0 no failure but minor ones, 2 usage, 5 /proc or /sys cannot be read, 7 failures."""
 

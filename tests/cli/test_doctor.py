@@ -50,6 +50,8 @@ def test_mistakes_are_refused_with_a_hint(tmp_path: Path) -> None:
     refused(envbuild("doctor", "h100-bi"), 2, "h100-ib")
     refused(envbuild("doctor", "--as", "nagios"), 2, "nhc")
     refused(envbuild("doctor", "--print-script", "--ctrf"), 2, "choose one")
+    refused(envbuild("doctor", "--without", "nvlinks"), 2, "nvlinks")
+    refused(envbuild("doctor", "--only-hardware"), 2, "--as nhc")
     refused(envbuild("doctor", "--log", str(tmp_path / "none")), 2, "No such file")
     refused(envbuild("doctor", "--gather", str(tmp_path)), 2, "two are needed")
     refused(envbuild("doctor", "--gather", str(tmp_path / "none")), 2, "is not a folder")
