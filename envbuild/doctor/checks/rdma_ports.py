@@ -11,6 +11,7 @@ from ..facts.network import EFA, INFINIBAND, rdma_ports
 from ..facts.place import COMPUTE, JOB, LOGIN, OTHER, container_sign, device_hint, find_place, is_container, job_id
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
+from ..port_repair import STARTING, repair, repairs, states, urgency
 from ..ports import Port
 
 GROUP = "network"
@@ -18,16 +19,7 @@ PCI, VFIO = "/sys/bus/pci/devices", "vfio-pci"  # the latter: of a virtual machi
 MELLANOX = "15b3"  # vendor on the PCI bus
 INFINIBAND_CONTROLLER = "0207"  # class of the PCI bus
 DRIVER = "modprobe mlx5_ib; dmesg | grep mlx5"
-# what a link does on its way (drivers/infiniband/core/sysfs.c)
-STARTING = {"polling", "training", "linkup", "portconfigurationtraining"}
 LIST = f"grep -l 0x{MELLANOX} /sys/bus/pci/devices/*/vendor"
-FIXES = {
-    "init": "no subnet manager runs in this fabric: start that of the switch, or opensm on one server",
-    "armed": "the subnet manager has not ended its work: sminfo",
-    "down": "cable, transceiver or port of the switch: ibstat {device}; mlxlink -d {device}",
-    "disabled": "it is switched off: ibportstate -C {device} -D 0 {port} enable; RoCE: "
-    "ip link set INTERFACE up, that of: rdma link show {device}/{port}",
-}
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -153,11 +145,6 @@ def probe(slots: list[str]) -> str:
     return f"dmesg | grep {slots[0]}; again after a reboot: the adapter or its firmware"
 
 
-def states(ports: list[Port]) -> str:
-    """Return ports with what they wait for."""
-    return ", ".join(f"{port.name} {port.state} {port.physical}".strip() for port in ports)
-
-
 def slow_result(need: Need, slow: list[Port], active: list[Port], usual: int) -> Result:
     """Judge ports with a lower rate: one of them has a bad cable, all of them the network of the site."""
     wanted = need.nics if need.fabric == "infiniband" else 0
@@ -168,27 +155,6 @@ def slow_result(need: Need, slow: list[Port], active: list[Port], usual: int) ->
     rates = ", ".join(f"{port.name} {port.rate} Gb/s" for port in slow)
     severity = HARDWARE if wanted else MINOR
     return failed(f"slower than {need.rate or usual} Gb/s: {rates}", severity, f"reseat the cable; {look}")
-
-
-def urgency(port: Port) -> tuple[bool, bool, int]:
-    """Return by what ports are sorted: those without a cable or switched off last, second ports after first ones."""
-    return port.physical == "disabled", port.state != "down", port.number
-
-
-def repairs(ports: list[Port], active: list[Port]) -> str:
-    """Return what makes ports active, of each state once; those that are switched off only where no other is down."""
-    chosen = [port for port in ports if port.physical != "disabled"] or ports
-    first = {port.state: port for port in reversed(chosen)}
-    return "; ".join(repair(port, active) for port in chosen if first[port.state] is port)
-
-
-def repair(port: Port, active: list[Port]) -> str:
-    """Return what makes a port active."""
-    if port.state == "init" and any(one.layer == port.layer for one in active):  # a subnet manager made those active
-        log = "the subnet manager's log about this port"
-        return f"sminfo -C {port.device} -P {port.number}; {log}; the switch that it is connected to"
-    fix = FIXES["disabled"] if port.physical == "disabled" else FIXES.get(port.state, FIXES["down"])
-    return fix.format(device=port.device, port=port.number)
 
 
 def usual_rate(port: Port, ports: list[Port]) -> int:
