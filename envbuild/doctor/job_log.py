@@ -101,7 +101,7 @@ def read_log(lines: Iterable[str]) -> LogReading:
                 first, count, node = reading.found.get(sign.name) or (number, 0, node_of(line))
                 reading.found[sign.name] = first, count + 1, node
         if "Xid" in line and len(reading.events) < MOST_EVENTS:
-            reading.events += parse_kernel_log(line)
+            reading.events += [event._replace(node=node_of(line)) for event in parse_kernel_log(line)]
         if network := NETWORK.search(line):
             count_name(reading.networks, network[1].rstrip())
         if provider := PROVIDER.search(line):

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from envbuild.doctor.job_log import read_log
+from envbuild.doctor.log_results import log_results
 from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, PASS
 from tests.support.node_files import NEED, Node, result_of
 
@@ -88,3 +90,10 @@ def test_the_port_that_needs_its_cable_is_named_first(node: Node) -> None:
     node.write_port("mlx5_0", state="2: INIT", physical="5: LinkUp")
     result = result_of(node.examine(), "rdma-ports")
     assert (result.severity, "mlxlink -d mlx5_1" in result.fix) == (HARDWARE, True)
+
+
+def test_the_log_of_a_job_names_the_node_and_each_gpu() -> None:
+    start = "Nov 20 10:00:00 dgx4 kernel: NVRM: Xid (PCI:0000:9d:00): "
+    lines = [f"{start}119, pid=1, Timeout", f"{start.replace('9d', 'df')}79, pid=1, GPU has fallen off the bus."]
+    (result,) = [one for one in log_results(read_log(lines), NEED) if one.check == "xid"]
+    assert result.detail.startswith("XID 79 of 0000:df:00 of dgx4; also XID 119 of 0000:9d:00 of dgx4")

@@ -199,3 +199,14 @@ def test_a_node_that_waits_for_its_reboot_is_not_to_be_resumed(state: str, words
 def test_a_planned_node_is_a_healthy_one(node: Node) -> None:
     node.program("scontrol", "echo 'NodeName=n1 State=IDLE+PLANNED CfgTRES=cpu=1'")
     assert "no jobs" not in result_of(node.examine(Need()), "slurm-node").detail
+
+
+@pytest.mark.parametrize(("states", "severity"), [(("maint", "reboot^"), MINOR), (("maint", "drained"), ADMINISTRATOR)])
+def test_a_login_node_in_a_maintenance_has_nothing_to_repair(
+    states: tuple[str, ...], severity: str, node: Node
+) -> None:
+    (node.root / "proc/77/comm").unlink()
+    rows = "".join(f"n{number + 5}|gpu*|{state}|gpu:8|Reboot ASAP\\n" for number, state in enumerate(states))
+    node.program("sinfo", f'printf "{rows}"')
+    result = result_of(node.examine(Need()), "slurm-nodes")
+    assert (result.status, result.severity) == (FAIL, severity)

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from ..facts.place import LOGIN, find_place, slurm_name
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
 from ..tools.sinfo import COMMAND, parse_sinfo
 from ..tools.slurm_fault import ASK_CONTROLLER, slurm_fault
 from .slurm_node import starting
 
 GROUP = "Slurm"
+PLANNED = ("maint", "reboot", "boot", "reboot_issued", "reboot_requested")  # states of sinfo(1) that end by themselves
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -42,11 +43,11 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         listed = ", ".join(f"{number} {state}" for state, number in counts.most_common())
         if not any(row.usable for row in rows.values()):
             reasons = {row.reason for row in rows.values() if row.reason not in ("", "none")}
-            yield failed(
-                f"no usable node: {listed}" + (f" ({'; '.join(sorted(reasons)[:3])})" if reasons else ""),
-                ADMINISTRATOR,
-                "sinfo -R",
-                drains=False,
-            )
+            detail = f"no usable node: {listed}" + (f" ({'; '.join(sorted(reasons)[:3])})" if reasons else "")
+            if set(counts) <= set(PLANNED):
+                fix = "none: the nodes return after maintenance or their reboot; scontrol show reservation"
+                yield failed(detail, MINOR, fix, drains=False)
+            else:
+                yield failed(detail, ADMINISTRATOR, "sinfo -R", drains=False)
         else:
             yield passed(listed)

@@ -81,7 +81,9 @@ def worst_event(events: list[Event], seconds: float = 0.0) -> Result | None:
             age = f", the last {age_text(seconds - last)} ago" if 0 <= last < seconds else ""
             words = f": {chosen[-1].text[:80]}" if kind == "unknown" and chosen[-1].text else ""
             buses = dict.fromkeys(one.bus if "." in one.bus else f"{one.bus}.0" for one in chosen)
-            return failed(describe(chosen) + age + words, severity, fix.format(buses=",".join(buses)))
+            others = [event for event in events if event.action not in (kind, "application", "recovered")]
+            also = f"; also {describe(others)}" if others else ""
+            return failed(describe(chosen) + also + age + words, severity, fix.format(buses=",".join(buses)))
     return None
 
 
@@ -95,9 +97,10 @@ def age_text(seconds: float) -> str:
 
 def describe(events: list[Event]) -> str:
     """Return the numbers of events with their GPUs."""
-    counts = Counter((event.switch, event.number, event.bus) for event in events)
+    counts = Counter((event.switch, event.number, event.bus, event.node) for event in events)
     names = [
-        f"{'SXID' if switch else 'XID'} {number} of {bus}{f' ({count} times)' if count > 1 else ''}"
-        for (switch, number, bus), count in counts.most_common(6)
+        f"{'SXID' if switch else 'XID'} {number} of {bus}{f' of {node}' if node else ''}"
+        f"{f' ({count} times)' if count > 1 else ''}"
+        for (switch, number, bus, node), count in counts.most_common(6)
     ]
     return ", ".join(names)

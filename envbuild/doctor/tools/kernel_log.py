@@ -39,13 +39,14 @@ SINCE_BOOT = re.compile(r"^\d+,\d+,(\d+),[^;]*;")  # of /dev/kmsg: microseconds
 
 class Event(NamedTuple):
     """An event. `switch`: of an NVSwitch; `after`: seconds since the start of the machine, -1 where the log has another
-    time."""
+    time; `node`: the one that the line of a job's log names."""
 
     bus: str
     number: int
     text: str
     switch: bool = False
     after: float = -1.0
+    node: str = ""
 
     @property
     def action(self) -> str:
