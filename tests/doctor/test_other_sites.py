@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from envbuild.doctor.checks import user_namespaces
+from envbuild.doctor.checks import nvlink, user_namespaces
 from envbuild.doctor.health_check import health_lines
 from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, PASS, Need
 from tests.support.node_files import NEED, TEXTS, Node, result_of
@@ -210,3 +211,32 @@ def test_a_login_node_in_a_maintenance_has_nothing_to_repair(
     node.program("sinfo", f'printf "{rows}"')
     result = result_of(node.examine(Need()), "slurm-nodes")
     assert (result.status, result.severity) == (FAIL, severity)
+
+
+@pytest.mark.parametrize(("state", "severity"), [("N/A", MINOR), ("Completed", HARDWARE)])
+def test_a_virtual_machine_without_a_partition_of_nvlink(
+    state: str, severity: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        node.change_smi("State  .*", f"State : {state}", gpu=number)
+    pairs = SimpleNamespace(nvlinks=lambda: {("GPU0", "GPU1"): 0})
+    monkeypatch.setattr(nvlink, "topology", lambda host: (pairs, ""))
+    assert result_of(node.examine(), "nvlink").severity == severity
+
+
+@pytest.mark.parametrize(("name", "severity"), [("NVIDIA H800", HARDWARE), ("Tesla V100-SXM2-32GB", "")])
+def test_one_weak_pair_of_a_full_mesh_is_a_fault(
+    name: str, severity: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        node.change_smi("State  .*", "State : N/A", gpu=number)
+    links = {(f"GPU{one}", f"GPU{two}"): 8 for one in range(4) for two in range(one + 1, 4)} | {("GPU0", "GPU1"): 6}
+    monkeypatch.setattr(nvlink, "topology", lambda host: (SimpleNamespace(nvlinks=lambda: links), ""))
+    monkeypatch.setattr(nvlink, "models", lambda host: [name] * 4)
+    assert result_of(node.examine(), "nvlink").severity == severity
+
+
+def test_one_moment_of_a_slow_clock_drains_no_node(node: Node) -> None:
+    node.change_smi("HW Slowdown +: Not Active", "HW Slowdown : Active", gpu=1)
+    result = result_of(node.examine(), "gpu-pcie")
+    assert (result.severity, "ipmitool" in result.fix) == (MINOR, True)
