@@ -106,14 +106,14 @@ def find_at(path: str, users: frozenset[int], groups: frozenset[int] | None = No
 
 
 def is_own_file(path: Path) -> bool:
-    """Return whether nobody but this user and root can have written a file, or given its name to it, as far as its own
+    """Return whether no user but this one and root can have written a file, or given its name to it, as far as its own
     folder shows that. Members of a group are others. True for a file that does not exist."""
     users, groups = own_users(), private_groups()
     return not any(find_intrusion(str(place), users, groups) for place in (path.parent, path))
 
 
 def closed_groups() -> frozenset[int]:
-    """Return the groups of which nobody but the caller is a member: `private_groups`; under sudo the one of that user,
+    """Return the groups of which no user but the caller is a member: `private_groups`; under sudo the one of that user,
     and in a user namespace the one that its root has."""
     return private_groups() if os.geteuid() else own_groups()
 

@@ -103,8 +103,8 @@ class FileReader:
 
 
 def serve(requests: int, answers: int) -> None:
-    """Answer requests until their pipe is closed. No other file stays open: who reads this program's output would wait
-    for this process, too."""
+    """Answer requests until their pipe is closed. No other file remains open: the reader of this program's output would
+    wait for this process, too."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         if number not in (requests, answers):

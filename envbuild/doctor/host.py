@@ -72,7 +72,7 @@ class Host:
         return self.call_bounded(name, path)
 
     def call_bounded(self, name: str, path: str) -> Any:
-        """Return the same, and wait for a limited time. A device that did not answer is not asked again. Raises
+        """Return the same, and wait for a limited time. A device that did not answer is not read again. Raises
         OSError."""
         device = device_of(path)
         if device in self.silent:

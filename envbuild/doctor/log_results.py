@@ -1,4 +1,4 @@
-"""What the log of a job states: a result for each fault, and one about the network that NCCL used."""
+"""The results of the log of a job: a result for each fault, and one about the network that NCCL used."""
 
 from __future__ import annotations
 

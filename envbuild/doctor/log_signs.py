@@ -239,7 +239,7 @@ SIGNS = (
     ),
     sign(
         "image-list", r"pyxis: .*Could not process JSON input",
-        "enroot cannot read what the registry answers: a list that it does not know, or a page that asks for a login", USER,
+        "enroot cannot read what the registry answers: a list that it does not know, or a page that requires a login", USER,
         "a newer enroot; a login in ~/.config/enroot/.credentials; or a file: envbuild export docker://IMAGE -o FOLDER/",
     ),
     sign(

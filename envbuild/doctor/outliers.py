@@ -87,8 +87,8 @@ def find_outliers(nodes: dict[str, dict[str, str]]) -> Iterator[Outlier]:
 
 
 def bounded_values(facts: dict[str, Any], by_bus: bool) -> dict[str, str]:
-    """Return the values of a node by their paths. Raises ValueError for what no doctor writes: a file of 4 MB that is
-    nested deeply would have paths of gigabytes."""
+    """Return the values of a node by their paths. Raises ValueError for a value that no doctor writes: a file of 4 MB
+    that is nested deeply would have paths of gigabytes."""
     values: dict[str, str] = {}
     size = 0
     for path, value in flatten(facts, "", by_bus):

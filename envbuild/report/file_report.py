@@ -55,7 +55,7 @@ LARGEST = 40  # folders that are parts of their own
 
 def report_file(file: Path, workspace: Workspace) -> Report:
     """Return the report of a squashfs file. Raises VerifyError if it is damaged."""
-    with open_regular(file) as opened:  # one file for its evidence and for what is in it, whichever has its name
+    with open_regular(file) as opened:  # one file for all that is read, also if another one gets its name
         content = Path(f"/proc/self/fd/{opened.fileno()}")
         with named_as(file, content):
             within, summary = read_content(file, content, workspace)
@@ -145,7 +145,7 @@ def find_evidence(
     if sha256:
         return None, sha256, f"the evidence of this image is of other bytes: {verify}"
     beside = file.parent / Evidence(within.lock.image, lock_digest(within.lock), (), "").file_name
-    what = "the evidence beside the file is a statement of whoever wrote it, and " if beside.exists() else ""
+    what = "the evidence beside the file is a statement of its author, and " if beside.exists() else ""
     return None, "", f"{what}you have no evidence of this file: {verify}"
 
 

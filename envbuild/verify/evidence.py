@@ -51,7 +51,7 @@ class Evidence:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it is of a file that was not built where it was verified."""
+        """Return whether it is of a file that was not built where it was verified."""
         return bool(self.inspected_by) and not self.checked
 
     @property

@@ -2,7 +2,7 @@
 
 Evidence of an image of the project is in the part of the store that this user alone writes (`Store.own`): in a store
 that a group shares, another member could state anything. Evidence of other files (``verify FILE``) is in verified/ of
-that part. What lies beside a file is a statement of whoever wrote it, and is no evidence.
+that part. A JSON file beside an image is a statement of its author, and is not evidence.
 
 A link, and what is not evidence, reads as none. The results are texts to print; `artifact` is compared with the sha256
 of the image.
@@ -35,7 +35,7 @@ def read_evidence(path: Path) -> Evidence | None:
 
 
 def read_own_evidence(path: Path) -> Evidence | None:
-    """Return the evidence in a file that nobody but this user and root can have written; None for any other."""
+    """Return the evidence in a file that no user but this one and root can have written; None for any other."""
     return read_evidence(path) if is_own_file(path) else None
 
 

@@ -28,9 +28,9 @@ from envbuild.verify.evidence import (
 from envbuild.verify.expectations import expected_contents, own_content
 from envbuild.verify.extension_modules import import_results
 from envbuild.verify.file_bytes import file_bytes_result
-from envbuild.verify.held_file import HeldFile, hold_file, raise_replaced
 from envbuild.verify.image_checks import image_checks
 from envbuild.verify.open_image import open_image
+from envbuild.verify.pinned_image import PinnedImage, pin_image, raise_replaced
 from envbuild.verify.provenance import image_documents, write_documents
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
@@ -86,10 +86,10 @@ def verify(
     Raises VerifyError with every failure, after the evidence is written.
     """
     layers = tuple(layer.diff_id for layer in built.layers)
-    with hold_file(artifact.path, workspace, artifact.sha256) as held:
-        if held.sha256 != artifact.sha256:  # in the store of a group another member can exchange it
+    with pin_image(artifact.path, workspace, artifact.sha256) as pinned:
+        if pinned.sha256 != artifact.sha256:  # in the store of a group another member can exchange it
             raise_replaced(artifact.path)
-        evidence = collect_evidence(held, artifact.messages, layers, plan, resolution, lock, workspace)
+        evidence = collect_evidence(pinned, artifact.messages, layers, plan, resolution, lock, workspace)
     path = write_own_evidence(evidence, workspace.store)
     for line in summary_lines(evidence):
         workspace.reporter.info(f"verify {line}")
@@ -107,8 +107,8 @@ def verify_built(
     """
     path, record = Path(image.record.artifact), image.record
     layers = tuple(layer.diff_id for layer in image.layers)
-    with hold_file(path, workspace) as held:
-        whole = file_bytes_result(record.image, record.sha256, held.sha256)
+    with pin_image(path, workspace) as pinned:
+        whole = file_bytes_result(record.image, record.sha256, pinned.sha256)
         if whole.status == Status.FAIL:
             forget_damaged(image_record_path(image.resolution, workspace))
             evidence = Evidence(
@@ -116,7 +116,7 @@ def verify_built(
             )
         else:
             evidence = collect_evidence(
-                held, record.messages, layers, image.plan, image.resolution, image.lock, workspace, only
+                pinned, record.messages, layers, image.plan, image.resolution, image.lock, workspace, only
             )
     if not only.is_all and whole.status != Status.FAIL:
         return None, evidence, evidence_document(evidence)
@@ -129,7 +129,7 @@ def verify_built(
 
 
 def collect_evidence(
-    held: HeldFile,
+    pinned: PinnedImage,
     messages: Sequence[str],
     layers: tuple[str, ...],
     plan: Plan,
@@ -140,9 +140,9 @@ def collect_evidence(
 ) -> Evidence:
     """Return the results of all tiers that can run here, or of a part, on the file itself."""
     expected, own = expected_contents(resolution, lock), own_content(resolution, lock)
-    by_hand = f"envbuild run {shell_word(held.path)} -- /bin/sh"
+    by_hand = f"envbuild run {shell_word(pinned.path)} -- /bin/sh"
     checks = image_checks(resolution, lock)
-    with open_image(held.content, plan.config.env, workspace, f"verify {plan.image}") as run:
+    with open_image(pinned.content, plan.config.env, workspace, f"verify {plan.image}") as run:
         tasks = [
             Task("audit", lambda: audit(inspect_image(run, own), expected), "audit"),
             Task("imports", lambda: import_results(expected.modules, run, by_hand)),
@@ -152,8 +152,8 @@ def collect_evidence(
             ),
         ]
         found, seconds = run_tasks(share_torch(only.pick(tasks), run, by_hand), run, workspace.reporter)
-    results = [file_bytes_result(plan.image, held.sha256, held.sha256), *found, *only.left_out(tasks)]
-    digest = f"sha256:{held.sha256}"
+    results = [file_bytes_result(plan.image, pinned.sha256, pinned.sha256), *found, *only.left_out(tasks)]
+    digest = f"sha256:{pinned.sha256}"
     return Evidence(
         lock.image,
         lock_digest(lock),

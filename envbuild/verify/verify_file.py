@@ -14,8 +14,8 @@ from envbuild.verify.contents.metadata import read_image_texts
 from envbuild.verify.dev_checks import project_versions, with_projects
 from envbuild.verify.evidence import INSPECTED_BY, Evidence
 from envbuild.verify.expectations import locked_contents, locked_own_content
-from envbuild.verify.held_file import HeldFile, hold_file
 from envbuild.verify.open_image import open_image
+from envbuild.verify.pinned_image import PinnedImage, pin_image
 from envbuild.verify.run_inspector import inspect_image
 from envbuild.verify.selection import Selection
 from envbuild.verify.tasks import Task, run_tasks
@@ -32,20 +32,20 @@ def verify_file(path: Path, workspace: Workspace, published: str = "") -> Eviden
     Raises VerifyError when it contains no lock, because envbuild did not write it, and, before anything of it runs, for
     other bytes than the published ones.
     """
-    with hold_file(path, workspace) as held:
-        if published and held.sha256 != published:
+    with pin_image(path, workspace) as pinned:
+        if published and pinned.sha256 != published:
             raise VerifyError(
-                f"corrupt file: expected sha256 {published}, got {held.sha256}",
+                f"corrupt file: expected sha256 {published}, got {pinned.sha256}",
                 hint=f"rm {shell_word(path)}; the next pull writes it again",
                 where=str(path),
             )
-        return audit_file(held, workspace)
+        return audit_file(pinned, workspace)
 
 
-def audit_file(held: HeldFile, workspace: Workspace) -> Evidence:
+def audit_file(pinned: PinnedImage, workspace: Workspace) -> Evidence:
     """Return the results of the audit of a squashfs file. Raises VerifyError."""
-    path = held.path
-    texts = read_image_texts(held.content, "lock.yaml", "resolution.json")
+    path = pinned.path
+    texts = read_image_texts(pinned.content, "lock.yaml", "resolution.json")
     if len(texts) < 2:
         raise VerifyError(
             "the file contains no lock to compare with: envbuild did not build this image",
@@ -53,16 +53,16 @@ def audit_file(held: HeldFile, workspace: Workspace) -> Evidence:
             where=str(path),
         )
     lock = parse_lock(texts["lock.yaml"], path)
-    with open_image(held.content, {}, workspace, f"verify {path.name}") as run:
+    with open_image(pinned.content, {}, workspace, f"verify {path.name}") as run:
         expected = with_projects(locked_contents(lock), project_versions(texts["resolution.json"]))
         task = Task("audit", lambda: audit(inspect_image(run, locked_own_content(lock)), expected), "audit")
-        held.check()  # of what is open, before anything of it runs
+        pinned.check()  # of what is open, before anything of it runs
         results, seconds = run_tasks([task], run, workspace.reporter)
     return Evidence(
         lock.image,
         lock_digest(lock),
         (),
-        f"sha256:{held.sha256}",
+        f"sha256:{pinned.sha256}",
         (),
         tuple(results),
         run.box,

@@ -134,7 +134,7 @@ def test_results_are_not_written_where_others_write(whose: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("place", ["elsewhere", "below the checkout", "in the checkout of another user"])
-def test_nobody_can_exchange_the_folder_of_the_results(place: str, tmp_path: Path) -> None:
+def test_the_folder_of_the_results_cannot_be_exchanged(place: str, tmp_path: Path) -> None:
     """The step would write through it, and read what another user put there."""
     if os.geteuid():
         pytest.skip("needs root, who may give a folder to another user")

@@ -1,4 +1,4 @@
-"""Who answers for a file system: the form of the list is that of proc_pid_mountinfo(5)."""
+"""The user of a file system: the form of the list is that of proc_pid_mountinfo(5)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_user_of_a_file_system(kind: str, user: int | None, mounted: Callabl
 def test_owners_in_the_file_system_of_another_user_are_not_believed(
     mounted: Callable[[str], None], tmp_path: Path
 ) -> None:
-    """It says that all files are root's."""
+    """It states that all files are root's."""
     path = tmp_path / "site.yaml"
     path.touch(0o644)
     for user in (STRANGER, os.geteuid()):

@@ -187,14 +187,14 @@ def test_the_process_that_holds_a_lock_is_named(shared: Path, monkeypatch: pytes
 
 def test_a_row_that_the_kernel_lists_twice_is_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two pages of the list, a lock of another process moved the rows."""
-    held, rows = tmp_path / "held", tmp_path / "locks"
-    held.touch()
-    status = held.stat()
+    locked, rows = tmp_path / "locked", tmp_path / "locks"
+    locked.touch()
+    status = locked.stat()
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     row = f"FLOCK  ADVISORY  WRITE {os.getpid()} {place} 0 EOF"
     rows.write_text(f"1: {row}\n1: -> {row}\n2: POSIX  ADVISORY  READ 1 00:01:1 0 EOF\n3: {row}\n")
     monkeypatch.setattr(lock_holder, "LOCKS", rows)
-    with held.open("rb") as file:
+    with locked.open("rb") as file:
         assert lock_holder.find_holder(file.fileno()) == f"process {os.getpid()} of {user_name(os.getuid())}"
 
 

@@ -44,7 +44,7 @@ def test_a_device_whose_file_does_not_answer_drains_the_node(path: str, device: 
     assert result_of(found, "nvidia-driver").status == PASS
 
 
-def test_a_device_is_asked_once(node: Node) -> None:
+def test_a_device_is_read_once(node: Node) -> None:
     replace_by_fifo(node, "sys/class/infiniband/mlx5_1/fw_ver")
     lines: list[str] = []
     host = Host(str(node.root), {}, notice=lines.append)

@@ -1,4 +1,4 @@
-"""What nvidia-smi states about a sick GPU, and what it does not decide about the others."""
+"""A sick GPU in nvidia-smi's answer, and what it does not decide about the others."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ RECORDS = f"""{SWITCH}{{}}, Link 44 Minion Link DLREQ interrupt
 
 @pytest.mark.parametrize(("word", "severity"), [("Non-fatal", MINOR), ("Fatal", HARDWARE)])
 def test_the_records_of_an_event_of_a_switch_are_one_event(word: str, severity: str, node: Node) -> None:
-    """A reboot brings them back: the node never returned."""
+    """They come back with a reboot: the node never returned."""
     node.write("dev/kmsg", RECORDS.format(word))
     result = result_of(node.examine(), "xid")
     assert (result.severity, result.detail.split(",")[0]) == (severity, "SXID 22013 of 0000:04:00.0")

@@ -172,7 +172,7 @@ def test_all_ports_at_one_lower_rate_are_the_network_of_the_site(node: Node) -> 
 @pytest.mark.parametrize(("profile", "enroot", "status", "severity"), [
     (True, True, NOT_RUN, ""), (False, True, FAIL, ADMINISTRATOR), (False, False, FAIL, MINOR),
 ])  # fmt: skip
-def test_apparmor_gives_the_right_to_programs(
+def test_apparmor_permits_it_to_programs(
     profile: bool, enroot: bool, status: str, severity: str, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = node.host()

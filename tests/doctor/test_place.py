@@ -145,7 +145,7 @@ def test_a_setuid_program_that_a_user_names_slurmd_is_not_slurmd(
     assert bool(pid_of(node.host(), "slurmd")) == is_slurmd
 
 
-def test_a_second_slurmd_gives_the_node_no_name(node: Node) -> None:
+def test_a_second_slurmd_does_not_name_the_node(node: Node) -> None:
     node.write("proc/9/comm", "slurmd")
     node.write("proc/9/status", "Uid:\t0\t0\t0\t0")
     node.write("proc/9/cmdline", "slurmd\0-r\0-Nn7")

@@ -1,4 +1,4 @@
-"""What root may and users may not: a health check runs as root, and jobs do not."""
+"""Rights that root has and users do not: a health check runs as root, and jobs do not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_device_file_that_is_missing_is_made_by_its_number(node: Node) -> None
 
 
 @pytest.mark.parametrize("is_root", [True, False])
-def test_root_tries_namespaces_as_nobody(is_root: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_tries_namespaces_as_another_user(is_root: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What root may do, a setting of the kernel forbids to users."""
     called: list[tuple[str, object]] = []
     monkeypatch.setattr(os, "getuid", lambda: 0 if is_root else 1000)

@@ -67,7 +67,7 @@ def test_an_edit_is_seen_at_once_and_rebuilds_one_unit(tmp_path: Path, store: Pa
     assert Path(again["artifact"]).stat().st_ino != before.st_ino
     assert again["built"] == [] and again["layers"] == layers["layers"] and again["lock"] == made["lock"]
     assert cli.run("run", again["artifact"], "--", "train").stdout == "value 2\n"
-    check_lost_layer(cli, tmp_path / "shared", layers["layers"][-1])
+    check_removed_layer(cli, tmp_path / "shared", layers["layers"][-1])
     cli.run("verify", again["artifact"])
     evidence = json.loads(Path(again["evidence"]).read_text())
     inside = json.loads(cli.run("show", again["artifact"], "--cat", "/etc/envbuild/resolution.json").stdout)
@@ -75,22 +75,22 @@ def test_an_edit_is_seen_at_once_and_rebuilds_one_unit(tmp_path: Path, store: Pa
     check_order(cli, code, evidence["layers"])
 
 
-def check_lost_layer(cli: Cli, shared: Path, layer: str) -> None:
-    """Remove a layer while a command runs in it: the user is told, and the next command makes it again."""
+def check_removed_layer(cli: Cli, shared: Path, layer: str) -> None:
+    """Remove a layer while a command runs in it: that is reported, and the next command makes it again."""
     shared.mkdir()
     folder = cli.store / "layers" / layer.removeprefix("sha256:")
     wait = "touch /mnt/begun; until [ -e /mnt/go ]; do sleep 0.02; done; exit 3"
 
-    def lose() -> None:
+    def remove() -> None:
         while not (shared / "begun").exists():
             time.sleep(0.02)
         shutil.rmtree(folder)
         (shared / "go").touch()
 
     with ThreadPoolExecutor(1) as pool:
-        lost = pool.submit(lose)
+        removal = pool.submit(remove)
         ran = cli.run("run", "work", "--live", "--bind", f"{shared}:/mnt", "--", "sh", "-c", wait, check=False)
-        lost.result()
+        removal.result()
     assert ran.returncode == 3 and f"{folder}/tree was removed while the command ran" in ran.stderr
     ran = cli.run("run", "work", "--live", "--", "train")
     assert ran.stdout == "value 2\n" and "was removed" not in ran.stderr

@@ -192,6 +192,6 @@ def test_an_error_states_a_submodule_of_an_edited_lock_on_one_line(demo: Repo, d
 
 
 def test_git_has_limited_memory() -> None:
-    """A server can list references without end, each of which git holds."""
+    """A server's list of references may be endless, and git has all of it in memory."""
     done = run_git(None, "-c", "alias.limit=!ulimit -d", "limit")
     assert int(done.stdout) << 10 == LIMITS.program_memory

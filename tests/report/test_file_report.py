@@ -93,7 +93,7 @@ def test_evidence_beside_a_file_is_a_statement_of_its_author(built: Path, worksp
     next(workspace.store.root.rglob("*.evidence.json")).unlink()
     verdict = report_file(built, workspace).verdict
     assert verdict.kind == "open"
-    assert verdict.text.startswith("the evidence beside the file is a statement of whoever wrote it, and you have no")
+    assert verdict.text.startswith("the evidence beside the file is a statement of its author, and you have no")
 
 
 def test_what_verify_found_in_a_file_is_its_evidence(built: Path, workspace: Workspace) -> None:

@@ -22,9 +22,9 @@ from envbuild.export import built_image
 from envbuild.export.built_image import BuiltImage, ImageRecord
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import lock_digest
-from envbuild.verify import held_file, verify, verify_file
+from envbuild.verify import pinned_image, verify, verify_file
 from envbuild.verify.evidence import evidence_document, summary_lines
-from envbuild.verify.held_file import HeldFile
+from envbuild.verify.pinned_image import PinnedImage
 from envbuild.verify.provenance import ImageDocuments
 from envbuild.verify.selection import Selection
 from tests.support.bit_flips import flip_bit
@@ -80,9 +80,11 @@ def test_a_file_that_is_exchanged_is_not_audited(moment: str, tmp_path: Path, mo
         shutil.copy2(tmp_path / "other", path)
         return []
 
-    digest = held_file.reported_digest
+    digest = pinned_image.reported_digest
     if moment == "before it is opened":
-        monkeypatch.setattr(held_file, "reported_digest", lambda *given, **how: (digest(*given, **how), exchange())[0])
+        monkeypatch.setattr(
+            pinned_image, "reported_digest", lambda *given, **how: (digest(*given, **how), exchange())[0]
+        )
         monkeypatch.setattr(verify_file, "inspect_image", lambda run, own: pytest.fail("a program ran"))
     else:
         monkeypatch.setattr(verify_file, "inspect_image", lambda run, own: {"schema": 1})
@@ -187,10 +189,10 @@ def test_what_a_member_writes_by_a_mapping_is_not_what_is_verified(
         mapping[100] ^= 1
         mapping[100] ^= 1
 
-        def write(held: HeldFile, *given: Any) -> Any:
+        def write(pinned: PinnedImage, *given: Any) -> Any:
             mapping[100] ^= 1
-            assert file_digest(path) != held.sha256 == file_digest(held.content)
-            return collect(held, *given)
+            assert file_digest(path) != pinned.sha256 == file_digest(pinned.content)
+            return collect(pinned, *given)
 
         monkeypatch.setattr(verify, "collect_evidence", write)
         result = verify.verify_image("app", workspace(tmp_path / "store"))

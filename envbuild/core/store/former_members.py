@@ -54,7 +54,7 @@ def _find_traces(root: Path, folders: Sequence[str], content: Sequence[str]) -> 
             found = path.lstat()
         except FileNotFoundError:
             continue
-        guarded = path == root and found.st_mode & STICKY  # as in /tmp: nobody replaces what is in it
+        guarded = path == root and found.st_mode & STICKY  # as in /tmp: no other user replaces what is in it
         writable = stat.S_ISDIR(found.st_mode) and found.st_mode & GROUP and not guarded
         if writable and find_intrusion(str(path), users, groups):
             yield f"{path.name}/ is writable for the group {group_name(found.st_gid)}"

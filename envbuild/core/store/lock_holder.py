@@ -64,7 +64,7 @@ def find_holder(file: int) -> str:
 def _read_holders(place: str) -> Iterator[str]:
     """Yield the processes with a lock on the file at a place (``major:minor:inode``) of the kernel's list.
 
-    A row: number: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF; "->" stands before those that wait (proc_locks(5)).
+    A row: number: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF; "->" precedes those that wait (proc_locks(5)).
     """
     with contextlib.suppress(OSError):
         for words in map(str.split, LOCKS.read_text().splitlines()):

@@ -20,7 +20,7 @@ BESIDE = frozenset(("lost+found", ".snapshot", ".snapshots", "matrix"))
 
 
 def mark_shared(root: Path) -> None:
-    """Mark a store of this user as one that a group shares, for good: nobody else removes the mark from its folder,
+    """Mark a store of this user as one that a group shares, for good: no other user removes the mark from its folder,
     which is sticky. Raises OSError."""
     path = root / SHARED
     with contextlib.suppress(FileNotFoundError):

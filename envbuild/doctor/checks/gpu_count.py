@@ -46,7 +46,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(
             f"excluded by the driver: {', '.join(excluded)}",
             MINOR if left_out(host) else HARDWARE,
-            "none, if it is to stay so; else NVreg_ExcludedGpus in /etc/modprobe.d; drain the node; replace the GPU",
+            "none, if it is to remain so; else NVreg_ExcludedGpus in /etc/modprobe.d; drain the node; replace the GPU",
         )
     elif lacking:
         fix = "dmesg | grep -i RmInitAdapter; drain the node, then reboot; again: reseat or replace the GPU"
@@ -79,7 +79,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
 
 
 def left_out(host: Host) -> bool:
-    """Return whether Slurm has no more GPUs configured than the driver gives to jobs."""
+    """Return whether Slurm has no more GPUs configured than the driver provides for jobs."""
     configured = gpus_of(node_answer(host)[0]) if find_place(host)[0] == COMPUTE else None
     return configured is not None and 0 < configured <= len(usable_gpus(host))
 

@@ -80,6 +80,6 @@ def open_fault(host: Host, path: str) -> str:
 
 
 def closed(mode: int, owner: int, group: int) -> str:
-    """Return why nobody but root may open a device file, or "": root itself may open each."""
+    """Return why no user but root may open a device file, or "": root itself may open each."""
     everyone, members = mode & 0o006 == 0o006, bool(group) and mode & 0o060 == 0o060
     return "" if everyone or members or owner else f"mode {stat.S_IMODE(mode):04o}, so that users may not open it"

@@ -65,7 +65,7 @@ def slot_repair(gpus: tuple[Gpu, ...]) -> tuple[str, str]:
 
 
 def below_others(gpus: tuple[Gpu, ...], key: str, name: str) -> list[str]:
-    """Return the GPUs whose largest width or generation is below that of others of their model."""
+    """Return the GPUs whose largest width or generation is below that of other GPUs of their model."""
     found = []
     for gpu in gpus:
         alike = [number_of(one, key) for one in gpus if one.value("Product Name") == gpu.value("Product Name")]

@@ -24,7 +24,7 @@ NAMES = {
 }  # fmt: skip
 DOWNS = 5  # times that a link may go down in a day, over at least two days
 PAUSE = 0.2  # seconds
-# InfiniBand permits one wrong bit in 1e12: 0.08 in this time at 400 Gb/s. A hundred times that is no chance
+# InfiniBand permits one wrong bit in 1e12: 0.08 in this time at 400 Gb/s. A hundred times that is a fault
 MANY_SYMBOLS = 8
 
 

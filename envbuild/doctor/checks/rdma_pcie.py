@@ -1,6 +1,6 @@
 """The PCIe link of each adapter is that of the others of its board: a narrow or slow one halves the port's rate.
 
-A machine may be older than its adapters: links that are all alike are no fault."""
+A machine may be older than its adapters: links that are all alike are not a fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUP = "network"
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
-    """Compare what the links carry with the adapters of one board."""
+    """Compare the rates of the links with the adapters of one board."""
     ports = [port for port in rdma_ports(host) if port.layer != EFA]
     rates = {port.device: link_rate(host, "device", f"{FOLDER}/{port.device}") for port in ports}
     if not any(rates.values()):
@@ -29,7 +29,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             weak[port.device] = port, most
     if weak:
         listed = ", ".join(f"{name} {rates[name]} of {most} Gb/s" for name, (_, most) in weak.items())
-        # of the target's ports, where the link carries less than they send
+        # of the target's ports, where the link is slower than they send
         halved = any(need.rate and port.rate >= need.rate > rates[name] for name, (port, _) in weak.items())
         fix = "drain the node; reseat the adapter or its riser" if halved else "another slot; reseat the adapter"
         yield failed(f"PCIe link: {listed}", HARDWARE if halved else MINOR, fix)

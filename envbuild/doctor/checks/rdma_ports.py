@@ -134,7 +134,7 @@ def adapters_without_device(host: Host) -> list[str]:
     """Return the InfiniBand adapters of the bus that have no RDMA device; none in a container, which has not all."""
     found = [one for one in pci_devices(host) if one.vendor == MELLANOX and one.kind == INFINIBAND_CONTROLLER]
     bound = [one.slot for one in found if host.has(f"{PCI}/{one.slot}/infiniband")]
-    if container_sign(host) or not bound:  # without any, /sys is no copy of a machine's
+    if container_sign(host) or not bound:  # without any, /sys is not a copy of a machine's
         return []
     given = [one.slot for one in found if host.link_name(f"{PCI}/{one.slot}/driver") == VFIO]
     return [one.slot for one in found if one.slot not in (*bound, *given)]

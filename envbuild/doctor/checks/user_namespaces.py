@@ -1,7 +1,7 @@
 """A user may make a user namespace and mount in it: enroot, pyxis and builds do.
 
 It is tried, in a process of its own: AppArmor of Ubuntu permits the namespace and then refuses the mount, which no
-setting shows. Root tries it as nobody: a health check has rights that the user of a job does not have."""
+setting shows. Root tries it as the user 65534: a health check has rights that the user of a job does not have."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
 
 
 def profile_result(host: Host) -> Result | None:
-    """Return the result where AppArmor gives the right to programs by their profile, as Ubuntu does since 23.10: that
+    """Return the result where AppArmor permits it to programs by their profile, as Ubuntu does since 23.10: that
     Python has none states nothing about enroot (NVIDIA/enroot#201)."""
     if any(host.has(path) for path in PROFILES):
         return not_run("AppArmor permits it to programs with a profile, as enroot has, and not to Python")
@@ -82,7 +82,9 @@ def try_mount(*, overlay: bool = False) -> tuple[int, int]:
             else:
                 step = 1
                 for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
-                    map_file = os.open(f"/proc/self/{name}", os.O_WRONLY)  # nobody may not read Python's own modules
+                    map_file = os.open(
+                        f"/proc/self/{name}", os.O_WRONLY
+                    )  # the user 65534 may not read Python's own modules
                     os.write(map_file, text.encode())
                     os.close(map_file)
                 step = 2

@@ -23,7 +23,7 @@ def rdma_ports(host: Host) -> list[Port]:
 
 
 def read_ports(host: Host) -> list[Port]:
-    """Return the ports by /sys, or by ibstat. The bridges to NVLink switches of HGX B200 are no ports of a network."""
+    """Return the ports by /sys, or by ibstat. The bridges to NVLink switches of HGX B200 are not ports of a network."""
     found = []
     for device in host.names(FOLDER):
         place = f"{FOLDER}/{device}"

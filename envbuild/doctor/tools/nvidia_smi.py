@@ -17,7 +17,7 @@ LINE = re.compile(r"( *)(\S.*?)(?: +: ?(.*))?$")
 UNKNOWN = ("", "n/a", "[n/a]", "not found", "unknown error", "[unknown error]", "[not supported]")
 # What NVML answers in the place of a value (nvmlErrorString): of a GPU that has fallen off the bus, of one that
 # requires a reset (for some of its values or all), and of one that hangs (for most)
-LOST, RESET, HANGS = "GPU is lost", "GPU requires reset", "Unknown Error"
+FALLEN, RESET, HANGS = "GPU is lost", "GPU requires reset", "Unknown Error"
 LAST = "Processes"  # the last section of every version up to 560; newer ones have a few more after it
 
 
@@ -30,9 +30,9 @@ class Gpu:
 
     @property
     def fault(self) -> str:
-        """Return why the GPU does not answer the driver: LOST, RESET or HANGS; "" if it does."""
+        """Return why the GPU does not answer the driver: FALLEN, RESET or HANGS; "" if it does."""
         found = [value.strip("[]").lower() for value in self.values.values() if value]
-        for fault in (LOST, RESET):
+        for fault in (FALLEN, RESET):
             if fault.lower() in found:
                 return fault
         stated = [value for value in found if value not in UNKNOWN or value == HANGS.lower()]
@@ -68,8 +68,9 @@ class SmiReport:
 def parse_smi(text: str, known: Collection[str] = ()) -> SmiReport:
     """Return the GPUs of ``nvidia-smi -q``. `known`: buses of GPUs that the machine has, in small letters.
 
-    A user gives a process any name, with any sign in it. So a line ends at "\\n" alone, what follows the processes of a
-    GPU is left out, a heading counts for a known bus, and one that comes twice makes the report incomplete."""
+    A user may name a process in any way, with any sign in it. So a line ends at "\\n" alone, what follows the
+    processes of a GPU is left out, a heading counts for a known bus, and one that comes twice makes the report
+    incomplete."""
     head: dict[str, str] = {}
     gpus: list[Gpu] = []
     above: list[tuple[int, str]] = []  # sections that are open: indentation, name

@@ -102,7 +102,7 @@ def run_git(
         env=git_environment(extra),
         cwd="/",  # a repository around the current folder must have no effect
         timeout=timeout,
-        memory=LIMITS.program_memory,  # a server can list references without end
+        memory=LIMITS.program_memory,  # a server's list of references may be endless
         largest=largest,
     )
 

@@ -30,7 +30,7 @@ COPY = "copy"  # a task of the reporter
 
 
 @dataclass(frozen=True, slots=True)
-class HeldFile:
+class PinnedImage:
     """`path`: the file, as the user calls it; `content`: where its bytes are read; `sha256`: that of these bytes."""
 
     path: Path
@@ -45,7 +45,7 @@ class HeldFile:
 
 
 @contextlib.contextmanager
-def hold_file(path: Path, workspace: Workspace, written: str = "") -> Iterator[HeldFile]:
+def pin_image(path: Path, workspace: Workspace, written: str = "") -> Iterator[PinnedImage]:
     """Yield a squashfs file to verify; check at the end that it is still the same.
 
     written: the sha256 with which this process has written it; it is not read for that again unless it is copied.
@@ -55,9 +55,9 @@ def hold_file(path: Path, workspace: Workspace, written: str = "") -> Iterator[H
         identity = file_identity(content)
         same = written and content == path.resolve()
         sha256 = written if same else reported_digest(content, workspace.reporter, follow=False)
-        held = HeldFile(path, content, sha256, identity)
-        yield held
-        held.check()
+        pinned = PinnedImage(path, content, sha256, identity)
+        yield pinned
+        pinned.check()
 
 
 @contextlib.contextmanager

@@ -11,8 +11,8 @@ import pytest
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import EngineError, VerifyError
 from envbuild.core.regular_file import open_regular
-from envbuild.verify import held_file
-from envbuild.verify.held_file import find_writer, hold_file
+from envbuild.verify import pinned_image
+from envbuild.verify.pinned_image import find_writer, pin_image
 from tests.support.foreign_images import workspace
 
 pytestmark = pytest.mark.unit
@@ -27,12 +27,12 @@ def place(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_that_nobody_else_can_change_is_not_copied(place: Path, tmp_path: Path) -> None:
-    with hold_file(place, workspace(tmp_path / "store")) as held:
-        assert held.content == place and held.sha256 == file_digest(place)
-    with hold_file(place, workspace(tmp_path / "store"), "a" * 64) as held:
-        assert held.sha256 == "a" * 64  # this process wrote it
-    with pytest.raises(VerifyError, match="replaced or changed"), hold_file(place, workspace(tmp_path / "store")):
+def test_a_file_of_this_user_alone_is_not_copied(place: Path, tmp_path: Path) -> None:
+    with pin_image(place, workspace(tmp_path / "store")) as pinned:
+        assert pinned.content == place and pinned.sha256 == file_digest(place)
+    with pin_image(place, workspace(tmp_path / "store"), "a" * 64) as pinned:
+        assert pinned.sha256 == "a" * 64  # this process wrote it
+    with pytest.raises(VerifyError, match="replaced or changed"), pin_image(place, workspace(tmp_path / "store")):
         place.write_bytes(b"evil")
 
 
@@ -54,11 +54,11 @@ def test_what_another_user_exchanges_and_puts_back_is_not_read(way: str, place: 
         opened.parent.chmod(0o2775)
     else:
         {"folder": place.parent, "folder above": place.parents[1], "file": place}[way].chmod(0o775)
-    with hold_file(opened, home, "a" * 64) as held:
-        assert held.path == opened and held.content.is_relative_to(home.store.tmp)
-        assert held.content.stat().st_mode & 0o777 == 0o600
+    with pin_image(opened, home, "a" * 64) as pinned:
+        assert pinned.path == opened and pinned.content.is_relative_to(home.store.tmp)
+        assert pinned.content.stat().st_mode & 0o777 == 0o600
         opened.resolve().write_bytes(b"evil")
-        assert held.content.read_bytes() == b"good" and held.sha256 == file_digest(held.content)
+        assert pinned.content.read_bytes() == b"good" and pinned.sha256 == file_digest(pinned.content)
     assert list(home.store.tmp.iterdir()) == []
 
 
@@ -69,8 +69,8 @@ def test_an_own_store_below_a_folder_of_a_group_is_not_copied(tmp_path: Path) ->
     home = workspace(tmp_path / "team/store")
     path = home.store.root / "artifacts/x.sqsh"
     path.write_bytes(b"x")
-    with hold_file(path, home) as held:
-        assert held.content == path
+    with pin_image(path, home) as pinned:
+        assert pinned.content == path
 
 
 def test_a_place_that_changes_while_it_is_judged_is_not_one_s_own(place: Path, tmp_path: Path) -> None:
@@ -94,10 +94,10 @@ def test_the_copy_of_a_file_with_holes_takes_no_more_room(place: Path, tmp_path:
         file.seek(200 << 20)
         file.write(b"end")
     place.chmod(0o664)
-    with hold_file(place, workspace(tmp_path / "store")) as held:
-        assert held.content != place and held.sha256 == file_digest(place)
-        assert held.content.stat().st_size == place.stat().st_size
-        assert held.content.stat().st_blocks * 512 < 1 << 20
+    with pin_image(place, workspace(tmp_path / "store")) as pinned:
+        assert pinned.content != place and pinned.sha256 == file_digest(place)
+        assert pinned.content.stat().st_size == place.stat().st_size
+        assert pinned.content.stat().st_blocks * 512 < 1 << 20
 
 
 def test_a_copy_for_which_there_is_no_room_is_not_begun(
@@ -106,6 +106,6 @@ def test_a_copy_for_which_there_is_no_room_is_not_begun(
     if os.geteuid():
         pytest.skip("only root is in no group of its own")
     place.chmod(0o664)
-    monkeypatch.setattr(held_file.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
-    with pytest.raises(EngineError, match="has 100 B free"), hold_file(place, workspace(tmp_path / "store")):
+    monkeypatch.setattr(pinned_image.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
+    with pytest.raises(EngineError, match="has 100 B free"), pin_image(place, workspace(tmp_path / "store")):
         raise AssertionError("it was copied")
