@@ -50,6 +50,7 @@ OTHERS = {
     "inspector/report.py": "in the process namespace of an image, which ends with it; it has no other module",
     "cli/start.py": "it is the same process",
     "doctor/processes.py": "also a file for Python alone; each has a limit, and is ended with its children",
+    "doctor/file_reader.py": "also in a file for Python alone; it ends when its pipe closes",
     "doctor/checks/user_namespaces.py": "the copy makes a few system calls, and ends",
 }
 
