@@ -16,7 +16,7 @@ from envbuild.core.errors import InputError
 from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
 from envbuild.export.enroot import Additions
 from envbuild.oci.tar.member import Kind, Member
-from envbuild.spec.enroot_rules import FOLLOWED, FOLLOWED_TREES, ZONE, ZONES
+from envbuild.spec.enroot_rules import FOLLOWED, FOLLOWED_TREES, NO_ZONE, ZONE, ZONES
 from envbuild.squashfs.pack.index import DIR, SYMLINK
 from envbuild.squashfs.write.merge import MergedTree, Node
 
@@ -90,7 +90,7 @@ def followed_links(tree: MergedTree, volumes: Iterable[str]) -> dict[tuple[bytes
                 links = [*links_below(*top, seen)]
                 count += len(links)
                 check_count(path, count)
-                left += map(follow, links)
+                left += (follow(link) for link in links if link != NO_ZONE)
     if leads_elsewhere(follow(b"etc")):
         follow(ZONE)
     return found

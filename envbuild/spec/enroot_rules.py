@@ -47,6 +47,7 @@ FOLLOWED = (
     b"var/mail",
 )
 FOLLOWED_TREES = (b"etc/skel", b"usr/share/zoneinfo")  # with all that is in them: cp -L, and the zone of the node
+NO_ZONE = b"usr/share/zoneinfo/localtime"  # Debian's link to /etc/localtime: no zone of a node has this name
 ZONE, ZONES = b"etc/localtime", "/usr/share/zoneinfo/"  # a link, and where it leads
 
 # A file of every image for enroot.

@@ -138,6 +138,10 @@ def test_a_zone_is_below_the_folder_of_zones(target: bytes, now: str, tmp_path: 
 
 def test_an_image_without_such_links_is_not_changed(tmp_path: Path) -> None:
     layer = [folder(b"etc"), symlink(b"etc/localtime", b"/usr/share/zoneinfo/UTC"), symlink(b"lib", b"usr/lib")]
+    layer += [
+        symlink(b"usr/share/zoneinfo/localtime", b"/etc/localtime"),
+        symlink(b"usr/share/zoneinfo/UTC", b"Etc/UTC"),
+    ]
     assert replaced(*layer, folder=tmp_path) == {}
 
 
