@@ -37,10 +37,8 @@ def _find_traces(root: Path, folders: Sequence[str], content: Sequence[str]) -> 
         yield "a group shared it"
     users, groups = own_users(), closed_groups()
     status = root.stat()
-    is_alone, is_open = (
-        status.st_gid in groups,
-        status.st_mode & OTHERS,
-    )  # as in /tmp: every user can make such a folder
+    is_alone = status.st_gid in groups
+    is_open = status.st_mode & OTHERS  # as in /tmp: every user can make a folder of such a name
     for entry in os.scandir(root):
         if not OWN.fullmatch(entry.name) or not entry.is_dir(follow_symlinks=False):
             continue
