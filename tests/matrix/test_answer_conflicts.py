@@ -131,6 +131,21 @@ def test_a_cause_of_several_reasons_is_stated_once() -> None:
     assert len(conflict.also) == 1
 
 
+def test_one_of_many_builds_that_nothing_names_is_no_reason() -> None:
+    """Each torch of PyTorch's index for a CUDA would do as well."""
+    (conflict,) = ask(shipped_matrix(), "flash-attn=2.8.3 gpu=T4").conflicts
+    text = " ".join([conflict.text, *conflict.also])
+    assert "compiles no code for sm_75" in text
+    assert "torch is a build of" not in text
+
+
+def test_one_of_many_versions_is_an_example() -> None:
+    (conflict,) = ask(shipped_matrix(), "gpu=Trainium1 torch-neuronx torch=2.10.0").conflicts
+    assert "torch-neuronx==2.9 needs torch==2.9, for example [neuron.torch]" in conflict.text
+    (other,) = ask(shipped_matrix(), "gpu=K80 cuda>=12").conflicts  # true of each row: no example
+    assert "CUDA >=12 compiles no machine code for sm_37 [cuda.ptxas-targets]" in other.text
+
+
 def test_a_fix_of_one_of_two_conflicts_names_what_the_other_needs(tmp_path: Path) -> None:
     components = {**COMPONENTS, "os": {"values": ["1", "2"], "cost": 5}, "lib": {"values": ["1.0", "2.0"]}}
     facts = [

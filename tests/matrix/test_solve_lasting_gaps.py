@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
 
+from envbuild.matrix.answer import check as answers
 from envbuild.matrix.answer import fixes
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.solve.lasting_gaps import can_be_covered, unheard_requests, unrelatable_pairs
+from envbuild.matrix.solve.lasting_gaps import (
+    Consequences,
+    can_be_covered,
+    has_fixed_gap,
+    unheard_requests,
+    unrelatable_pairs,
+)
 from envbuild.matrix.solve.query import Query
 from envbuild.matrix.solve.request import parse_request
+from envbuild.matrix.solve.unknowns import has_unknowns
 from tests.support.facts import fact, matrix
 from tests.support.shipped_facts import shipped_matrix
 
@@ -84,3 +93,34 @@ def test_the_hint_leaves_a_version_between_known_ones_as_it_is() -> None:
     given = check(shipped_matrix(), parse_request(words, shipped_matrix()))
     assert given.verdict == "conflict"
     assert [fix for conflict in given.conflicts for fix in conflict.fixes] == ["code=sm_90a", "gpu=L40S"]
+
+
+GAPS = (  # question, the components that keep their values, whether something about these alone is unknown
+    ("kernel=6.12 driver=550.127.05", "kernel driver", True),
+    ("kernel=6.12 driver=550.127.05", "kernel", False),
+    ("gpu='Jetson Thor' cuda=12.8", "gpu cuda", True),  # about the code for the GPU, which follows from it
+    ("deepspeed=0.17.2 torch=2.8.0 gpu=H100", "deepspeed gpu", False),
+    ("flash-attn-3 torch=2.6.0 cuda=12.4 gpu=H100", "flash-attn-3 torch", True),
+    ("gpu=H100 torch=2.8.0 driver=570.26", "gpu torch driver", False),
+)
+
+
+@pytest.mark.parametrize("words, fixed, gap", GAPS)
+def test_a_gap_about_fixed_values_is_found_without_the_rest(words: str, fixed: str, gap: bool) -> None:
+    asks = parse_request(shlex.split(words), shipped_matrix())
+    query = Query.of(shipped_matrix(), asks, ())
+    assert query.plan is not None
+    table, numbers = query.matrix, {query.matrix.number[name] for name in fixed.split()}
+    whole = Consequences(table, query.waived).close(query.plan.assignment, numbers)
+    asked = {table.number[ask.component] for ask in asks}
+    assert has_fixed_gap(table, query.plan.assignment, whole, asked, query.waived) is gap
+    assert not gap or has_unknowns(table, query.plan.assignment, asks, query.waived)
+
+
+def test_older_choices_are_not_tried_for_a_gap_about_fixed_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel and each driver are requested: what the request leaves open cannot make their combination known."""
+    tried: list[Any] = []
+    monkeypatch.setattr(answers, "prefer_known_plan", lambda *given: tried.append(given) or given[4])
+    words = ["kernel=6.12", "driver=550.127.05", "cuda>=12"]
+    assert check(shipped_matrix(), parse_request(words, shipped_matrix())).verdict == "unknown"
+    assert tried == []

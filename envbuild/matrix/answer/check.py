@@ -15,7 +15,7 @@ from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.sat.solver import UndecidedError
 from envbuild.matrix.solve.encoding import Core, Request, pick_newest
 from envbuild.matrix.solve.known_plan import EFFORT, STEPS, prefer_known_plan, unrequested_components
-from envbuild.matrix.solve.lasting_gaps import unrelatable_pairs
+from envbuild.matrix.solve.lasting_gaps import Consequences, has_fixed_gap, unrelatable_pairs
 from envbuild.matrix.solve.query import Query
 from envbuild.matrix.solve.request import Ask
 from envbuild.matrix.solve.shared_search import effort_of
@@ -68,6 +68,8 @@ def plan_filter(case: Query) -> PlanFilter:
     hopeless = unrelatable_pairs(matrix, map(matrix.number.__getitem__, asked), case.waived)
     bases = matrix.values_of(matrix.number["base"], whole["base"]) if "base" in whole else []
     repositories = {repository for base in bases if (repository := base.rpartition(":")[0])}
+    numbers = {name: matrix.number[name] for name in whole}
+    consequences = Consequences(matrix, case.waived)
     left = OLDER
 
     @cache
@@ -87,6 +89,10 @@ def plan_filter(case: Query) -> PlanFilter:
         return not has_unknowns(matrix, plan.assignment, case.asks, case.waived)
 
     def good(assignment: list[int]) -> bool:
+        pinned = {name: _pinned_mask(mask, assignment[matrix.number[name]]) for name, mask in whole.items()}
+        fixed = {number for name, number in numbers.items() if assignment[number] == pinned[name]}
+        if has_fixed_gap(matrix, assignment, consequences.close(assignment, fixed), numbers.values(), case.waived):
+            return False
         if any(assignment[one] != ABSENT and assignment[other] != ABSENT for one, other in hopeless):
             return False
         if unrequested_components(matrix, assignment, asked, case.waived):
@@ -96,14 +102,14 @@ def plan_filter(case: Query) -> PlanFilter:
             return False
         if not has_unknowns(matrix, assignment, case.asks, case.waived):
             return True
-        pinned = {}
-        for name, mask in whole.items():
-            value = assignment[matrix.number[name]]
-            left_open = value & mask and mask & (mask - 1)
-            pinned[name] = mask if left_open else value
         return known(tuple(sorted(pinned.items())))
 
     return good
+
+
+def _pinned_mask(wanted: int, value: int) -> int:
+    """Return what a plan in which a component has this `value` keeps open of what is `wanted`."""
+    return wanted if value & wanted and wanted & (wanted - 1) else value
 
 
 def is_possible_base(chosen: Mapping[str, str], repositories: Collection[str]) -> bool:

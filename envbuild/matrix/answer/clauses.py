@@ -20,6 +20,8 @@ def because_clauses(matrix: FactTable, core: Core, reasons: Sequence[Reason], kn
     alternatives = _find_alternatives(matrix, core)
     parts = dict(zip([group[0] for group in reversed(core.groups)], reasons, strict=True))
     parts = {row: reason for row, reason in parts.items() if not reason.default}
+    obstacles = {row: reason for row, reason in parts.items() if not (reason.example and reason.kind == "provides")}
+    parts = obstacles or parts  # one of many builds, which nothing names, is not
     inside = {row: reason for row, reason in parts.items() if alternatives and row in alternatives.rows}
     if alternatives is None or len(merge_texts(list(inside.values()))) < 2:
         return list(dict.fromkeys(reason.cited for reason in parts.values()))

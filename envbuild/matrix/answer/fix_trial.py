@@ -139,10 +139,13 @@ class Trial:
 
     def all_work(self, at: int, bits: Sequence[int]) -> bool:
         """Return whether there is a good plan with each of `bits`."""
-        different = {self._alike[at][bit]: bit for bit in bits}.values()
-        plans = [plan for bit in different if (plan := self.plan({at: bit})) is not None]
+        plans: list[list[int]] = []
+        for bit in {self._alike[at][bit]: bit for bit in reversed(bits)}.values():  # the farthest fails first
+            if (plan := self.plan({at: bit})) is None:
+                return False
+            plans.append(plan)
         over = self._task.budget.over
-        return len(plans) == len(different) and all(self._good(plan) and not over() for plan in plans)
+        return all(self._good(plan) and not over() for plan in plans)
 
     def _good(self, plan: list[int]) -> bool:
         return self._task.good is None or self._task.good(plan)

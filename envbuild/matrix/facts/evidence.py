@@ -33,12 +33,13 @@ def evident_values(matrix: FactTable, row: int) -> Mapping[int, int]:
     return known[row]
 
 
-def evident_pairs(matrix: FactTable) -> set[tuple[int, int]]:
-    """Return the pairs of components of which some row is evidence."""
+def evident_pairs(matrix: FactTable) -> Mapping[tuple[int, int], Sequence[int]]:
+    """Return the pairs of components of which some row is evidence, with these rows."""
     if matrix.caches.related is None:
-        found: set[tuple[int, int]] = set()
-        for components in {tuple(sorted(evident_values(matrix, row))) for row in range(len(matrix.rows))}:
-            found.update(combinations(components, 2))
+        found: dict[tuple[int, int], list[int]] = {}
+        for row in range(len(matrix.rows)):
+            for pair in combinations(sorted(evident_values(matrix, row)), 2):
+                found.setdefault(pair, []).append(row)
         matrix.caches.related = found
     return matrix.caches.related
 

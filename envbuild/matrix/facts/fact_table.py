@@ -69,7 +69,7 @@ class Caches:
     guarded: Mapping[int, Sequence[tuple[GuardedRow, int]]] | None = None
     candidates: dict[tuple[int, int], Sequence[GuardedRow]] = field(default_factory=dict)
     evidence: dict[int, Mapping[int, int]] = field(default_factory=dict)
-    related: set[tuple[int, int]] | None = None
+    related: Mapping[tuple[int, int], Sequence[int]] | None = None
     ends: dict[tuple[int, str], int] = field(default_factory=dict)
     calls: set[tuple[frozenset[int], frozenset[int]]] | None = None
     backing: Mapping[int, Clause] | None = None
@@ -159,7 +159,13 @@ class FactTable:
 
     def values_of(self, number: int, mask: int) -> list[str]:
         """Return all values of a mask, in the order of picking."""
-        return [value for at, value in enumerate(self.values[number]) if mask >> at + 1 & 1]
+        values, found = self.values[number], []
+        mask &= self.full[number] & ~ABSENT
+        while mask:  # bit by bit: most masks have few
+            low = mask & -mask
+            found.append(values[low.bit_length() - 2])
+            mask ^= low
+        return found
 
     def named(self, assignment: Sequence[int]) -> dict[str, str]:
         """Return component → value of all that are present."""
@@ -188,6 +194,14 @@ class FactTable:
     def row_questions(self) -> tuple[str, ...]:
         """The question of each row, empty where its fact answers none."""
         return tuple(self.facts[line.fact].question for line in self.rows)
+
+    @cached_property
+    def question_rows(self) -> Mapping[str, Sequence[int]]:
+        """Question → the rows that answer it."""
+        found: dict[str, list[int]] = {}
+        for row, question in enumerate(self.row_questions):
+            found.setdefault(question, []).append(row)
+        return found
 
     def fact(self, row: int) -> Fact:
         """Return the fact that a row belongs to."""

@@ -121,8 +121,8 @@ def _values_of_one_place(matrix: FactTable) -> dict[int, tuple[int, frozenset[in
         number, sure = matrix.atoms[line.when[0]].component, matrix.atoms[line.when[0]].sure
         if matrix.components[number].kind != "version":
             continue
-        values = matrix.values_of(number, sure) if sure.bit_count() == 1 and not sure & ABSENT else []
-        if any("+" in value and pick_penalty(value) == UNCOMPARABLE for value in values):
+        value = matrix.value(number, sure) if sure.bit_count() == 1 else None
+        if value is not None and "+" in value and pick_penalty(value) == UNCOMPARABLE:
             mask, places = found.get(number, (0, frozenset()))
             found[number] = mask | sure, places | {matrix.atoms[at].component for at in line.then}
     return found

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import combinations
 
+from envbuild.matrix.facts.atoms import ABSENT
+from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.domain import outside_reason
-from envbuild.matrix.facts.evidence import evident_pairs
+from envbuild.matrix.facts.evaluate import guarded_rows
+from envbuild.matrix.facts.evidence import evident_pairs, evident_values
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.encoding import Request
 from envbuild.matrix.solve.pairs import Pair
+from envbuild.matrix.solve.unknowns import arising_questions
 
 UNRELATED = "unrelated"  # what a waiver of this finding is about
 UNHEARD = "unheard"
@@ -39,6 +44,95 @@ def _is_relatable(matrix: FactTable, known: Collection[Pair], pair: Pair, seen: 
         return True
     return any(
         all(_is_relatable(matrix, known, (min(one, via), max(one, via)), seen | set(pair)) for one in pair)
+        for via in matrix.through.get(pair, ())
+        if via not in seen and via not in pair
+    )
+
+
+def has_fixed_gap(
+    matrix: FactTable,
+    assignment: Sequence[int],
+    fixed: Collection[int],
+    asked: Collection[int],
+    waived: frozenset[str],
+) -> bool:
+    """Return whether something is unknown about each assignment in which the components `fixed` have these values.
+    `asked`: those between which a fact is needed. False means that one
+    may be known."""
+    fixed = {number for number in fixed if assignment[number] != ABSENT}
+    for question, numbers, conditions in arising_questions(matrix):
+        if question.id in waived or not fixed.issuperset(numbers):
+            continue
+        if all(number in fixed and not assignment[number] & unmet for number, unmet in conditions) and not any(
+            _may_answer(matrix, row, assignment, fixed, numbers) for row in matrix.question_rows.get(question.id, ())
+        ):
+            return True
+    if UNRELATED in waived or not waived.isdisjoint(matrix.questions):
+        return False
+    related = partial(_may_be_related, matrix, assignment, fixed)
+    return not all(related(pair, frozenset()) for pair in combinations(sorted(fixed.intersection(asked)), 2))
+
+
+class Consequences:
+    """The components whose values follow from given ones, in every assignment."""
+
+    def __init__(self, matrix: FactTable, waived: Collection[str]) -> None:
+        """Prepare for the facts of `matrix`, less those that are `waived`."""
+        self._matrix, self._waived = matrix, waived
+        self._disputed = {row for rows, _ in matrix.groups for row in rows}
+        self._known: dict[tuple[int, int], frozenset[int]] = {}
+
+    def close(self, assignment: Sequence[int], fixed: Collection[int]) -> set[int]:
+        """Return the `fixed` components of an assignment, and those whose values follow from theirs."""
+        found, left = set(fixed), list(fixed)
+        while left:
+            new = self._decided_by(number := left.pop(), assignment[number]) - found
+            found |= new
+            left += new
+        return found
+
+    def _decided_by(self, number: int, value: int) -> frozenset[int]:
+        if (number, value) not in self._known:
+            self._known[number, value] = frozenset(self._find_decided(number, value))
+        return self._known[number, value]
+
+    def _find_decided(self, number: int, value: int) -> Iterator[int]:
+        matrix = self._matrix
+        for (row, others), sure in guarded_rows(matrix).get(number, ()):
+            fact = matrix.fact(row)
+            if others or value & ~sure or row in self._disputed or fact.strength != "hard" or fact.id in self._waived:
+                continue
+            for other, allowed in row_claim(matrix, row).allowed.items():
+                if allowed.bit_count() == 1 and (row, other) not in matrix.narrowed:
+                    yield other
+
+
+def _may_answer(
+    matrix: FactTable, row: int, assignment: Sequence[int], fixed: Collection[int], numbers: Iterable[int]
+) -> bool:
+    """Return whether a row holds in some assignment with these `fixed` values, and is evidence about `numbers`."""
+    atoms, line = matrix.atoms, matrix.rows[row]
+    for number, unmet in ((atoms[at].component, ~atoms[at].sure) for at in line.when):
+        if (number in fixed or number in matrix.closed) and assignment[number] & unmet:
+            return False
+    if any(atoms[at].component in fixed and assignment[atoms[at].component] & atoms[at].maybe for at in line.then):
+        return False
+    evident = evident_values(matrix, row)
+    return all(
+        assignment[number] & evident.get(number, 0) if number in fixed else number in evident for number in numbers
+    )
+
+
+def _may_be_related(
+    matrix: FactTable, assignment: Sequence[int], fixed: Collection[int], pair: Pair, seen: frozenset[int]
+) -> bool:
+    """Return whether `is_related` could hold of a pair beside these `fixed` values."""
+    rows = evident_pairs(matrix).get(pair, ())
+    if pair in matrix.independent or any(_may_answer(matrix, row, assignment, fixed, pair) for row in rows):
+        return True
+    related = partial(_may_be_related, matrix, assignment, fixed)
+    return any(
+        all(related((min(one, via), max(one, via)), seen.union(pair)) for one in pair)
         for via in matrix.through.get(pair, ())
         if via not in seen and via not in pair
     )

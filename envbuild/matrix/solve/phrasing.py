@@ -21,7 +21,7 @@ VERBS = {
 @dataclass(frozen=True, slots=True)
 class Reason:
     """A row of a fact as an answer cites it: `text` is the clause of a sentence, `rows` how many rows of the fact are
-    meant (the first is shown)."""
+    meant (the first is shown). `example`: the others have other values."""
 
     fact: str
     kind: str
@@ -35,6 +35,7 @@ class Reason:
     hint: str = ""
     rows: int = 1
     default: bool = False
+    example: bool = False
 
     @property
     def cited(self) -> str:
@@ -68,10 +69,12 @@ def row_reason(
         text = VERBS[fact.kind].format(when=left, then=right) if right else f"{left} is known to work"
         if not named and fact.kind == "forbids":
             text = f"{right} does not work"
+    own = "" if plainly else fill_template(fact.because, matrix, seen, {}, excluded)  # without the values of the row
+    example = rows > 1 and text != own
     return Reason(
         fact.id,
         fact.kind,
-        text,
+        f"{text}, for example" if example else text,
         fact.scope,
         fact.strength,
         fact.source,
@@ -81,6 +84,7 @@ def row_reason(
         filled(fact.hint),
         rows,
         fact.default,
+        example,
     )
 
 
