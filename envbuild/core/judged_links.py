@@ -1,17 +1,18 @@
-"""Ways to files in a folder that another user may write. A link there could lead to a private file of the caller, whose
-content would get to where others read it, such as the store."""
+"""Ways to files in a folder that another user may write. A link there could lead to a private file of the caller, or a
+name be that of one which was moved there, and its content would get to where others read it, such as the store."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
 from envbuild.core.link_walk import Place, Step, walk
+from envbuild.core.ownership import Intrusion, find_intrusion, find_renamer, own_users, private_groups
 from envbuild.core.regular_file import NotRegularError
 
 ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -21,17 +22,38 @@ class ForeignLinkError(OSError):
     """A link of another user leads to a file that is not that user's."""
 
 
-def open_judged(path: Path, users: Collection[int]) -> IO[bytes]:
+class MovedFileError(OSError):
+    """Another user may have moved a private file to this name."""
+
+
+def open_judged(path: Path, users: frozenset[int]) -> IO[bytes]:
     """Open a regular file for reading. Each link on the way must be one of `users`, or lead to a file of its own owner.
+    A private file of `users` must not be in a folder that another user can write: that user may have moved it there.
 
     Every entry is judged by a descriptor of it, so that no user can exchange it meanwhile. Raises ForeignLinkError,
-    NotRegularError, OSError.
+    MovedFileError, NotRegularError, OSError.
     """
     with ExitStack() as opened:
-        node = _walk_judged(path, users, opened)
-        if not stat.S_ISREG(os.fstat(node).st_mode):
+        node, folders = _walk_judged(path, users, opened)
+        status = os.fstat(node)
+        if not stat.S_ISREG(status.st_mode):
             raise NotRegularError(f"{path} is not a regular file")
+        if status.st_uid in users and not status.st_mode & stat.S_IROTH and (other := _find_mover(folders, status)):
+            raise MovedFileError(errno.EPERM, str(other.reason), str(other.path))
         return os.fdopen(os.open(f"/proc/self/fd/{node}", os.O_RDONLY | os.O_CLOEXEC), "rb")
+
+
+def _find_mover(folders: Sequence[int], file: os.stat_result) -> Intrusion | None:
+    """Return how a user who cannot read a file can have moved it, or a folder on the way to it, to where it is; None if
+    none can. `folders`: descriptors, the file's own last."""
+    users, last = own_users(), os.fstat(folders[-1])
+    movers = [(one, find_renamer(f"/proc/self/fd/{one}".encode(), users, private_groups)) for one in folders[:-1]]
+    group_reads = file.st_mode & stat.S_IRGRP and file.st_gid == last.st_gid
+    if not (last.st_uid in users and group_reads and not last.st_mode & stat.S_IWOTH):
+        # With the sticky bit others can put in what is not there yet.
+        movers.append((folders[-1], find_intrusion(f"/proc/self/fd/{folders[-1]}", users, private_groups)))
+    named = (found._replace(path=Path(f"/proc/self/fd/{one}").readlink()) for one, found in movers if found)
+    return next(named, None)
 
 
 def check_links(path: Path, users: Collection[int]) -> None:
@@ -40,9 +62,10 @@ def check_links(path: Path, users: Collection[int]) -> None:
         _walk_judged(path, users, opened)
 
 
-def _walk_judged(path: Path, users: Collection[int], opened: ExitStack) -> int:
-    """Return a descriptor of what `path` leads to, which `opened` closes."""
+def _walk_judged(path: Path, users: Collection[int], opened: ExitStack) -> tuple[int, Sequence[int]]:
+    """Return descriptors of what `path` leads to, and of all folders on the way, its own last; `opened` closes them."""
     owners: set[int] = set()  # of links
+    folders: dict[int, None] = {}
 
     def enter(folder: int, name: bytes, last: bool) -> Step[int] | None:
         try:
@@ -50,6 +73,8 @@ def _walk_judged(path: Path, users: Collection[int], opened: ExitStack) -> int:
         except FileNotFoundError:
             return None
         opened.callback(os.close, fd)
+        folders.pop(folder, None)
+        folders[folder] = None
         status = os.fstat(fd)
         if not stat.S_ISLNK(status.st_mode):
             return Step(fd, None, stat.S_ISDIR(status.st_mode))
@@ -65,4 +90,4 @@ def _walk_judged(path: Path, users: Collection[int], opened: ExitStack) -> int:
     owner = os.fstat(place.node).st_uid
     if owners - {owner}:
         raise ForeignLinkError(errno.EPERM, "a link of another user leads to it", str(path))
-    return place.node
+    return place.node, tuple(folders)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,9 @@ UID_MAP = Path("/proc/self/uid_map")
 UNMAPPED = 65534  # a user without a number in this user namespace (user_namespaces(7))
 
 
+Groups = Callable[[], frozenset[int]]  # computed where a group may write: that can take a search of all users
+
+
 class Intrusion(NamedTuple):
     """A path that others than the caller own or may write: `reason` as the end of a sentence; `own`: it belongs to the
     caller, who can change its mode."""
@@ -30,7 +33,7 @@ class Intrusion(NamedTuple):
     own: bool
 
 
-def find_intrusion(path: str, users: frozenset[int], groups: frozenset[int] | None = None) -> Intrusion | None:
+def find_intrusion(path: str, users: frozenset[int], groups: Groups | None = None) -> Intrusion | None:
     """Return how others than `users` (`own_users`) and `groups` (None: `own_groups`) can change the file or folder at
     `path`; None if they cannot, and for one that does not exist."""
     try:
@@ -47,7 +50,7 @@ def find_intrusion(path: str, users: frozenset[int], groups: frozenset[int] | No
     elif status.st_mode & stat.S_IWOTH:
         reason = "can be written by every user"
     else:
-        accepted = own_groups() if groups is None else groups
+        accepted = own_groups() if groups is None else groups()
         if status.st_gid not in accepted:
             reason = f"can be written by the group {group_name(status.st_gid)}"
         elif other := find_named_writer(path, users, accepted):
@@ -80,10 +83,10 @@ def find_named_writer(path: str, users: frozenset[int], groups: frozenset[int]) 
 def find_any_intrusions(path: Path) -> Iterator[Intrusion]:
     """Yield what `find_file_intrusions` does where no member of a group counts as the caller: for a key, which decides
     who may sign, and for a statement of the caller."""
-    return find_file_intrusions(path, private_groups())
+    return find_file_intrusions(path, private_groups)
 
 
-def find_file_intrusions(path: Path, groups: frozenset[int] | None = None) -> Iterator[Intrusion]:
+def find_file_intrusions(path: Path, groups: Groups | None = None) -> Iterator[Intrusion]:
     """Yield every path by which others than the caller and `groups` (None: `own_groups`) can change the file at `path`;
     nothing if there is none."""
     if not os.path.lexists(path):
@@ -94,7 +97,7 @@ def find_file_intrusions(path: Path, groups: frozenset[int] | None = None) -> It
         yield from find_at(place, users, groups)
 
 
-def find_at(path: str, users: frozenset[int], groups: frozenset[int] | None = None) -> Iterator[Intrusion]:
+def find_at(path: str, users: frozenset[int], groups: Groups | None = None) -> Iterator[Intrusion]:
     """Yield how others than `users` and `groups` can change the file or folder at `path`; of a link, also its way and
     the folder of what it points at."""
     places = [path]
@@ -108,8 +111,8 @@ def find_at(path: str, users: frozenset[int], groups: frozenset[int] | None = No
 def is_own_file(path: Path) -> bool:
     """Return whether no user but this one and root can have written a file, or given its name to it, as far as its own
     folder shows that. Members of a group are others. True for a file that does not exist."""
-    users, groups = own_users(), private_groups()
-    return not any(find_intrusion(str(place), users, groups) for place in (path.parent, path))
+    users = own_users()
+    return not any(find_intrusion(str(place), users, private_groups) for place in (path.parent, path))
 
 
 def closed_groups() -> frozenset[int]:
@@ -119,7 +122,7 @@ def closed_groups() -> frozenset[int]:
 
 
 def find_renamers(
-    path: str, users: frozenset[int], groups: frozenset[int] | None = None, *, strict: bool = False
+    path: str, users: frozenset[int], groups: Groups | None = None, *, strict: bool = False
 ) -> Iterator[Intrusion]:
     """Yield every folder and link on the way to `path`, through all links on it, by which others than `users` and
     `groups` can put something else in the place of what is found there: they own it, or may write a folder without the
@@ -149,7 +152,7 @@ def find_renamers(
     yield from filter(None, found.values())
 
 
-def find_renamer(folder: bytes, users: frozenset[int], groups: frozenset[int] | None = None) -> Intrusion | None:
+def find_renamer(folder: bytes, users: frozenset[int], groups: Groups | None = None) -> Intrusion | None:
     """Return how others than `users` and `groups` can rename entries of `folder`, as `find_renamers`; None if they
     cannot."""
     status = os.stat(folder)  # noqa: PTH116 - as in find_intrusion
@@ -165,7 +168,7 @@ def find_renamer(folder: bytes, users: frozenset[int], groups: frozenset[int] | 
 def can_others_rename(folder: int) -> bool:
     """Return whether others than the caller can give the entries of an open folder other names: then a name shows
     nothing about who made an entry. Members of a group are others."""
-    return bool(find_renamer(f"/proc/self/fd/{folder}".encode(), frozenset((os.geteuid(), 0)), private_groups()))
+    return bool(find_renamer(f"/proc/self/fd/{folder}".encode(), frozenset((os.geteuid(), 0)), private_groups))
 
 
 def own_users() -> frozenset[int]:
@@ -192,8 +195,8 @@ def private_groups() -> frozenset[int]:
 
 def is_private_group(user: int, group: int) -> bool:
     """Return whether a group is that of one user alone: the first group of the user, with the user's name, as many
-    systems make for each user, and without members. Other users whose first group it is are not searched: a directory
-    may have thousands."""
+    systems make for each user, without members, and the first group of no other user. A directory that does not list
+    its users (sssd.conf(5), "enumerate") does not name the latter."""
     import grp
     import pwd
 
@@ -202,7 +205,9 @@ def is_private_group(user: int, group: int) -> bool:
     except KeyError:
         return False
     name = known.pw_name
-    return (found.gr_name, found.gr_gid) == (name, known.pw_gid) and {*found.gr_mem} <= {name}
+    if (found.gr_name, found.gr_gid) != (name, known.pw_gid) or not {*found.gr_mem} <= {name}:
+        return False
+    return not any(other.pw_gid == group and other.pw_uid != user for other in pwd.getpwall())
 
 
 def user_name(uid: int) -> str:

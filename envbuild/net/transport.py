@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from envbuild.core import signals
-from envbuild.core.judged_links import ForeignLinkError, open_judged
+from envbuild.core.judged_links import ForeignLinkError, MovedFileError, open_judged
 from envbuild.core.ownership import own_users
 from envbuild.core.regular_file import NotRegularError
 from envbuild.net.body import read_body
@@ -174,6 +174,9 @@ class Transport:
             return open_judged(path, own_users())
         except ForeignLinkError:
             raise RefusedError("a link of another user leads to it, and it is not that user's") from None
+        except MovedFileError as error:
+            reason = f"{error.filename} {error.strerror}, and others cannot read the file: it may have been moved there"
+            raise RefusedError(f"{reason}; if it belongs there: chmod go+r FILE") from None
         except NotRegularError:
             raise RefusedError("not a regular file") from None
         except (FileNotFoundError, NotADirectoryError):

@@ -69,7 +69,7 @@ def import_image(uri: str, workspace: Workspace, step: JobStep | None = None, *,
 def refuse_exchangeable(root: Path) -> None:
     """Raise EngineError for a store above which another user may rename: the path that this command prints would then
     be that user's file."""
-    found = next(find_renamers(str(root), own_users(), private_groups()), None)
+    found = next(find_renamers(str(root), own_users(), private_groups), None)
     if found:
         raise EngineError(
             f"the store {root} is not one for an importer: {found.path} {found.reason}",

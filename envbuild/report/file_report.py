@@ -10,7 +10,7 @@ from pathlib import Path
 from envbuild.core.errors import VerifyError
 from envbuild.core.regular_file import open_regular
 from envbuild.core.shell import shell_word
-from envbuild.core.text import amount, human_list
+from envbuild.core.text import amount, human_list, printable
 from envbuild.lock.model import lock_digest
 from envbuild.report.bandwidth_rows import floor_rows, no_bandwidth, series_rows
 from envbuild.report.evidence_rows import (
@@ -37,6 +37,7 @@ from envbuild.report.model import (
 )
 from envbuild.report.start_lines import start_lines
 from envbuild.report.verdict import judge
+from envbuild.spec.project import is_valid_name
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.read.inode import printable_path
 from envbuild.squashfs.read.superblock import describe_superblock
@@ -46,6 +47,7 @@ from envbuild.verify.contents.size_summary import SizeSummary
 from envbuild.verify.evidence import Evidence, forgery_line
 from envbuild.verify.host_image import target_of
 from envbuild.verify.measured import Measured, find_measured
+from envbuild.verify.pinned_image import private_content
 from envbuild.verify.stored_evidence import find_file_evidence
 
 FOLDERS = "folders"
@@ -55,7 +57,8 @@ LARGEST = 40  # folders that are parts of their own
 
 def report_file(file: Path, workspace: Workspace) -> Report:
     """Return the report of a squashfs file. Raises VerifyError if it is damaged."""
-    with open_regular(file) as opened:  # one file for all that is read, also if another one gets its name
+    # One file for all that is read, also if another one gets its name; a copy of one that others can write.
+    with private_content(file, workspace) as private, open_regular(private) as opened:
         content = Path(f"/proc/self/fd/{opened.fileno()}")
         with named_as(file, content):
             within, summary = read_content(file, content, workspace)
@@ -69,7 +72,7 @@ def report_file(file: Path, workspace: Workspace) -> Report:
     foreign = "envbuild did not build this image: it has no lock"
     image = within.origin.get("image")
     return Report(
-        name=image if isinstance(image, str) else file.name,
+        name=image if isinstance(image, str) and is_valid_name(image) else printable(file.name),
         description=str(within.origin.get("description") or ""),
         verdict=judge(faults, tiers, checks, reason),
         facts=tuple(file_facts(file, superblock, within, sha256)),

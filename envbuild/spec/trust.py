@@ -152,7 +152,13 @@ def _deciding_paths(root: str) -> list[str]:
     Recipes read files beside them, and Python runs the compiled form of a recipe in place of an unchanged one.
     """
     paths = [root, *(f"{root}/{name}" for name in (*FOLDERS, "site.yaml"))]
-    for folder, folders, files in os.walk(f"{root}/recipes"):
+    seen: set[tuple[int, int]] = set()  # links may lead around in a circle
+    for folder, folders, files in os.walk(f"{root}/recipes", followlinks=True):
+        status = os.stat(folder)  # noqa: PTH116 - as in find_intrusion
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
         paths += (f"{folder}/{name}" for name in sorted((*folders, *files)))
     return paths
 

@@ -92,7 +92,7 @@ def find_writer(path: Path, real: Path, file: int, store: Store) -> Intrusion | 
 
     path, real: its name, and that name through no link. Who can replace a store's folder is trusted (docs/security.md),
     so of a file of the store what is above it does not count."""
-    users, groups = own_users(), closed_groups()
+    users, groups = own_users(), closed_groups
     if found := find_intrusion(f"/proc/self/fd/{file}", users, groups):
         return Intrusion(path, found.reason, found.own)
     if path.parent == store.root / "artifacts" and path == real:

@@ -15,7 +15,8 @@ from envbuild.cli.run_image import parse_bind
 from envbuild.core.errors import EngineError, InputError, SpecError, VerifyError
 from envbuild.core.shell import shell_word
 from envbuild.core.store.mark import MARK
-from envbuild.core.store.members import check_entry, check_place
+from envbuild.core.store.members import check_entry
+from envbuild.core.store.place import check_place
 from envbuild.core.store.store import Store
 from envbuild.core.yaml_text import read_yaml_text
 from envbuild.squashfs.read.superblock import read_superblock

@@ -166,6 +166,8 @@ def test_members_of_a_group_are_others_for_a_key(pair: tuple[Path, Path]) -> Non
 
 def test_a_group_of_the_user_alone_is_the_user(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     user = pwd.struct_passwd(("me", "x", USER, GROUP, "", "/", ""))
+    every = [user]
+    monkeypatch.setattr(pwd, "getpwall", lambda: every)
     monkeypatch.setattr(os, "geteuid", lambda: USER)
     monkeypatch.setattr(os, "getegid", lambda: GROUP)
     monkeypatch.setattr(pwd, "getpwuid", lambda _: user)
@@ -173,6 +175,11 @@ def test_a_group_of_the_user_alone_is_the_user(pair: tuple[Path, Path], monkeypa
         group = grp.struct_group((name, "x", GROUP, members))
         monkeypatch.setattr(grp, "getgrgid", lambda _, group=group: group)
         assert private_groups() == (frozenset((GROUP,)) if alone else frozenset())
+    monkeypatch.setattr(grp, "getgrgid", lambda _: grp.struct_group(("me", "x", GROUP, [])))
+    every.append(pwd.struct_passwd(("alias", "x", USER, GROUP, "", "/", "")))  # another name of the same user
+    assert private_groups() == frozenset((GROUP,))
+    every.append(pwd.struct_passwd(("service", "x", USER + 1, GROUP, "", "/", "")))  # no member of the group by name
+    assert private_groups() == frozenset()
 
 
 @pytest.mark.parametrize("params", [{"N": 1 << 30}, {"r": 1 << 20}, {"p": 1000}, {"N": -1}, {"N": 3}, {"N": "a"}, {}])

@@ -44,6 +44,31 @@ def test_a_link_of_another_user_is_not_on_the_way_to_a_store(folder: Path) -> No
     assert str(as_member(ONE, refused)).startswith(f"a link of another user is on the way to the store {folder}")
 
 
+def test_a_store_that_any_user_can_have_made_is_used_by_those_who_joined_it(shared: Path) -> None:
+    """Its name may be the one that this user would give to a store in /scratch."""
+
+    def refusal() -> str:
+        try:
+            Store.open(shared)
+        except EngineError as error:
+            return f"{error.message}: {error.hint}"
+        return ""
+
+    os.chown(shared, OUTSIDE, GROUP)  # a member as well, of the same first group
+    shared.chmod(0o3775)
+    for name in ("blobs", "blobs/sha256", "packs", "units", "images", "locks", "artifacts"):
+        if (shared / name).exists():
+            os.chown(shared / name, OUTSIDE, GROUP)
+    assert as_member(ONE, refusal) == ""
+    shared.parent.chmod(0o1777)
+    text = str(as_member(TWO, refusal))
+    assert "in a folder where every user can make one of any name" in text
+    assert f"mkdir -m 700 {shared}/user-{TWO}" in text
+    assert as_member(ONE, refusal) == ""  # who used it before
+    as_member(TWO, lambda: (shared / f"user-{TWO}").mkdir(mode=0o700))
+    assert as_member(TWO, refusal) == ""
+
+
 def replace_by_link(path: Path, target: Path) -> str:
     """Try to put a link in the place of a folder; return what happened."""
     try:
@@ -227,7 +252,9 @@ def test_folders_that_every_user_can_make_are_no_trace_of_members(folder: Path) 
     root = Store.open(folder / "store").root
     root.chmod(0o1777)
     run_as(OUTSIDE, OUTSIDE, (), lambda: (root / f"user-{OUTSIDE}").mkdir())
+    run_as(OUTSIDE, OUTSIDE, (), lambda: (root / "shared-with-a-group").touch())
     Store.open(root)
+    (root / "shared-with-a-group").unlink()
     root.chmod(0o755)
     with pytest.raises(EngineError, match="is the folder of a member"):
         Store.open(root)

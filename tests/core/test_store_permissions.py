@@ -188,6 +188,20 @@ def test_links_and_files_with_two_names_are_not_shared(shared: Path, tmp_path: P
         permissions.open_lock_file(shared / "link")
 
 
+def test_only_a_file_that_a_process_of_a_user_namespace_left_is_shared(shared: Path) -> None:
+    """There the group has no number. Another member can move a private file of this user to the name of a pack."""
+    private, pack = shared / "key", shared / "pack"
+    private.write_text("secret")
+    pack.touch()
+    pack.chmod(0o644)
+    with pack.open("rb") as file:
+        permissions.share_open_file(file.fileno(), permissions.NO_GROUP)
+    assert mode(pack) == 0o1644
+    for path in (private, pack):
+        permissions.share_file(path)
+    assert (mode(private), mode(pack)) == (0o600, 0o664)
+
+
 @pytest.mark.slow_unit
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
 def test_many_users_open_a_new_shared_store_at_the_same_moment() -> None:

@@ -262,6 +262,39 @@ def test_a_link_of_another_user_leads_to_no_private_file(
     assert transport.read(str(tmp_path / path)).content.decode() == content
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder of another user")
+@pytest.mark.parametrize(
+    ("folder_mode", "owner", "mode", "group", "read"),
+    [
+        (0o2775, 0, 0o644, 0, True),  # others read it where it was, too
+        (0o2775, 0, 0o600, 0, False),
+        (0o2775, 0, 0o640, 0, False),
+        (0o2775, 0, 0o640, OTHER, True),  # as a folder with the setgid bit makes it
+        (0o2777, 0, 0o640, OTHER, False),
+        (0o1777, 0, 0o600, 0, False),  # in a sticky folder one can put what is not there yet
+        (0o755, 0, 0o600, 0, True),
+        (0o775, OTHER, 0o600, 0, False),
+    ],
+)
+def test_a_private_file_that_another_user_can_have_moved_is_not_read(
+    tmp_path: Path, folder_mode: int, owner: int, mode: int, group: int, read: bool
+) -> None:
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+    os.chown(folder, owner, OTHER)
+    folder.chmod(folder_mode)
+    file = folder / "tool.tar.gz"
+    file.write_text("password")
+    os.chown(file, 0, group)
+    file.chmod(mode)
+    transport = Transport(Site(Path("/none")).network())
+    if read:
+        assert transport.open(file).read() == b"password"
+    else:
+        with pytest.raises(RefusedError, match=r"mirror .*others cannot read the file: .* chmod go"):
+            transport.open(file)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of another user need root")
 @pytest.mark.parametrize("href", ["file://{private}", "../../../private/{name}", "{mirror}/../private/{name}"])
 @pytest.mark.parametrize("by_links", [False, True])

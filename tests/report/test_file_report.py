@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import VerifyError
 from envbuild.core.store.store import Store
 from envbuild.core.timings import TimingReporter
+from envbuild.report import file_report
 from envbuild.report.file_report import report_file
 from envbuild.report.html.page import write_page
 from envbuild.report.model import BANDWIDTH, MATRIX, TIMES, Report
@@ -22,7 +24,7 @@ from envbuild.verify.contents.metadata import read_metadata
 from envbuild.verify.evidence import Evidence, write_evidence
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.stored_evidence import write_file_evidence, write_own_evidence
-from tests.support.image_pair import BEFORE, image
+from tests.support.image_pair import AFTER, BEFORE, image
 from tests.support.launching import shipped_workspace, write_squashfs
 
 pytestmark = pytest.mark.unit
@@ -74,6 +76,28 @@ def test_a_file_without_evidence_is_not_verified(built: Path, workspace: Workspa
     assert TIMES in report.missing
     assert report.start[0].form == "srun"
     assert f"--container-image={built}" in report.start[0].text
+
+
+def test_a_file_that_others_can_write_is_read_once(
+    built: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner could put other content there for the moment in which names and sizes are read."""
+    built.chmod(0o666)
+    evidence = evidence_of(built, workspace, PASSED)
+    genuine, forged = built.read_bytes(), image(built.with_name("forged"), AFTER).read_bytes()
+    read = file_report.read_content
+
+    def exchanged(*given: Any) -> Any:
+        built.write_bytes(forged)
+        try:
+            return read(*given)
+        finally:
+            built.write_bytes(genuine)
+
+    monkeypatch.setattr(file_report, "read_content", exchanged)
+    report = report_file(built, workspace)
+    assert evidence.artifact.removeprefix("sha256:")[:12] in str(report.facts)
+    assert report.components[0].version == "1.19"
 
 
 def test_evidence_of_the_same_bytes_is_used(built: Path, workspace: Workspace) -> None:
@@ -169,9 +193,10 @@ def texts_of(tmp_path: Path) -> Path:
 
 
 def test_texts_of_a_hostile_file_are_not_markup(tmp_path: Path, workspace: Workspace) -> None:
-    report = report_file(texts_of(tmp_path), workspace)
+    file = texts_of(tmp_path)
+    report = report_file(file, workspace)
     page = write_page(report, "1")
-    assert report.name == HOSTILE
+    assert report.name == file.name  # of the record, only a name that an image can have
     assert "<img" not in page
     assert "&lt;img src=x onerror=alert(1)&gt;&quot;&amp;\\u202e" in page
     assert "\u202e" not in page

@@ -185,6 +185,17 @@ def test_a_link_counts_as_the_file_that_it_points_at(folder: Path) -> None:
     assert [path for path, _ in refusals(root)] == ["../media"]
 
 
+def test_what_is_in_a_folder_that_a_link_below_recipes_leads_to_decides_too(folder: Path) -> None:
+    root = make_project(folder, ROOT, 0, 0o755)
+    (folder / "lib/deep").mkdir(parents=True)
+    (folder / "lib/deep/helper.py").touch()
+    (root / "recipes/lib").symlink_to(folder / "lib")
+    (folder / "lib/round").symlink_to(root / "recipes")
+    assert refusals(root) == []
+    (folder / "lib/deep/helper.py").chmod(0o666)
+    assert [path for path, _ in refusals(root)] == ["recipes/lib/deep/helper.py"]
+
+
 def test_no_hint_changes_a_device_or_a_shared_folder(folder: Path) -> None:
     """`chmod go-w /dev/null`, typed by root, would break the machine for all users."""
     root = make_project(folder, ROOT, 0, 0o755)

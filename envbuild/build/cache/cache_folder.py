@@ -43,7 +43,7 @@ def _find_intrusions(folder: Path) -> Iterator[Intrusion]:
     for path in (folder, folder / UNITS, folder / "blobs", folder / BLOBS):
         if path != folder and path.is_symlink():
             yield Intrusion(path, "is a symbolic link", own=False)
-        elif found := find_intrusion(str(path), users | _group_owner(path, groups), groups):
+        elif found := find_intrusion(str(path), users | _group_owner(path, groups), lambda: groups):
             yield found
 
 

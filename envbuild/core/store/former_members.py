@@ -33,17 +33,15 @@ def check_former_members(root: Path, folders: Sequence[str], content: Sequence[s
 
 def _find_traces(root: Path, folders: Sequence[str], content: Sequence[str]) -> Iterator[str]:
     """Yield how a store shows that others could write in it."""
-    if os.path.lexists(root / SHARED):
+    users, status = own_users(), root.stat()
+    is_open = status.st_mode & OTHERS  # as in /tmp: every user can make an entry of such a name
+    if os.path.lexists(mark := root / SHARED) and (not is_open or mark.lstat().st_uid in users):
         yield "a group shared it"
-    users, groups = own_users(), closed_groups()
-    status = root.stat()
-    is_alone = status.st_gid in groups
-    is_open = status.st_mode & OTHERS  # as in /tmp: every user can make a folder of such a name
     for entry in os.scandir(root):
         if not OWN.fullmatch(entry.name) or not entry.is_dir(follow_symlinks=False):
             continue
         own = entry.stat(follow_symlinks=False).st_uid in users
-        if not (is_alone if own else is_open):
+        if not (status.st_gid in closed_groups() if own else is_open):
             yield f"{entry.name}/ is the folder of a member of a group"  # only the store of a group has them
     if not any(_has_entries(root / name) for name in content):
         return
@@ -54,7 +52,7 @@ def _find_traces(root: Path, folders: Sequence[str], content: Sequence[str]) -> 
             continue
         guarded = path == root and found.st_mode & STICKY  # as in /tmp: no other user replaces what is in it
         writable = stat.S_ISDIR(found.st_mode) and found.st_mode & GROUP and not guarded
-        if writable and find_intrusion(str(path), users, groups):
+        if writable and find_intrusion(str(path), users, closed_groups):
             yield f"{path.name}/ is writable for the group {group_name(found.st_gid)}"
 
 

@@ -17,40 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
-from envbuild.core.judged_links import ForeignLinkError, check_links
-from envbuild.core.ownership import group_name, in_user_namespace, own_users, user_name
+from envbuild.core.ownership import group_name, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.permissions import GROUP, OTHERS, STICKY, is_shared, make_shared_folder
+from envbuild.core.store.place import is_open, is_root, may_change
 
 LOCKS = "locks"  # a lock needs no more than the right to read its file: only users of the store may enter the folder
-
-
-def check_place(root: Path) -> None:
-    """Check that the folder `root` is this user's, or a group's, and not writable by every user. Raises EngineError."""
-    try:
-        check_links(root.absolute(), own_users())
-    except ForeignLinkError:  # its owner could turn it to another folder while a command runs
-        hint = "set ENVBUILD_STORE to a folder of your own"
-        raise EngineError(f"a link of another user is on the way to the store {root}", hint=hint) from None
-    status = root.stat()
-    name, own = user_name(status.st_uid), _may_change(status.st_uid)
-    if _is_root() and status.st_uid not in own_users():
-        raise EngineError(
-            f"the store {root} belongs to {name}, who could make commands of root change any file",
-            hint="set ENVBUILD_STORE to a folder of root, or work as that user",
-        )
-    if _is_open(status.st_mode):
-        raise EngineError(
-            f"every user may write the store {root}, and could make your commands change files elsewhere",
-            hint=f"chmod -R o-w {shell_word(root)}"
-            if own
-            else f"set ENVBUILD_STORE to a new folder, such as {shell_word(root / 'envbuild')}",
-        )
-    if not is_shared(root) and status.st_uid not in own_users():
-        raise EngineError(
-            f"the store {root} belongs to {name}, who could make your commands change files elsewhere",
-            hint="set ENVBUILD_STORE to a folder of your own",
-        )
 
 
 def check_members(
@@ -74,7 +46,7 @@ def check_members(
             check_entry(root / name)
         return
     if not status.st_mode & STICKY:
-        if not _may_change(status.st_uid):
+        if not may_change(status.st_uid):
             raise EngineError(
                 f"members of the group that shares the store {root} could replace each other's folders",
                 hint=f"its owner, {user_name(status.st_uid)}, types: chmod +t {shell_word(root)}",
@@ -90,26 +62,12 @@ def has_folders(folder: str, names: Iterable[str]) -> bool:
     return any(name.startswith(f"{folder}/") for name in names)
 
 
-def _is_root() -> bool:
-    return os.geteuid() == 0 and not in_user_namespace()
-
-
-def _is_open(mode: int) -> bool:
-    """Return whether every user may replace what is in a folder; not in one like /tmp."""
-    return bool(mode & OTHERS) and not mode & STICKY
-
-
-def _may_change(owner: int) -> bool:
-    """Return whether this user may change the mode of what `owner` has."""
-    return _is_root() or owner == os.geteuid()
-
-
 def _writing_group(root: Path, folders: Sequence[str]) -> str:
     """Return the group that may write in a store, or in one of its folders; "" for none."""
     for path in (root, *(root / name for name in folders)):
         with contextlib.suppress(FileNotFoundError):
             found = path.lstat()
-            if stat.S_ISDIR(found.st_mode) and found.st_mode & GROUP and _may_change(found.st_uid):
+            if stat.S_ISDIR(found.st_mode) and found.st_mode & GROUP and may_change(found.st_uid):
                 return group_name(found.st_gid)
     return ""
 
@@ -119,7 +77,7 @@ def _close_to_group(root: Path, folders: Sequence[str]) -> None:
     for path in (root, *(root / name for name in folders)):
         with contextlib.suppress(FileNotFoundError):
             found = path.lstat()
-            if stat.S_ISDIR(found.st_mode) and _may_change(found.st_uid):
+            if stat.S_ISDIR(found.st_mode) and may_change(found.st_uid):
                 _change_folder(path, -1, stat.S_IMODE(found.st_mode) & ~(GROUP | STICKY))
 
 
@@ -137,7 +95,7 @@ def check_entry(path: Path) -> None:
             f"{path} belongs to {user_name(found.st_uid)}, who could make your commands change files elsewhere",
             hint=f"rm -r {shell_word(path)}",
         )
-    if stat.S_ISDIR(found.st_mode) and _is_open(found.st_mode):
+    if stat.S_ISDIR(found.st_mode) and is_open(found.st_mode):
         raise EngineError(
             f"every user may write {path}, and could make your commands change files elsewhere",
             hint=f"chmod -R o-w {shell_word(path)}",
@@ -148,7 +106,7 @@ def _check_folder(path: Path, root: Path, *, sticky: bool) -> bool:
     """Check a folder that members share; return whether its mode was repaired."""
     owner = root.stat().st_uid
     name = user_name(owner)
-    if _may_change(owner) and not os.path.lexists(path):
+    if may_change(owner) and not os.path.lexists(path):
         make_shared_folder(path, sticky=sticky, closed=path.name == LOCKS)
     ready = f"its owner, {name}, types: ENVBUILD_STORE={shell_word(root)} envbuild store check"
     try:
@@ -160,7 +118,7 @@ def _check_folder(path: Path, root: Path, *, sticky: bool) -> bool:
     if not stat.S_ISDIR(found.st_mode):
         raise EngineError(f"{path} is not a folder", hint=f"its owner, {user_name(found.st_uid)}, removes it")
     if found.st_uid not in (owner, 0):
-        if not _is_root():
+        if not is_root():
             who = user_name(found.st_uid)
             raise EngineError(
                 f"{path} belongs to {who}, who could make commands of other members change their files",
@@ -172,7 +130,7 @@ def _check_folder(path: Path, root: Path, *, sticky: bool) -> bool:
     wanted = mode & ~OTHERS | (STICKY if sticky else 0)
     if mode == wanted:
         return False
-    if not _may_change(found.st_uid):
+    if not may_change(found.st_uid):
         raise EngineError(
             f"members of the group that shares the store {root} could replace what is in {path}", hint=ready
         )

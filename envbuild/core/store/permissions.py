@@ -21,6 +21,7 @@ from envbuild.core.access_lists import remove_access_lists
 GROUP, OTHERS, STICKY = 0o020, 0o002, 0o1000  # may write, twice; only the owner of an entry may replace it
 SETGID = 0o2000  # entries get the folder's group: a folder that is writable by the umask alone does not have it
 OWN = re.compile(r"user-[0-9]{1,10}(-[0-9a-f]{8})?")  # the name of a user's folder in a shared store
+TO_BE_SHARED = 0o1000  # of a file: it has no other meaning there (inode(7)), and a private file does not have it
 NO_GROUP = 65534  # a group that has no number in this user namespace (user_namespaces(7))
 
 
@@ -148,28 +149,35 @@ def is_own_folder(path: Path) -> bool:
 
 
 def share_file(path: Path) -> None:
-    """Let the group that shares the folder of a file read and write it: to lock it, or to record its use."""
+    """Let the group that shares the folder of a file read and write it: to lock it, or to record its use.
+
+    Only a file that a process of this user in a user namespace put there, where the group has no number, and marked:
+    another member may have moved a private file of this user to the name.
+    """
     if not is_shared(path.parent):
         return
     group = path.parent.stat().st_gid
     with contextlib.suppress(OSError):  # it is another user's, who did so; or no regular file, and not this user's
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            share_open_file(file, group)
+            if os.fstat(file).st_mode & TO_BE_SHARED:
+                share_open_file(file, group)
         finally:
             os.close(file)
 
 
 def share_open_file(file: int, group: int) -> None:
-    """Let `group` read and write the regular file with one name that is open as `file`. Raises OSError."""
+    """Let `group` read and write the regular file with one name that is open as `file`; mark it for `share_file` where
+    the group has no number. Raises OSError."""
     status = os.fstat(file)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         return
     if status.st_gid != group:
         if group == NO_GROUP:
+            os.fchmod(file, status.st_mode & 0o7777 | TO_BE_SHARED)
             return
         os.fchown(file, -1, group)
-    os.fchmod(file, status.st_mode & 0o7777 | 0o060)
+    os.fchmod(file, status.st_mode & 0o7777 & ~TO_BE_SHARED | 0o060)
 
 
 def move_into_store(source: Path, target: Path) -> None:

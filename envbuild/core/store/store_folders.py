@@ -14,7 +14,7 @@ from envbuild.core.ownership import Intrusion, closed_groups, find_intrusion, ow
 from envbuild.core.store.access import OWN_STORE, check_readable
 from envbuild.core.store.former_members import check_former_members
 from envbuild.core.store.mark import mark_shared, mark_store
-from envbuild.core.store.members import LOCKS, check_entry, check_members, check_place, has_folders
+from envbuild.core.store.members import LOCKS, check_entry, check_members, has_folders
 from envbuild.core.store.permissions import (
     close_folder,
     is_shared,
@@ -23,6 +23,7 @@ from envbuild.core.store.permissions import (
     make_store_folder,
     own_place,
 )
+from envbuild.core.store.place import check_place
 
 FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "locks", "exports", "control")
 CONTENT = ("units", "packs", "blobs/sha256", "images", "artifacts")  # of images
@@ -99,19 +100,17 @@ def find_store_intruder(root: Path) -> Intrusion | None:
     records of units, packs of layers, files; None if they cannot.
 
     A store of a group counts also if this user is alone in the group today: members who left it wrote there."""
-    users, groups = own_users(), frozenset[int]()
+    users = own_users()
     folders = (root, *map(root.joinpath, FOLDERS))
     entries = (Path(entry) for folder in map(root.joinpath, CONTENT) for entry in _entries(folder))
-    found = (find_intrusion(str(place), users, groups) for place in folders)
-    return next(filter(None, found), None) or next(
-        filter(None, (_find_writer(path, users, groups) for path in entries)), None
-    )
+    found = (find_intrusion(str(place), users, frozenset) for place in folders)
+    return next(filter(None, found), None) or next(filter(None, (_find_writer(path, users) for path in entries)), None)
 
 
-def _find_writer(path: Path, users: frozenset[int], groups: frozenset[int]) -> Intrusion | None:
+def _find_writer(path: Path, users: frozenset[int]) -> Intrusion | None:
     if (owner := path.lstat().st_uid) not in users:
         return Intrusion(path, f"belongs to {user_name(owner)}", False)
-    return find_intrusion(str(path), users, groups)
+    return find_intrusion(str(path), users, frozenset)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -1,0 +1,80 @@
+"""The place of a store: whose folder it is, and who else could have made it there."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+from envbuild.core.errors import EngineError
+from envbuild.core.judged_links import ForeignLinkError, check_links
+from envbuild.core.ownership import group_name, in_user_namespace, own_users, user_name
+from envbuild.core.shell import shell_word
+from envbuild.core.store.permissions import OTHERS, OWN, STICKY, is_own_folder, is_shared
+
+
+def check_place(root: Path) -> None:
+    """Check that the folder `root` is this user's, or a group's, and not writable by every user. Raises EngineError."""
+    try:
+        check_links(root.absolute(), own_users())
+    except ForeignLinkError:  # its owner could turn it to another folder while a command runs
+        hint = "set ENVBUILD_STORE to a folder of your own"
+        raise EngineError(f"a link of another user is on the way to the store {root}", hint=hint) from None
+    status = root.stat()
+    name, own = user_name(status.st_uid), may_change(status.st_uid)
+    if is_root() and status.st_uid not in own_users():
+        raise EngineError(
+            f"the store {root} belongs to {name}, who could make commands of root change any file",
+            hint="set ENVBUILD_STORE to a folder of root, or work as that user",
+        )
+    if is_open(status.st_mode):
+        raise EngineError(
+            f"every user may write the store {root}, and could make your commands change files elsewhere",
+            hint=f"chmod -R o-w {shell_word(root)}"
+            if own
+            else f"set ENVBUILD_STORE to a new folder, such as {shell_word(root / 'envbuild')}",
+        )
+    if not is_shared(root) and status.st_uid not in own_users():
+        raise EngineError(
+            f"the store {root} belongs to {name}, who could make your commands change files elsewhere",
+            hint="set ENVBUILD_STORE to a folder of your own",
+        )
+    if status.st_uid not in own_users() and not in_user_namespace() and is_anyones_place(root) and not _is_member(root):
+        joined = root / f"user-{os.geteuid()}"
+        raise EngineError(
+            f"the store {root} belongs to {name}, in a folder where every user can make one of any name",
+            hint="set ENVBUILD_STORE to a folder of your own; or, if you trust that user and the group "
+            f"{group_name(status.st_gid)} with what your images contain: mkdir -m 700 {shell_word(joined)}",
+        )
+
+
+def is_anyones_place(root: Path) -> bool:
+    """Return whether a user who is neither this one nor root can have made the folder `root`, or one above it, in a
+    folder that every user may write, such as /tmp."""
+    path = root.absolute()
+    return any(
+        above.stat().st_mode & OTHERS and entry.lstat().st_uid not in own_users()
+        for entry, above in itertools.pairwise((path, *path.parents))
+    )
+
+
+def _is_member(root: Path) -> bool:
+    """Return whether this user has a folder in the store of a group."""
+    try:
+        return any(OWN.fullmatch(entry.name) and is_own_folder(entry) for entry in root.iterdir())
+    except OSError:
+        return False
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0 and not in_user_namespace()
+
+
+def is_open(mode: int) -> bool:
+    """Return whether every user may replace what is in a folder; not in one like /tmp."""
+    return bool(mode & OTHERS) and not mode & STICKY
+
+
+def may_change(owner: int) -> bool:
+    """Return whether this user may change the mode of what `owner` has."""
+    return is_root() or owner == os.geteuid()
