@@ -63,6 +63,8 @@ class MegatronLm(Recipe):
     the C++ part into the checkout: the image has make and pybind11 for it, and the compiler of layer torch.
 
     Checkpoints of the default format are written with psutil, which no release declares; NVIDIA's images contain it.
+    At 0.18.2 asynchronous ones are written with nvidia-resiliency-ext by default, without it by ``--async-strategy
+    mcore``.
 
     OPT's older instructions install a fork (ngoyal2707/Megatron-LM, branch fairseq_v3). No commit of it is known here:
     its public copy ends in 2019 and does not have that branch.
