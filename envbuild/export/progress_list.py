@@ -16,7 +16,7 @@ from envbuild.core.json_text import record_value
 from envbuild.core.result import Result
 from envbuild.core.store.access import check_readable
 from envbuild.core.text import amount, duration, printable, table
-from envbuild.export.progress_records import FOLDER, Owner, process_start, remove_old_records
+from envbuild.export.progress_records import DAY, FOLDER, Owner, process_start
 
 SILENT = 180.0  # seconds without a sign of life from another host
 LARGEST = 1 << 16  # bytes of a record
@@ -27,11 +27,10 @@ TEXTS, NUMBERS = ("source", "output", "state", "error"), ("bytes", "total", "rat
 
 
 def list_exports(root: Path) -> Result:
-    """Return the exports of the store `root`, running ones first, then the newest. Remove old records if permitted.
+    """Return the exports of the store `root`, running ones first, then the newest. It may be the store of another user.
 
     Raises EngineError for a store that this user may not read."""
     check_readable(root)
-    remove_old_records(root)
     here, now = Owner.here(), time.time()
     rows = [row for path in record_paths(root) if (row := export_row(path, here, now))]
     rows.sort(key=lambda row: (not row["running"], -row["started"]))
@@ -39,8 +38,11 @@ def list_exports(root: Path) -> Result:
 
 
 def record_paths(root: Path) -> list[Path]:
+    """Return the records of the last day: older ones are removed by the next export."""
+    after = time.time() - DAY
     try:
-        return sorted(path for path in (root / FOLDER).iterdir() if not path.name.startswith("."))
+        named = [path for path in (root / FOLDER).iterdir() if not path.name.startswith(".")]
+        return sorted(path for path in named if path.lstat().st_mtime >= after)
     except OSError:
         return []
 

@@ -57,11 +57,15 @@ def process_start(pid: int) -> int | None:
 
 
 def remove_old_records(root: Path) -> None:
-    """Remove records that were not written for a day, and temporary files of a killed writer. A process that still
-    runs writes its own every half minute."""
+    """Remove records that were not written for a day, and temporary files of a killed writer, from a store that this
+    process has opened. A process that still runs writes its own every half minute."""
     before = time.time() - DAY
     with contextlib.suppress(OSError):
-        for path in list((root / FOLDER).iterdir()):
-            with contextlib.suppress(OSError):
-                if path.lstat().st_mtime < before:
-                    path.unlink()
+        folder = os.open(root / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            for name in os.listdir(folder):  # noqa: PTH208 - by descriptor: the name may lead elsewhere by now
+                with contextlib.suppress(OSError):
+                    if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before:
+                        os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -111,7 +112,7 @@ def write_file(path: str, found: Mapping[str, Any], outcomes: Sequence[Outcome])
     for outcome in outcomes:
         print_line(f"{outcome.status:8} {outcome.name}: {outcome.detail}")
     try:
-        Path(path).write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        write_new(Path(path), json.dumps(found, indent=1, sort_keys=True) + "\n")
     except OSError as error:
         print_line(f"error: {path} cannot be written: {error.strerror}")
         return SPEC
@@ -119,6 +120,21 @@ def write_file(path: str, found: Mapping[str, Any], outcomes: Sequence[Outcome])
     print_line(", ".join(f"{number} {status}" for status, number in counts.items()))
     print_line(f"evidence: {path}; on the machine of the project type: envbuild verify --read {path}")
     return VERIFY if counts[FAIL] else 0
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file in the place of an earlier one. Another user who can write its folder could have put a link or
+    a FIFO there. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(temporary, flags, 0o666), "w", encoding="utf-8") as file:  # less the umask
+            file.write(text)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def now() -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from envbuild.core.errors import EngineError
-from envbuild.core.store.mark import MARK
+from envbuild.core.store.mark import MARK, SHARED, mark_shared
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import FOLDERS
 
@@ -50,3 +51,29 @@ def test_a_store_from_before_the_mark_gets_one(tmp_path: Path) -> None:
     (tmp_path / "anything").touch()
     Store.open(tmp_path)
     assert (tmp_path / MARK).is_file()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_member_who_makes_the_mark_again_and_again_does_not_own_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the writing, too."""
+    left, rename = [3], Path.rename
+
+    def race(path: Path, target: Path) -> Path:
+        moved = rename(path, target)
+        if left[0]:
+            left[0] -= 1
+            path.touch()
+            os.chown(path, 50_001, -1)
+        return moved
+
+    monkeypatch.setattr(Path, "rename", race)
+    (tmp_path / SHARED).touch()
+    os.chown(tmp_path / SHARED, 50_001, -1)
+    mark_shared(tmp_path)
+    assert (tmp_path / SHARED).stat().st_uid == os.geteuid() and left == [0]
+    left[0] = 1000
+    os.chown(tmp_path / SHARED, 50_001, -1)
+    with pytest.raises(FileExistsError, match="again and again"):
+        mark_shared(tmp_path)

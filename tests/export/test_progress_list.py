@@ -20,7 +20,7 @@ from envbuild.export.export import export_foreign
 from envbuild.export.options import ExportOptions
 from envbuild.export.progress import MERGING, PACKING, READING, Progress, redact_source, track_export
 from envbuild.export.progress_list import list_exports
-from envbuild.export.progress_records import DAY, Owner, process_start
+from envbuild.export.progress_records import DAY, Owner, process_start, remove_old_records
 from tests.support import foreign_images
 from tests.support.command import envbuild, refused
 from tests.support.foreign_images import made, workspace
@@ -143,7 +143,20 @@ def test_old_records_go(tmp_path: Path) -> None:
     left = record(tmp_path, "left", DAY + 60).rename(tmp_path / "exports/.x.json.0123")
     kept = record(tmp_path, "kept", DAY - 60, state="done")
     assert list(states(tmp_path)) == ["kept"]
+    assert old.exists() and left.exists()  # a list changes nothing: it may be the store of another user
+    remove_old_records(tmp_path)
     assert not old.exists() and not left.exists() and kept.exists()
+
+
+def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
+    """Another user can have put it in the place of the folder."""
+    (tmp_path / "other").mkdir()
+    old = record(tmp_path / "other", "thesis", DAY + 60)
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store/exports").symlink_to(old.parent)
+    list_exports(tmp_path / "store")
+    remove_old_records(tmp_path / "store")
+    assert old.exists()
 
 
 def test_files_that_are_not_records_are_ignored(tmp_path: Path) -> None:

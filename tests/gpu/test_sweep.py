@@ -88,7 +88,11 @@ def test_a_rank_that_ends_early_is_a_failure(tmp_path: Path) -> None:
 def test_the_exit_code_states_whether_a_check_failed(statuses: tuple[str, ...], code: int, tmp_path: Path) -> None:
     outcomes = [Outcome(f"check {number}", GPU, status, "x") for number, status in enumerate(statuses)]
     document = evidence_document(job(), outcomes, "2026-01-02T03:04:05Z", "test", {})
+    (tmp_path / "other").write_text("mine")
+    (tmp_path / "evidence.json").symlink_to("other")  # another user can have put it there
     assert write_file(str(tmp_path / "evidence.json"), document, outcomes) == code
+    assert (tmp_path / "other").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["evidence.json", "other"]
     assert read_document((tmp_path / "evidence.json").read_text())[1] == tuple(outcomes)
 
 

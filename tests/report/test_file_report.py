@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from envbuild.verify.contents.metadata import read_metadata
 from envbuild.verify.evidence import Evidence, write_evidence
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.stored_evidence import write_file_evidence, write_own_evidence
+from envbuild.verify.verify_file import verify_file
 from tests.support.image_pair import AFTER, BEFORE, image
 from tests.support.launching import shipped_workspace, write_squashfs
 
@@ -200,6 +202,19 @@ def test_texts_of_a_hostile_file_are_not_markup(tmp_path: Path, workspace: Works
     assert "<img" not in page
     assert "&lt;img src=x onerror=alert(1)&gt;&quot;&amp;\\u202e" in page
     assert "\u202e" not in page
+
+
+def test_a_file_with_terabytes_behind_its_image_is_not_digested(built: Path, workspace: Workspace) -> None:
+    """A hole takes no disk."""
+    Store.open(workspace.store.root)
+    size = built.stat().st_size
+    os.truncate(built, size + (32 << 20))  # padding, or a hash tree
+    report_file(built, workspace)
+    os.truncate(built, 1 << 42)
+    for read in (report_file, verify_file):
+        with pytest.raises(VerifyError, match=r"the squashfs image in it has .*, and the file 4\.4 TB") as caught:
+            read(built, workspace)
+    assert caught.value.hint == f"truncate -s {-(-size // 4096) * 4096} {built}"
 
 
 def test_a_damaged_file_is_an_error(tmp_path: Path, built: Path, workspace: Workspace) -> None:

@@ -4,6 +4,7 @@ becomes one."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from envbuild.core.shell import shell_word
 
 MARK = "envbuild-store"
 SHARED = "shared-with-a-group"  # the store is one of a group, or was
+TRIES = 100
 TEXT = b"This folder is a store of envbuild, which removes files in it: keep nothing else here.\n"
 ALWAYS = ("blobs", "units", "packs")  # folders of every store, also of one from before there was a mark
 # Not content: what mkfs and file servers make, and the cache of facts, which shares the default folder
@@ -23,11 +25,14 @@ def mark_shared(root: Path) -> None:
     """Mark a store of this user as one that a group shares, for good: no other user removes the mark from its folder,
     which is sticky. Raises OSError."""
     path = root / SHARED
-    with contextlib.suppress(FileNotFoundError):
-        if path.lstat().st_uid == os.geteuid():
-            return
-        path.rename(root / f".{SHARED}.{os.urandom(4).hex()}")  # of a member, who could remove it; it may be a folder
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444))
+    for _ in range(TRIES):
+        with contextlib.suppress(FileNotFoundError):
+            if path.lstat().st_uid == os.geteuid():
+                return
+            path.rename(root / f".{SHARED}.{os.urandom(4).hex()}")  # of a member, who could remove it
+        with contextlib.suppress(FileExistsError):  # a member made another one at this moment
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444))
+    raise FileExistsError(errno.EEXIST, "another user makes it again and again", str(path))
 
 
 def mark_store(root: Path) -> None:

@@ -15,12 +15,15 @@ from typing import IO, Any
 from envbuild.core.errors import VerifyError
 from envbuild.core.regular_file import open_regular
 from envbuild.core.shell import shell_word
+from envbuild.core.text import amount
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.codec import BLOCKS, IDS
 
 NAMES = {number: name for name, number in IDS.items()}
 ENTRY = {"fragment": 16, "export": 8, "id": 4, "xattr": 16}  # bytes of an entry
 STORED = 0x1 | 0x2 | 0x8  # superblock flags: inodes, data and fragments are not compressed
+PADDED = 4096  # of mksquashfs
+TAIL = 64 << 20  # of other content that is read behind a small image
 MAX_PIECES = 1 << 18  # of one table: 2 GiB of metadata, 40 million inodes; only a bomb has more
 
 
@@ -36,6 +39,19 @@ def read_superblock(file: IO[bytes], name: str) -> sq.Superblock:
     if block not in BLOCKS or block.bit_length() - 1 != log:
         raise damaged_image(name, "its block size is none that squashfs has")
     return sq.Superblock(inodes, time, block, fragments, codec, flags, ids, *places)
+
+
+def refuse_tail(path: Path) -> None:
+    """Refuse a file with more behind its image than the image: a hole of terabytes takes no disk and hours to digest.
+    Padding and hash trees (dm-verity) are smaller. Raises VerifyError, as `read_superblock`."""
+    with open_regular(path) as file:
+        used, size = read_superblock(file, str(path)).used, os.fstat(file.fileno()).st_size
+    if size > 2 * used + TAIL:
+        raise VerifyError(
+            f"the squashfs image in it has {amount(used)}, and the file {amount(size)}",
+            hint=f"truncate -s {-(-used // PADDED) * PADDED} {shell_word(path)}",
+            where=str(path),
+        )
 
 
 def describe_superblock(file: Path) -> dict[str, Any]:
