@@ -23,6 +23,9 @@ PACKAGES = ("ibverbs-providers", "ibverbs-utils", "libibumad3", "libibverbs1", "
 # has the old one, as in debian/control of rdma-core, and both contain librdmacm.so.1. The version is Ubuntu's: the
 # vendor's rdma-core for this release was never older.
 RENAMED = {"librdmacm1t64": "50.0"}
+# Packages of the distribution that are linked with libefa.so.1, Open MPI through libfabric (readelf -d). Its package
+# ibverbs-providers contains it; NVIDIA's of the same name has the provider mlx5 alone.
+LIBEFA = {"openmpi": "Open MPI", "perftest": "perftest"}
 # 2307mlnx47-1.2307050, 2507mlnx58-1.2507097, 2510.0.11-1: year and month of the release. Ubuntu has 28.0, 39.0, 50.0.
 OWN_VERSION = r"(?:\d+mlnx|\d{4}\.)\S+"
 
@@ -73,7 +76,16 @@ class Ofed(Recipe):
         if self.key and not self.version:
             hint = f"write version: {EXAMPLES[self.provider]}, or another"
             return (Refusal("a key signs the repository of one version, and the spec states none", hint),)
-        return ()
+        return self._beside(env)
+
+    def _beside(self, env: RecipeEnv) -> tuple[Refusal, ...]:
+        """Return the layers whose packages of the distribution need its own ibverbs-providers."""
+        why = "the {} of {} requires libefa, which is in its ibverbs-providers and not in NVIDIA's"
+        return tuple(
+            Refusal(why.format(title, env.distribution.name), f"write {name}: {{provider: source}}")
+            for name, title in LIBEFA.items()
+            if env.has(name) and env.recipes[name].package in ("openmpi-bin", "perftest")
+        )
 
     @property
     def signed_by(self) -> str:

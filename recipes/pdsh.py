@@ -17,12 +17,13 @@ class Pdsh(Recipe):
     package: ClassVar[str] = "pdsh"
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        # Debian's default is rsh
-        return Runtime(debian=("openssh-client", "pdsh"), env={"PDSH_RCMD_TYPE": "ssh"})
+        # Debian's default is rsh. DeepSpeed ends its processes on the other hosts with pkill
+        return Runtime(debian=("openssh-client", "pdsh", "procps"), env={"PDSH_RCMD_TYPE": "ssh"})
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         return [
             Check("pdsh: uses ssh", "pdsh -q -w nobody", r"(?m)^Rcmd type\s+ssh$"),
+            Check("pdsh: pkill ends processes by their command line", "pkill --help", "--full"),
             Check(
                 "pdsh: no ssh server and no password in the image",
                 # field 2 of an account without a usable password begins with * or !

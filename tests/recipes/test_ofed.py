@@ -45,6 +45,15 @@ def test_images_that_ofed_refuses() -> None:
             recipe("ofed", **options)
 
 
+@pytest.mark.parametrize(("name", "source"), [("openmpi", {"version": "5.0.10"}), ("perftest", {})])
+def test_packages_of_the_distribution_that_require_its_libefa_are_refused(name: str, source: dict[str, Any]) -> None:
+    """NVIDIA's ibverbs-providers takes the place of the one that contains it."""
+    made = recipe("ofed", version="3.2.1")
+    (reason,) = map(str, made.refusals(image(made, recipe(name, provider="debian"), base="ubuntu:24.04")))
+    assert "of ubuntu:24.04 requires libefa" in reason and reason.endswith(f"write {name}: {{provider: source}}")
+    assert made.refusals(image(made, recipe(name, provider="source", **source), base="ubuntu:24.04")) == ()
+
+
 @pytest.mark.parametrize("provider", ["doca", "mlnx-ofed"])
 def test_a_key_of_ofed_is_that_of_one_version(provider: str) -> None:
     """Without a version the repository's name would have an empty part."""

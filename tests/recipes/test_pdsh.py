@@ -12,4 +12,4 @@ pytestmark = pytest.mark.unit
 def test_pdsh_installs_no_server() -> None:
     made = recipe("pdsh")
     runtime = made.runtime(image())
-    assert runtime.debian == ("openssh-client", "pdsh") and runtime.env == {"PDSH_RCMD_TYPE": "ssh"}
+    assert runtime.debian == ("openssh-client", "pdsh", "procps") and runtime.env == {"PDSH_RCMD_TYPE": "ssh"}
