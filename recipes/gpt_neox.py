@@ -192,7 +192,7 @@ class GptNeox(Recipe):
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         return Runtime(
-            # megatron/neox_arguments runs git when it is imported, and catches its errors but not its absence;
+            # megatron/neox_arguments runs git when it is imported;
             # prepare_data.py downloads data sets and vocabularies with wget
             debian=("git", "make", "wget"),
             python=(*self.revision.pins, *IMPORTS, RESOURCES, "protobuf==3.20.1"),
