@@ -286,7 +286,8 @@ def test_the_answer_as_json(example: Example) -> None:
     for conflict in data["conflicts"]:
         assert all(isinstance(fix, str) and fix for fix in conflict["nearest"])
         for one in conflict["reasons"]:
-            assert one["default"] or f"[{one['fact']}]" in " ".join([conflict["text"], *conflict["also"]])
+            cited = f"[{one['fact']}]" in " ".join([conflict["text"], *conflict["also"]])
+            assert cited or one["default"] or (one["example"] and one["kind"] == "provides")
             assert {"type", "where", "seen", "how"} <= one["source"].keys()
     assert set(data["facts"]["used"]) == {one.fact for one in all_reasons(given)} - only_superseded(given)
 

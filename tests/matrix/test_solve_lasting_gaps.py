@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.matrix.answer import check as answers
-from envbuild.matrix.answer import fixes
+from envbuild.matrix.answer import fixes, plan_filter
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.lasting_gaps import (
@@ -120,7 +119,7 @@ def test_a_gap_about_fixed_values_is_found_without_the_rest(words: str, fixed: s
 def test_older_choices_are_not_tried_for_a_gap_about_fixed_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel and each driver are requested: what the request leaves open cannot make their combination known."""
     tried: list[Any] = []
-    monkeypatch.setattr(answers, "prefer_known_plan", lambda *given: tried.append(given) or given[4])
+    monkeypatch.setattr(plan_filter, "prefer_known_plan", lambda *given: tried.append(given) or given[4])
     words = ["kernel=6.12", "driver=550.127.05", "cuda>=12"]
     assert check(shipped_matrix(), parse_request(words, shipped_matrix())).verdict == "unknown"
     assert tried == []

@@ -11,8 +11,8 @@ from envbuild.matrix.solve.query import Query
 
 def rule_stages(case: Query, *, known: bool = False) -> list[Rules]:
     """Return what may be proposed: first anything but other hardware and what is compiled for it; then, for a request
-    of the command line, that as well. `known`: of what can lead to a plan that is known; nothing if two pairs of
-    components are related in none."""
+    of the command line, that as well; last, that it does without what nothing replaces, such as an option. `known`: of
+    what can lead to a plan that is known; nothing if two pairs of components are related in none."""
     pairs = case.unrelatable() if known else []
     asked = {request.component for request in case.wanted if request.id}
     left_out = frozenset.intersection(*pairs) if pairs else asked
@@ -21,10 +21,12 @@ def rule_stages(case: Query, *, known: bool = False) -> list[Rules]:
 
 def _rule_stages(case: Query) -> list[Rules]:
     rules = spec_rules(case) if case.image else FREE
-    rules = rules.fixing(component.name for component in case.matrix.components if component.wanted)
+    wanted = frozenset(component.name for component in case.matrix.components if component.wanted)
     hardware = [component.name for component in case.matrix.components if component.cost >= PURPOSE]
+    others = frozenset(component.name for component in case.matrix.components) - wanted
+    rules = rules.fixing(wanted)
     same_hardware = rules.fixing(hardware)
-    return [same_hardware] if case.image else [same_hardware, rules]
+    return [same_hardware] if case.image else [same_hardware, rules, Rules(others, leaving=wanted)]
 
 
 def spec_rules(case: Query) -> Rules:

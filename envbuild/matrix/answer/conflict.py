@@ -9,9 +9,9 @@ from envbuild.matrix.answer.change_rules import spec_rules
 from envbuild.matrix.answer.clauses import because_clauses
 from envbuild.matrix.answer.conflict_fixes import fix_text, fixes_by_conflict, share_fixes
 from envbuild.matrix.answer.conflict_reasons import core_reasons, needed_asks
-from envbuild.matrix.answer.fix_trial import PlanFilter
 from envbuild.matrix.answer.fixes import Fix
 from envbuild.matrix.answer.hardware_limits import hardware_hint
+from envbuild.matrix.answer.plan_filter import PlanFilter
 from envbuild.matrix.answer.typed_back import TypedBack
 from envbuild.matrix.solve.phrasing import Reason, conflict_sentence
 from envbuild.matrix.solve.query import Query, undecided_as_unknown

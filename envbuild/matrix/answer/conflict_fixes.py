@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from envbuild.matrix.answer.change_rules import rule_stages
-from envbuild.matrix.answer.fix_trial import PlanFilter, Rules
+from envbuild.matrix.answer.fix_trial import Rules
 from envbuild.matrix.answer.fixes import PLANS, Fix, find_fixes, find_fixes_of_one
+from envbuild.matrix.answer.plan_filter import PlanFilter
 from envbuild.matrix.facts.fact_table import PURPOSE
 from envbuild.matrix.solve.encoding import Core
 from envbuild.matrix.solve.lasting_gaps import can_be_covered, unheard_requests

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from envbuild.matrix.facts.atoms import NO_GPU, pick_penalty
+from envbuild.matrix.answer.plan_filter import PlanFilter
+from envbuild.matrix.facts.atoms import ABSENT, NO_GPU, pick_penalty
 from envbuild.matrix.facts.constraint_masks import labelled_mask
 from envbuild.matrix.facts.fact_table import HARD, FactTable
 from envbuild.matrix.facts.value_order import ascending_bits, interchangeable_values
@@ -18,18 +19,18 @@ STEPS = 100_000  # for one value
 PATIENCE = 12  # values that are possible but not good before the search for better ones ends
 LOOKS = 4  # values that are tried before the rest is tested as a whole
 
-PlanFilter = Callable[[list[int]], bool]
-
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Rules of what may be proposed. `fixed`: components that do not change. `ties`: component → those whose requests
     are dropped when it changes, because one line of a spec states them all; it is not left out. `sets`: component →
-    values of it and of further ones that change together, each as component → mask; nothing else is proposed for it."""
+    values of it and of further ones that change together, each as component → mask; nothing else is proposed for it.
+    `leaving`: components that are left out, and not changed."""
 
     fixed: frozenset[str] = frozenset()
     ties: Mapping[str, frozenset[str]] = field(default_factory=dict)
     sets: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
 
     def fixing(self, names: Iterable[str]) -> Rules:
         """Return these rules with more components that do not change."""
@@ -91,6 +92,7 @@ class Trial:
         kept = [request for request in task.requests if request.component not in gone]
         numbers = {self._matrix.number[name] for name in free}
         self._given = assumptions_of(self._matrix, kept)
+        self._fixed = {number: mask for number, mask in self._given if mask != ABSENT and not mask & mask - 1}
         self._search = _search(task, self._given, numbers)
         asked = numbers.union(number for number, _ in self._given)
         self._order = order_of(asked, self._search.implied_domains(self._given))
@@ -109,10 +111,15 @@ class Trial:
             return None
 
     def possible(self, wanted: Mapping[int, int], at: int, bits: Sequence[int]) -> Iterator[int]:
-        """Yield those of `bits` that component `at` can have beside `wanted`."""
+        """Yield those of `bits` that component `at` can have beside `wanted`, but for those about which something is
+        unknown in each plan."""
         left = sum(bits)
         answers: dict[int, bool] = {}
+        good, fixed = self._task.good, {**self._fixed, **wanted}
         for bit in bits:
+            if good is not None and good.bars({**fixed, at: bit}):
+                left &= ~bit
+                continue
             alike = self._alike[at][bit]
             if alike not in answers:
                 if len(answers) % LOOKS == 0 and self.plan({**wanted, at: left}) is None:

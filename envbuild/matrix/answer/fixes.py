@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, combinations, islice
 
-from envbuild.matrix.answer.fix_trial import FREE, Budget, PlanFilter, Rules, Task, Trial
+from envbuild.matrix.answer.fix_trial import FREE, Budget, Rules, Task, Trial
+from envbuild.matrix.answer.plan_filter import PlanFilter
 from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.fact_table import PURPOSE, FactTable
 from envbuild.matrix.solve.encoding import Core, Request
@@ -96,12 +97,12 @@ def _find(task: Task, conflicts: Sequence[Collection[str]]) -> list[Fix]:
     nearest: list[tuple[Fix, Reach | None]] = []
     for name in sorted(names, key=lambda name: name not in task.rules.sets):  # few plans answer all of these
         if all(name in conflict for conflict in conflicts):
-            nearest += _change_one(task, name)
+            nearest += _change_one(task, name) if name not in task.rules.leaving else []
             nearest += [(fix, None) for fix in _leave_out(task, name)]
     task.budget.add(REACHES)
     found = [_as_far_as_it_works(fix, reach) for fix, reach in nearest]  # once each component had its tries
     if all(fix.cost >= PURPOSE or fix.changes[0].value is None for fix in found):
-        alone = fixed.union(task.rules.sets)
+        alone = fixed.union(task.rules.sets, task.rules.leaving)
         alone |= {change.component for fix in found for change in fix.changes}  # one of these does without a second
         asked = sorted({request.component for request in task.requests if request.id} - alone, key=partial(_cost, task))
         pairs = sorted(combinations(asked, 2), key=lambda pair: _cost(task, pair[0])[0] + _cost(task, pair[1])[0])
@@ -182,7 +183,7 @@ def _change_set(task: Task, name: str) -> list[Fix]:
 
 def _leave_out(task: Task, name: str) -> list[Fix]:
     cost = _cost(task, name)[0]
-    if cost > SPARE or name in task.rules.ties:
+    if (cost > SPARE and name not in task.rules.leaving) or name in task.rules.ties:
         return []
     at = task.matrix.number[name]
     plan = Trial(task, (), left_out=name).plan({})

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from envbuild.matrix.answer.conflict_reasons import needed_asks
 from envbuild.matrix.answer.fix_trial import Rules
 from envbuild.matrix.answer.fixes import PLANS, Change, find_fixes
+from envbuild.matrix.answer.plan_filter import KnownPlans
 from envbuild.matrix.facts.fact_table import HARDWARE
 from envbuild.matrix.solve.encoding import Core
 from envbuild.matrix.solve.phrasing import component_text, join_and
 from envbuild.matrix.solve.query import Query
-from envbuild.matrix.solve.unknowns import find_unknowns
 
 REACHES = {">=": " or newer", "<=": " or older", "": ""}
 
@@ -52,11 +52,7 @@ def hardware_hint(case: Query, found: Sequence[Core], rules: Rules) -> str:
 def single_changes(case: Query, core: Core, rules: Rules, plans: int) -> list[Change]:
     """Return the single changes that resolve one conflict when nothing else is required, cheapest first, one of each
     component; none leads to what is unknown."""
-    asks = case.involved(core)
-
-    def known(assignment: list[int]) -> bool:
-        return not find_unknowns(case.matrix, assignment, asks, case.waived)
-
+    known = KnownPlans(case, case.involved(core))
     some = find_fixes(case.matrix, core.requests, [core], case.waived, known, plans, rules)
     changes = [fix.changes[0] for fix in some if len(fix.changes) == 1 and fix.changes[0].value is not None]
     return list({change.component: change for change in reversed(changes)}.values())[::-1]

@@ -80,23 +80,25 @@ class Consequences:
         """Prepare for the facts of `matrix`, less those that are `waived`."""
         self._matrix, self._waived = matrix, waived
         self._disputed = {row for rows, _ in matrix.groups for row in rows}
-        self._known: dict[tuple[int, int], frozenset[int]] = {}
+        self._known: dict[tuple[int, int], Sequence[tuple[int, int]]] = {}
 
-    def close(self, assignment: Sequence[int], fixed: Collection[int]) -> set[int]:
-        """Return the `fixed` components of an assignment, and those whose values follow from theirs."""
+    def close(self, assignment: list[int], fixed: Collection[int]) -> set[int]:
+        """Give the components whose values follow from those of `fixed` ones these values; return all of them."""
         found, left = set(fixed), list(fixed)
         while left:
-            new = self._decided_by(number := left.pop(), assignment[number]) - found
-            found |= new
-            left += new
+            for number, value in self._decided_by(one := left.pop(), assignment[one]):
+                if number not in found:
+                    assignment[number] = value
+                    found.add(number)
+                    left.append(number)
         return found
 
-    def _decided_by(self, number: int, value: int) -> frozenset[int]:
+    def _decided_by(self, number: int, value: int) -> Sequence[tuple[int, int]]:
         if (number, value) not in self._known:
-            self._known[number, value] = frozenset(self._find_decided(number, value))
+            self._known[number, value] = tuple(self._find_decided(number, value))
         return self._known[number, value]
 
-    def _find_decided(self, number: int, value: int) -> Iterator[int]:
+    def _find_decided(self, number: int, value: int) -> Iterator[tuple[int, int]]:
         matrix = self._matrix
         for (row, others), sure in guarded_rows(matrix).get(number, ()):
             fact = matrix.fact(row)
@@ -104,7 +106,7 @@ class Consequences:
                 continue
             for other, allowed in row_claim(matrix, row).allowed.items():
                 if allowed.bit_count() == 1 and (row, other) not in matrix.narrowed:
-                    yield other
+                    yield other, allowed
 
 
 def _may_answer(
