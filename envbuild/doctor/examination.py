@@ -28,7 +28,8 @@ FILES = "files"  # the name of the failures of files that do not answer
 @dataclass(frozen=True)
 class Examination:
     """The findings of one pass. `results` are in the order of `GROUPS`; `times`: seconds of each check. `has_reason`:
-    whether Slurm already has a reason for which this node gets no jobs."""
+    whether Slurm already has a reason for which this node gets no jobs. `log_alone`: whether the results are those of a
+    log, and none of this machine."""
 
     facts: dict[str, Any]
     need: Need
@@ -36,6 +37,7 @@ class Examination:
     seconds: float = 0.0
     times: Mapping[str, float] = field(default_factory=dict)
     has_reason: bool = False
+    log_alone: bool = False
 
     @property
     def failures(self) -> list[Result]:
@@ -63,7 +65,7 @@ class Examination:
         )
         place = self.facts["place"]
         if place == LOGIN or (place == OTHER and not has_devices):
-            return replace(self, results=tuple(results))
+            return replace(self, results=tuple(results), log_alone=True)
         return self.with_results(results)
 
     def data(self) -> dict[str, Any]:

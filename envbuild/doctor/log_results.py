@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from .checks.xid import worst_event
 from .job_log import LogReading
+from .log_fabric import ETHERNET, NAME_TARGET, direct_command, forced_network, sign_on_fabric
 from .log_signs import SIGNS, Sign
-from .model import FAIL, MINOR, USER, Need, Result, failed, not_run, one_line, passed
+from .model import ADMINISTRATOR, FAIL, MINOR, USER, Need, Result, failed, not_run, one_line, passed
 
 FAST = re.compile(r"IB|IBext|Libfabric|UCX|SHARP|NVLS|FasTrak|TCPX", re.IGNORECASE)  # the last two: Google Cloud
 HINTS = ("plugin-missing", "nvls-missing", "ucx-tcp-alone", "pmix-gds", "no-device")  # lines of jobs that work, too
@@ -19,7 +20,8 @@ NEAR_END = 20  # lines: an exception that near to the end of a log ended the pro
 
 def log_results(reading: LogReading, need: Need) -> list[Result]:
     """Return a result for each fault of the log, and one about the network."""
-    found = [sign for sign in SIGNS if sign.name in reading.found and not is_overcome(sign, reading)]
+    present = [sign for sign in SIGNS if sign.name in reading.found and not is_overcome(sign, reading)]
+    found = [sign for one in present if (sign := sign_on_fabric(one, need))]
     results = [sign_result(sign, reading.found[sign.name]) for sign in found]
     if reading.error[0]:
         results.append(error_result(reading))
@@ -78,7 +80,7 @@ def network_result(reading: LogReading, need: Need) -> Result:
     """Return which network NCCL used, and whether that is a fall-back to TCP."""
     if not reading.networks:
         if reading.informed:
-            return not_run("NCCL ended before it chose a network")
+            return not_run("the log ends before NCCL states its network")
         return not_run("NCCL does not state its network in the log", "export NCCL_DEBUG=INFO; run the job again")
     listed = ", ".join(f"{name} ({number})" for name, number in reading.networks.most_common())
     slow = [name for name in reading.networks if not FAST.search(name)]
@@ -87,19 +89,19 @@ def network_result(reading: LogReading, need: Need) -> Result:
         return failed(
             f"ranks use different networks: {listed}", USER, "set NCCL_NET for all ranks, and start them in one image"
         )
-    if slow and (fabric or "no-device" in reading.found):
-        wanted = {"efa": "Libfabric"}.get(need.fabric, "IB")
+    if slow and (fabric or ("no-device" in reading.found and need.fabric != ETHERNET)):
         check = f"envbuild doctor {need.source}".rstrip()
         if reading.sizes == {False}:
             return failed(f"NCCL would take TCP between nodes: {listed}; this job has one node", MINOR, check)
-        fix = f"in the job's container: {check}; with NCCL_NET={wanted} the next job fails instead"
+        fix = f"in the job's container: {check}; with {forced_network(need)} the next job fails instead"
         return failed(f"NCCL fell back to TCP: {listed}", USER, fix)
     if slow and not need.source:
-        hint = "name the target of the job: envbuild doctor TARGET --log FILE"
+        hint = f"name the target of the job: {NAME_TARGET}"
         return not_run(f"NCCL used TCP: {listed}; without a target it is not known whether that is right", hint)
     if reading.bounced and not reading.direct and not slow:
-        fix = "modprobe nvidia-peermem (as root); envbuild doctor in the job's container"
-        return failed(f"{listed}, without GPUDirect RDMA: data is copied through the host's memory", "minor", fix)
+        fix = f"on the node: envbuild doctor {need.source}".rstrip() + f"; {direct_command(need)}"
+        severity = ADMINISTRATOR if fabric and need.nvidia else MINOR  # as the check of such a node
+        return failed(f"{listed}, without GPUDirect RDMA: data is copied through the host's memory", severity, fix)
     if reading.bounced and not slow:
         number, all_paths = sum(reading.bounced.values()), sum(reading.bounced.values()) + reading.direct
         paths = ", ".join(sorted(reading.bounced))

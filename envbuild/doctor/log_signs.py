@@ -89,6 +89,12 @@ SIGNS = (
         "the driver is too old for the CUDA of the image, or its compat libraries are not for this GPU", ADMINISTRATOR,
         "envbuild doctor --image NAME, on that node, names the driver that it needs; an older CUDA: envbuild check driver=VERSION gpu=MODEL torch",
     ),
+    # CUDA's error 222, by its name in both interfaces and by its text (driver_types.h)
+    sign(
+        "ptx-too-new", r"PTX was compiled with an unsupported toolchain|cudaErrorUnsupportedPtxVersion|CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+        "a library has no machine code for this GPU but PTX, and that of a newer CUDA than the driver compiles", ADMINISTRATOR,
+        "a newer driver: envbuild doctor --image NAME, on that node, names it; or machine code: envbuild check NAME gpu=MODEL; TORCH_CUDA_ARCH_LIST where the job compiles kernels",
+    ),
     sign(
         "ucx-device-missing", r"UCX +WARN +(?:network device|transports?) .*(?:is|are) not available",
         "UCX does not have a device or transport of UCX_NET_DEVICES or UCX_TLS, and continues without it, often over TCP", USER,
@@ -263,6 +269,12 @@ SIGNS = (
         "pyxis", r"pyxis: (?:container start|couldn't start container|child \d+ failed|failed to|couldn't (?!chdir))",
         "pyxis or enroot did not start the container; the lines after it are enroot's log", USER,
         "on that node: envbuild doctor; df -h for enroot's data path; envbuild verify FILE",
+    ),
+    # texts of EDQUOT and ENOSPC, the second as Python prints it
+    sign(
+        "disk-quota", (r"Disk quota exceeded", r"\[Errno 28\] No space left on device(?!: '/dev/shm)"),
+        "a file cannot be written: the quota of the user or the file system is used up", USER,
+        "of the folder that the line names: df -h FOLDER; df -i FOLDER; quota -s; Lustre: lfs quota -u $USER FOLDER; or write to another folder",
     ),
     sign(
         "slurm-credential", r"Munge decode failed|Invalid job credential|Expired credential",

@@ -47,6 +47,8 @@ def summary_line(found: Examination) -> str:
     counts, minor = found.counts, sum(result.severity == MINOR for result in found.failures)
     failed = f"{counts[FAIL]} failed" + (f" ({minor} minor)" if minor else "")
     target = f" for {found.need.source}" if found.need.source else ""
+    if found.log_alone:
+        return f"{log_verdict(found)}{target}; this machine is not judged: {counts[PASS]} passed, {failed}"
     if found.serious:
         verdict = "not ready"
     elif counts[NOT_RUN]:
@@ -56,3 +58,12 @@ def summary_line(found: Examination) -> str:
     unknown = "; what did not run is unknown" if counts[NOT_RUN] and not found.serious else ""
     numbers = f"{counts[PASS]} passed, {failed}, {counts[NOT_RUN]} not run"
     return f"{verdict}{target}{unknown}: {numbers} ({found.seconds:.1f} s)"
+
+
+def log_verdict(found: Examination) -> str:
+    """Return what a log alone states. A log without a known line states nothing."""
+    if found.serious:
+        return "the log has faults"
+    if found.failures:
+        return "the log has minor faults"
+    return "the log has no fault" if found.counts[PASS] else "the log is not judged"

@@ -44,6 +44,14 @@ LINES = {
         "RuntimeError: The NVIDIA driver on your system is too old (found version 12040).",
         PYXIS + "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0, please update your driver",
     ],
+    "ptx-too-new": [
+        "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.",
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    ],
+    "disk-quota": [
+        "OSError: [Errno 122] Disk quota exceeded: '/home/u/step-1000.pt'",
+        "OSError: [Errno 28] No space left on device: '/scratch/u/step-1000.pt'",
+    ],
     "ucx-device-missing": [
         "[1.0] [n1:1:0] ucp_context.c:1 UCX  WARN  network device 'mlx5_0:1' is not available, please use: lo",
         "[1.0] [n1:1:0] ucp_context.c:1 UCX  WARN  transport 'rc' is not available, please use one or more of: tcp",
