@@ -11,6 +11,7 @@ from envbuild.launch.expectations import expected
 from envbuild.launch.fabric import fabric_settings, find_devices, plugin_warnings, uses_ucx
 from envbuild.launch.model import RENDEZVOUS, Kind, LaunchImage, Plan, Request, Setting
 from envbuild.launch.mpi import check_mpi, open_mpi_settings, pmix_plugin, pmix_settings
+from envbuild.launch.node_launchers import check_launcher, few_workers
 from envbuild.launch.options import container_options, docker_options, job_options, step_options
 from envbuild.launch.programs import has_torch, is_mpi_command, may_be_mpi, program_of, starts_ranks
 from envbuild.launch.task_layout import TaskLayout, lay_out_tasks
@@ -36,6 +37,8 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
         check_mpi(image, command)
     pmix, doubt = pmix_plugin(clients) if mpi and kind.slurm else ("", "")
     env = compose([*claims(image, target, nodes, request, mpi=mpi, pmix=bool(pmix), apart=kind.apart)])
+    values = {item.name: item.value for item in env}
+    check_launcher(request, kind, values)
     hook = kind.pyxis and clients.slurm.pytorch_hook and "PYTORCH_VERSION" in image.env
     own = kind.slurm or kind.docker
     wanted = rendezvous(image, request, layout, mpi=mpi, one=kind.one_task) if own else ""
@@ -49,7 +52,7 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
     doubts = (doubt,) if doubt else ()
     if kind.slurm and not mpi and request.mpi is None and may_be_mpi(command, image):
         doubts = (*doubts, f"{program_of(command)} is started without MPI; if it is a program of MPI: --mpi")
-    values = {item.name: item.value for item in env}
+    doubts = (*doubts, *few_workers(request, layout.workers, values))
     return Plan(
         image=image,
         target=target,

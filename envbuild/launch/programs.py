@@ -13,7 +13,7 @@ NCCL_TESTS = (
 )
 UCC = ("ucc_perftest", "ucc_test_mpi")
 MPI = r"osu_[a-z0-9_]+|IMB-[A-Za-z0-9]+|ucc_test_mpi|ucc_perftest"
-MODULES = ("torch.distributed.run", "torch.distributed.launch")  # python -m
+MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")  # python -m
 LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate", "deepy.py", *MODULES)
 PYTHON = r"python(3(\.[0-9]+)?)?"
 MPI_LAYERS = ("openmpi", "hpcx")
@@ -66,12 +66,31 @@ def is_ucc_program(command: Sequence[str], image: LaunchImage) -> bool:
 
 
 def starts_ranks(command: Sequence[str]) -> bool:
-    """Return whether a command starts the ranks of a node itself: ``torchrun``, ``python -u -m torch.distributed.run``,
-    ``python ./deepy.py``."""
-    program, *words = program_words(command) or [""]
-    while words and words[0].startswith("-"):
-        del words[0]
-    return any(PurePosixPath(word).name in LAUNCHERS for word in (program, *words[:2]))
+    """Return whether a command starts the ranks of a node itself."""
+    return bool(find_launcher(command)[0])
+
+
+def find_launcher(command: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the program with which a command starts the ranks of a node, and the words after it; without one the name
+    is empty: ``torchrun``, ``python -u -m torch.distributed.run``, ``python ./deepy.py``, ``accelerate launch``."""
+    words = program_words(command)
+    if words and re.fullmatch(PYTHON, PurePosixPath(words[0]).name):
+        words = python_words(words[1:])
+    name = PurePosixPath(words[0]).name if words else ""
+    if name not in LAUNCHERS or (name == "accelerate" and words[1:2] != ["launch"]):
+        return "", []
+    return name, words[2:] if name == "accelerate" else words[1:]
+
+
+def python_words(words: Sequence[str]) -> list[str]:
+    """Return the module or the file that Python starts and its words, without the options of Python."""
+    left = list(words)
+    while left and left[0].startswith("-"):
+        option = left.pop(0)
+        if re.fullmatch("-[A-Za-z]*m", option):
+            return left if left[:1] and left[0] in MODULES else []
+        del left[: option in ("-W", "-X")]
+    return left
 
 
 def has_mpi(image: LaunchImage) -> bool:
