@@ -11,6 +11,7 @@ from envbuild.core.errors import LockError, SpecError
 from envbuild.core.shell import shell_word
 from envbuild.launch.model import LaunchImage
 from envbuild.launch.shared_path import is_shared
+from envbuild.launch.ssh_server import has_server, locks_server
 from envbuild.spec.enroot_rules import is_valid_variable
 from envbuild.spec.project import is_valid_name
 from envbuild.spec.workspace import Workspace
@@ -37,18 +38,18 @@ def find_image(name: str, workspace: Workspace, target: str = "") -> LaunchImage
 
 def squashfs_image(file: Path, workspace: Workspace, target: str) -> LaunchImage:
     """Return the image of a squashfs file. The user named its path, who therefore knows that nodes read it."""
-    found = read_file(file)
+    found, server = read_file(file)
     image = of_metadata(found, file.name.removesuffix(".sqsh"), workspace, target, architecture_of(found))
-    return replace(image, squashfs=str(file))
+    return replace(image, squashfs=str(file), ssh_server=server)
 
 
-def read_file(file: Path) -> ImageMetadata:
-    """Return the metadata of a squashfs file. Raises VerifyError if it is damaged."""
+def read_file(file: Path) -> tuple[ImageMetadata, bool]:
+    """Return the metadata of a squashfs file, and whether it has an SSH server. Raises VerifyError if it is damaged."""
     from envbuild.squashfs.read.tree import SquashTree
     from envbuild.verify.contents.metadata import read_metadata
 
     with SquashTree(file) as tree:
-        return read_metadata(tree)
+        return read_metadata(tree), has_server(tree)
 
 
 def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
@@ -68,8 +69,10 @@ def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage
     reference = name if name.startswith(REGISTRY) else ""
     if reference and requires_signature(workspace):
         reference = f"{without_tag(reference)}@{found.digest}"
-    image = of_metadata(found.metadata(), title, workspace, target, found.config.config.architecture)
-    return replace(image, reference=reference, docker=reference.removeprefix(REGISTRY), lacks_path=lacks)
+    metadata = found.metadata()
+    image = of_metadata(metadata, title, workspace, target, found.config.config.architecture)
+    docker, server = reference.removeprefix(REGISTRY), locks_server(metadata.lock)
+    return replace(image, reference=reference, docker=docker, lacks_path=lacks, ssh_server=server)
 
 
 def requires_signature(workspace: Workspace) -> bool:
@@ -141,7 +144,8 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         lock, locked = draft_lock(resolution), False
     made = read_image_record(resolution, workspace) if locked else None
     file = Path(made.artifact) if made else None
-    env = read_file(file).env if file else image_config(resolution, lock).env
+    within, server = read_file(file) if file else (None, locks_server(lock) if locked else None)
+    env = within.env if within else image_config(resolution, lock).env
     versions = {recipe.name: str(getattr(recipe, "version", "") or "") for recipe in resolution.recipes}
     versions = {key: value for key, value in versions.items() if value} | dict(resolution.chosen) | dict(lock.versions)
     path, lacks, warnings = nodes_path(spec.name, file, workspace)
@@ -163,6 +167,7 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         docker=reference or f"{spec.name}:{lock_digest(lock)[7:19] if locked else 'latest'}",
         built=file is not None,
         warnings=warnings,
+        ssh_server=server,
     )
 
 

@@ -83,7 +83,7 @@ class LaunchImage:
     name: of the project, or of the file or reference. squashfs: the path that nodes read; empty: `lacks_path` is why.
     reference: of a registry (``docker://…``); empty: it has none. docker: its name in the Docker Engine of a node.
     env: of the finished image; of a project's image that is not built, what its spec declares (`built` is false).
-    versions: component → version. layers: its recipes.
+    versions: component → version. layers: its recipes. ssh_server: whether it has one; None: not known.
     """
 
     name: str
@@ -98,6 +98,7 @@ class LaunchImage:
     docker: str = ""
     built: bool = True
     warnings: tuple[str, ...] = ()
+    ssh_server: bool | None = None
 
     def has(self, *components: str) -> bool:
         """Return whether the image contains one of these layers or components."""

@@ -44,7 +44,7 @@ COMMANDS = {"mpirun": ("all_reduce_perf", "-b", "8"), "mpijob": ("all_reduce_per
 HARD = {"HARD": 'it\'s "$HOME" `id` \\ #1'}
 
 
-DEEPSPEED = torch_image(layers=("nccl", "torch", "openmpi", "deepspeed", "nccl-tests"))
+DEEPSPEED = torch_image(layers=("nccl", "torch", "openmpi", "deepspeed", "nccl-tests"), ssh_server=True)
 
 
 def sample(form: str, **request: Any) -> str:
@@ -140,12 +140,34 @@ def test_an_mpijob_passes_each_variable_by_mpirun() -> None:
     value = yaml.safe_load(sample("mpijob", env=HARD))
     replicas = value["spec"]["mpiReplicaSpecs"]
     launcher = replicas["Launcher"]["template"]["spec"]["containers"][0]
-    assert launcher["command"][:5] == ["mpirun", "-np", "16", "--map-by", "ppr:8:node"]
+    assert launcher["command"][4:8] == ["-np", "16", "--map-by", "ppr:8:node"]
     assert f"HARD={HARD['HARD']}" in launcher["command"]
     assert launcher["command"][-3:] == ["all_reduce_perf", "-b", "8"]
     worker = replicas["Worker"]["template"]["spec"]["containers"][0]
     assert worker["resources"]["requests"] == {"nvidia.com/gpu": 8, "rdma/ib": 1}
     assert (value["spec"]["slotsPerWorker"], replicas["Worker"]["replicas"]) == (8, 2)
+
+
+def test_an_mpijob_starts_the_ssh_server_of_its_image() -> None:
+    """The operator's own command has no key of the host, as no image has one."""
+    value = yaml.safe_load(sample("mpijob"))
+    replicas = value["spec"]["mpiReplicaSpecs"]
+    worker = replicas["Worker"]["template"]["spec"]["containers"][0]["command"]
+    assert worker[:2] == ["sh", "-c"]
+    assert all(word in worker[2] for word in ("/run/sshd", "/usr/sbin/sshd -De", "HostKey=/root/.ssh/id_rsa"))
+    command = replicas["Launcher"]["template"]["spec"]["containers"][0]["command"]
+    assert command[1:3] == ["--mca", "plm_rsh_args"]
+    assert "StrictHostKeyChecking=no" in command[3]
+    assert ["-x", "PATH"] in [command[at : at + 2] for at in range(len(command))]
+
+
+def test_an_mpijob_needs_an_ssh_server() -> None:
+    job = {"form": "mpijob", "nodes": 2}
+    with pytest.raises(SpecError, match="net has no SSH server") as caught:
+        write_launch(COMMANDS["mpijob"], image=torch_image(ssh_server=False), **job)
+    assert "openssh-server" in caught.value.hint
+    unknown = write_launch(COMMANDS["mpijob"], image=torch_image(), **job)
+    assert unknown.startswith("# the image has an SSH server (/usr/sbin/sshd)")
 
 
 def test_an_mpijob_keeps_mounts_read_only() -> None:

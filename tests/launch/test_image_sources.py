@@ -54,6 +54,14 @@ def test_the_variables_of_a_file_are_read_from_it(at: Workspace, tmp_path: Path)
     assert "export NCCL_NET=IB" in launch.written.text
 
 
+def test_a_server_of_ssh_is_found_in_the_file_or_in_the_lock(at: Workspace, tmp_path: Path) -> None:
+    assert find_image(str(image_file(tmp_path)), at).ssh_server is False
+    files = {"etc/envbuild/resolution.json": json.dumps(RECORD), "usr/sbin/sshd": "x"}
+    assert find_image(str(write_squashfs(tmp_path, files)), at).ssh_server is True
+    assert find_image("cpu-ucx", at).ssh_server is False  # locked, not built
+    assert find_image("cpu-ucc", at).ssh_server is None  # not locked
+
+
 def test_an_image_of_another_architecture_is_refused(at: Workspace, tmp_path: Path) -> None:
     file = image_file(tmp_path, arch="arm64")
     with pytest.raises(SpecError) as caught:

@@ -6,6 +6,7 @@ from envbuild.core.errors import SpecError
 from envbuild.launch.kubernetes import image_reference, job_name, resource_lines, split_mount
 from envbuild.launch.model import Kind, Plan, Written
 from envbuild.launch.quoting import yaml_list, yaml_string
+from envbuild.launch.ssh_server import CLIENT, PROGRAM, START, require_server
 
 KIND = Kind()
 ALLOWED = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
@@ -16,12 +17,18 @@ def write(plan: Plan) -> Written:
     if not plan.mpi:
         hint = "type --mpi if it is, or use --as trainjob"
         raise SpecError("an MPIJob starts programs with MPI, and the command is not known as one", hint)
+    require_server(plan.image)
     image = yaml_string(image_reference(plan))
     exports = [word for item in plan.env for word in ("-x", f"{item.name}={item.value}")]
-    command = ["mpirun", "-np", str(plan.ranks), "--map-by", f"ppr:{plan.tasks_per_node}:node", *exports, *plan.command]
+    exports += [word for name in image_names(plan) for word in ("-x", name)]
+    agent = ["--mca", "plm_rsh_args", CLIENT]
+    ranks = ["-np", str(plan.ranks), "--map-by", f"ppr:{plan.tasks_per_node}:node"]
+    command = ["mpirun", *agent, *ranks, *exports, *plan.command]
     resources = resource_lines(plan, "            ")
     mounts = [(number, *split_mount(mount)) for number, mount in enumerate(plan.mounts)]
+    unknown = f"# the image has an SSH server ({PROGRAM}), with which the launcher reaches the workers"
     lines = [
+        *([unknown] if plan.image.ssh_server is None else []),
         "apiVersion: kubeflow.org/v2beta1",
         "kind: MPIJob",
         "metadata:",
@@ -53,6 +60,7 @@ def write(plan: Plan) -> Written:
         "          containers:",
         "          - name: worker",
         f"            image: {image}",
+        f"            command: {yaml_list(['sh', '-c', START])}",
         "            securityContext:",
         "              capabilities: {add: [IPC_LOCK]}",
         "            volumeMounts:",
@@ -64,3 +72,10 @@ def write(plan: Plan) -> Written:
         *(["            resources:", *resources] if resources else []),
     ]
     return Written("\n".join(lines) + "\n", ("kubectl", "create", "-f", "-"))
+
+
+def image_names(plan: Plan) -> list[str]:
+    """Return the variables of the image, such as PATH, which a program that ssh starts does not have: Open MPI 4.1.4
+    finds no program of the image without ``-x PATH``. The operator empties NVIDIA_… of the launcher."""
+    set_here = {item.name for item in plan.env}
+    return [name for name in sorted(plan.image.env) if name not in set_here and not name.startswith("NVIDIA_")]
