@@ -21,6 +21,7 @@ def batch_script(plan: Plan, command: Sequence[str], rank_names: Sequence[str] =
         "#!/bin/bash",
         *map(sbatch_line, options),
         f"# image {printable(plan.image.name)}, target {plan.target.name}",
+        *(["# for a job of root; a user's has --no-container-remap-root"] if plan.request.root else []),
     ]
     steps = plan.target.launch.host_steps
     head += [f"# once on each node, as root: {printable(step)} ({printable(why)})" for step, why in steps.items()]

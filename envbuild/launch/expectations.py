@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from envbuild.launch.programs import program_of
 from envbuild.spec.target import Target
-from envbuild.verify.floor import find_floor
+from envbuild.verify.floor import Floor, find_floor
 
 LOOPBACK = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")  # between GPUs of one node, over the NICs
+DEFAULT_SIZE = 32 << 20  # NVIDIA/nccl-tests, src/common.cu
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 PROGRAMS = {"nvbandwidth": "host_device_bandwidth", "bandwidthTest": "host_device_bandwidth"}
 PROGRAMS["ib_write_bw"] = "ib_write_bandwidth_gdr"
 
@@ -21,8 +25,30 @@ def expected(
     name = threshold_name(command, nodes, env)
     if not name or (name.endswith("_busbw") and not whole):
         return ()
-    floor = find_floor(target, name, nodes, env.get("NCCL_ALGO", ""))
-    return (str(floor),) if floor else ()
+    algorithm = env.get("NCCL_ALGO", "")
+    floor = find_floor(target, name, nodes, algorithm)
+    return (f"{floor}{other_command(floor, command, algorithm)}",) if floor else ()
+
+
+def other_command(floor: Floor, command: Sequence[str], algorithm: str) -> str:
+    """Return the command that a floor is for, where it is not this one: NCCL's own choice of an algorithm may pass a
+    floor of the ring beside a NIC that has failed, and small messages do not reach one of large ones."""
+    same_algorithm = floor.algorithm in ("", algorithm)
+    if same_algorithm and largest_size(command) >= floor.size:
+        return ""
+    env = f"-e NCCL_ALGO={floor.algorithm} " if floor.algorithm else ""
+    size = f" -b 16M -e {-(-floor.size // 2**30)}G" if floor.size else ""
+    return f"; not of this command, but of: {env}-- all_reduce_perf{size} -f 2 -g 1"
+
+
+def largest_size(command: Sequence[str]) -> int:
+    """Return the largest message of a program of nccl-tests in bytes, whose default is 32 MB."""
+    found = DEFAULT_SIZE
+    for word, after in pairwise([*command, ""]):
+        value = after if word in ("-e", "--maxbytes") else word.removeprefix("--maxbytes=")
+        if (number := re.fullmatch(r"([0-9]+)([KMG]?)", value, re.IGNORECASE)) and (value is after or value != word):
+            found = int(number[1]) * UNITS[number[2].upper()]
+    return found
 
 
 def threshold_name(command: Sequence[str], nodes: int, env: Mapping[str, str]) -> str:

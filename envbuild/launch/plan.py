@@ -15,6 +15,7 @@ from envbuild.launch.node_launchers import check_launcher, few_workers
 from envbuild.launch.options import container_options, docker_options, job_options, step_options
 from envbuild.launch.programs import has_torch, is_mpi_command, may_be_mpi, program_of, starts_ranks
 from envbuild.launch.task_layout import TaskLayout, lay_out_tasks
+from envbuild.launch.time_limit import time_faults
 from envbuild.net.site import Site
 from envbuild.net.slurm_site import NodeSettings, job_variable_fault, mount_fault
 from envbuild.spec.target import Target
@@ -126,7 +127,7 @@ def missing(target: Target, values: dict[str, str]) -> tuple[str, ...]:
 
 def check_request(request: Request, image: LaunchImage, target: Target) -> None:
     """Raise SpecError with every mistake of the command line that does not depend on the form."""
-    findings = []
+    findings = time_faults(request.time)
     if not request.command:
         findings.append(Finding("no command to start", hint=f"envbuild launch {image.name} -- CMD"))
     for name, value in request.env.items():

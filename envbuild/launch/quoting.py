@@ -24,6 +24,11 @@ def shell_lines(words: Sequence[str], indent: str = "  ") -> str:
     return f" \\\n{indent}".join(lines)
 
 
+def in_own_shell(lines: Iterable[str]) -> str:
+    """Return lines for a shell of their own: pasted into a login shell, they neither end it nor leave a trap in it."""
+    return "\n".join(["(", *lines, ")"]) + "\n"
+
+
 def assignment(name: str, value: str) -> str:
     """Return ``export NAME=VALUE`` for a shell."""
     word = shell_word(value)

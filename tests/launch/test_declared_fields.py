@@ -219,3 +219,14 @@ def test_what_a_healthy_node_reaches(command: str, options: dict[str, Any], expe
 def test_a_floor_that_follows_from_the_nics() -> None:
     (line,) = make_plan(TEST, image=torch_image(target="h100-ib"), nodes=2).expect
     assert line.startswith("at least 368 GB/s (two_node_allreduce_busbw): derived, 8 NICs of 400 Gb/s x 0.92")
+
+
+def test_a_floor_of_another_command_names_it() -> None:
+    image, ring = torch_image(target="h100-ib"), {"NCCL_ALGO": "RING"}
+    command = "; not of this command, but of: -e NCCL_ALGO=RING -- all_reduce_perf -b 16M -e 15G -f 2 -g 1"
+    for words, env in (("-e 16G", {}), ("-e 8G", ring), ("-b 8", ring)):
+        (line,) = make_plan(("all_reduce_perf", *words.split()), image=image, nodes=2, env=env).expect
+        assert line.endswith(command)
+    for words in ("-e 16G", "--maxbytes 17179869184", "--maxbytes=16g"):
+        (line,) = make_plan(("all_reduce_perf", *words.split()), image=image, nodes=2, env=ring).expect
+        assert "not of this command" not in line

@@ -110,7 +110,7 @@ def test_words_variables_and_names_survive_a_step(form: str, words: list[str], v
     text = written(plan, form)
     if form == "edf":
         assert tomllib.loads(edf_of(text))["env"]["V"] == value.replace("$", "$$")
-        text = text.partition("\nEND_OF_EDF\n")[2]
+        text = "(\n" + text.partition("\nEND_OF_EDF\n")[2]
     assert not re.search("^#SBATCH (?!--[a-z-]+(=|$))", text, re.MULTILINE)
     program = 'srun() { printf \'%s\\0\' "$V" "$@"; }; export SLURM_JOB_ID=1 SLURM_JOB_NODELIST=n1 SLURM_NTASKS=1\n'
     script = program + text.replace("[ -r /fs/images/net.sqsh ] ||", "true ||")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from envbuild.core.errors import SpecError
 from envbuild.launch.model import Kind, Plan, Written
 from envbuild.launch.programs import starts_ranks
-from envbuild.launch.quoting import shell_command
+from envbuild.launch.quoting import in_own_shell, shell_command
 from envbuild.launch.steps import FIXED_PORT, variable_lines
 
 KIND = Kind(hosts=True)
@@ -40,4 +40,4 @@ def write(plan: Plan) -> Written:
         'export DLTS_HOSTFILE="$hostfile" PDSH_RCMD_TYPE=ssh DSHPATH="$PATH"',
         shell_command(launcher).replace("--hostfile HOSTFILE", '--hostfile "$hostfile"', 1),
     ]
-    return Written("\n".join(filter(None, text)) + "\n")
+    return Written(in_own_shell(filter(None, text)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envbuild.core.shell import shell_word
 from envbuild.launch.model import Kind, Plan, Written
-from envbuild.launch.quoting import edf_string, shell_lines
+from envbuild.launch.quoting import edf_string, in_own_shell, shell_lines
 from envbuild.launch.steps import ranks_command
 
 KIND = Kind(slurm=True)
@@ -12,15 +12,17 @@ END = "END_OF_EDF"
 
 
 def write(plan: Plan) -> Written:
-    """Return a script that writes the file into the current folder, which nodes must read, and starts srun."""
+    """Return a script that writes the file into the current folder, which nodes must read, starts srun, and removes
+    the file when that has ended."""
     names = {item.name for item in plan.job}
     options = [item.text for item in (*plan.job, *(item for item in plan.step if item.name not in names))]
     words = ["srun", *options, "--environment=FILE", *ranks_command(plan, plan.command)]
     start = shell_lines(words).replace("--environment=FILE", '--environment="$edf"', 1)
     # a new file: one of that name may be something else, such as pyproject.toml
     name = shell_word(f"{plan.name}.XXXXXX.toml".replace("/", "-"))
-    lines = ["set -eu", f'edf=$(mktemp -- "$PWD"/{name})', f"cat > \"$edf\" <<'{END}'", *edf_lines(plan), END, start]
-    return Written("\n".join(lines) + "\n")
+    file = [f'edf=$(mktemp -- "$PWD"/{name})', "trap 'rm -f -- \"$edf\"' EXIT"]
+    lines = ["set -eu", *file, f"cat > \"$edf\" <<'{END}'", *edf_lines(plan), END, start]
+    return Written(in_own_shell(lines))
 
 
 def edf_lines(plan: Plan) -> list[str]:

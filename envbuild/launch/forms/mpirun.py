@@ -5,7 +5,7 @@ from __future__ import annotations
 from envbuild.core.errors import SpecError
 from envbuild.core.shell import shell_word
 from envbuild.launch.model import Kind, LaunchImage, Plan, Written
-from envbuild.launch.quoting import shell_command
+from envbuild.launch.quoting import in_own_shell, shell_command
 
 KIND = Kind(hosts=True, apart=True)
 # enroot passes named variables alone: here those with which mpirun and its ranks find each other.
@@ -37,7 +37,7 @@ def write(plan: Plan) -> Written:
         f"printf '%s\\n' {shell_command(hosts)} > \"$hosts\"",
         " \\\n  ".join(lines),
     ]
-    return Written("\n".join(text) + "\n")
+    return Written(in_own_shell(text))
 
 
 def no_file_error(image: LaunchImage) -> SpecError:
