@@ -10,6 +10,7 @@ from pathlib import Path
 from envbuild.core.errors import LockError, SpecError
 from envbuild.core.shell import shell_word
 from envbuild.launch.model import LaunchImage
+from envbuild.launch.registry_image import before_start, registry_reference, requires_signature, why_no_reference
 from envbuild.launch.shared_path import is_shared
 from envbuild.launch.ssh_server import has_server, locks_server
 from envbuild.spec.enroot_rules import is_valid_variable
@@ -73,11 +74,6 @@ def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage
     image = of_metadata(metadata, title, workspace, target, found.config.config.architecture)
     docker, server = reference.removeprefix(REGISTRY), locks_server(metadata.lock)
     return replace(image, reference=reference, docker=docker, lacks_path=lacks, ssh_server=server)
-
-
-def requires_signature(workspace: Workspace) -> bool:
-    """Return whether the site starts only what one of its keys signed."""
-    return bool(workspace.site.signatures and workspace.site.signatures.require)
 
 
 def without_tag(reference: str) -> str:
@@ -149,11 +145,9 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
     versions = {recipe.name: str(getattr(recipe, "version", "") or "") for recipe in resolution.recipes}
     versions = {key: value for key, value in versions.items() if value} | dict(resolution.chosen) | dict(lock.versions)
     path, lacks, warnings = nodes_path(spec.name, file, workspace)
-    if not file:
-        warnings += (f"{spec.name} is not built, so its variables are those of its spec: envbuild make {name}",)
-    # a tag that nothing was compared with: `published_image` does, and it names a digest
-    published = locked and not requires_signature(workspace)
-    reference = registry_reference(spec.name, spec.target, lock.epoch, workspace) if published else ""
+    lacks_reference = why_no_reference(name, workspace, locked=locked)
+    reference = "" if lacks_reference[0] else registry_reference(spec.name, spec.target, lock.epoch, workspace)
+    warnings += before_start(spec.name, reference, built=file is not None, locked=locked)
     return LaunchImage(
         name=spec.name,
         target=spec.target,
@@ -164,22 +158,12 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         squashfs=path,
         lacks_path=lacks,
         reference=f"{REGISTRY}{reference}" if reference else "",
+        lacks_reference=lacks_reference,
         docker=reference or f"{spec.name}:{lock_digest(lock)[7:19] if locked else 'latest'}",
         built=file is not None,
         warnings=warnings,
         ssh_server=server,
     )
-
-
-def registry_reference(name: str, target: str, epoch: int, workspace: Workspace) -> str:
-    """Return the reference under which ``envbuild publish NAME`` puts an image into the site's registry; empty without
-    one."""
-    from envbuild.publish.destination import default_tag, parse_destination
-
-    if not workspace.site.registry:
-        return ""
-    place = parse_destination(f"{workspace.site.registry.rstrip('/')}/{name}", default_tag(target, name, epoch))
-    return str(place) if place.reference else ""
 
 
 def nodes_path(name: str, file: Path | None, workspace: Workspace) -> tuple[str, tuple[str, str], tuple[str, ...]]:

@@ -8,16 +8,18 @@ from envbuild.core.errors import SpecError
 from envbuild.launch.model import Plan
 from envbuild.launch.quoting import yaml_string
 
+RDMA = "rdma/ib"  # of several names that clusters have
 NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"  # a label of RFC 1123
 
 
 def image_reference(plan: Plan) -> str:
     """Return the image as a cluster pulls it. Raises SpecError if it is in no registry."""
     if not plan.image.reference:
-        hint = (
-            "write registry: REGISTRY/TEAM into site.yaml, then: envbuild publish NAME; or name docker://REGISTRY/…:TAG"
+        why, hint = plan.image.lacks_reference
+        message = f"Kubernetes pulls images from a registry, and none is known for {plan.image.name}"
+        raise SpecError(
+            f"{message}: {why}" if why else message, hint or "name an image of the project, or docker://REGISTRY/…:TAG"
         )
-        raise SpecError(f"Kubernetes pulls images from a registry, and none is known for {plan.image.name}", hint)
     return plan.image.reference.removeprefix("docker://")
 
 
@@ -37,11 +39,36 @@ def resource_lines(plan: Plan, indent: str) -> list[str]:
     if plan.target.efa:
         found["vpc.amazonaws.com/efa"] = plan.target.efa
     elif plan.target.nics and plan.target.nics.layer == "InfiniBand":
-        found["rdma/ib"] = 1
+        found[RDMA] = 1
     if not found:
         return []
     values = [f"{indent}    {yaml_string(name)}: {count}" for name, count in found.items()]
     return [f"{indent}  requests:", *values, f"{indent}  limits:", *values]
+
+
+def resource_notes(plan: Plan) -> list[str]:
+    """Return a comment about the resource whose name each cluster chooses."""
+    named = any(RDMA in line for line in resource_lines(plan, ""))
+    return (
+        [f"# {RDMA}: as the device plugin of the cluster names it: kubectl describe nodes | grep rdma"] if named else []
+    )
+
+
+def volume_lines(plan: Plan, indent: str) -> list[str]:
+    """Return the volumes of a pod: /dev/shm, which has 64 MB otherwise, and folders of the nodes."""
+    paths = [split_mount(mount)[0] for mount in plan.mounts]
+    shm = [f"{indent}- name: shm", f"{indent}  emptyDir: {{medium: Memory}}"]
+    folders = enumerate(paths)
+    return [*shm, *(f"{indent}- {{name: host-{at}, hostPath: {{path: {yaml_string(path)}}}}}" for at, path in folders)]
+
+
+def mount_lines(plan: Plan, indent: str) -> list[str]:
+    """Return the places of the volumes in a container."""
+    lines = [f"{indent}- {{name: shm, mountPath: /dev/shm}}"]
+    for at, (_, place, closed) in enumerate(map(split_mount, plan.mounts)):
+        flag = ", readOnly: true" if closed else ""
+        lines.append(f"{indent}- {{name: host-{at}, mountPath: {yaml_string(place)}{flag}}}")
+    return lines
 
 
 def env_lines(plan: Plan, indent: str) -> list[str]:

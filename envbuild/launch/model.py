@@ -80,8 +80,10 @@ class Request:
 class LaunchImage:
     """An image as a launch needs it.
 
-    name: of the project, or of the file or reference. squashfs: the path that nodes read; empty: `lacks_path` is why.
-    reference: of a registry (``docker://…``); empty: it has none. docker: its name in the Docker Engine of a node.
+    name: of the project, or of the file or reference.
+    squashfs: the path that nodes read; empty: `lacks_path` is why.
+    reference: of a registry (``docker://…``); empty: `lacks_reference` is why.
+    docker: its name in the Docker Engine of a node.
     env: of the finished image; of a project's image that is not built, what its spec declares (`built` is false).
     versions: component → version. layers: its recipes. ssh_server: whether it has one; None: not known.
     """
@@ -95,6 +97,7 @@ class LaunchImage:
     squashfs: str = ""
     lacks_path: tuple[str, str] = ("", "")
     reference: str = ""
+    lacks_reference: tuple[str, str] = ("", "")
     docker: str = ""
     built: bool = True
     warnings: tuple[str, ...] = ()

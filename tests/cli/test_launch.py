@@ -89,7 +89,11 @@ def test_explain_prints_owner_and_reason_of_everything(project: Path) -> None:
             "hint: type --hosts",
         ),
         (["--hosts", "a", "--", "x"], "error: --hosts has no meaning with --as srun", "hint: leave it out"),
-        (["--as", "trainjob", "--", "x"], "error: Kubernetes pulls images from a registry", "hint: write registry:"),
+        (
+            ["--as", "trainjob", "--", "x"],
+            "error: Kubernetes pulls images from a registry",
+            "hint: name an image of the project, or docker:",
+        ),
         (["--compile", "--", "x"], "error: --compile: target 'azure-ndv4' has no compile step", "hint: leave out"),
         (["--target", "no", "--", "x"], "error: no target is called 'no'", "hint: "),
         (

@@ -136,6 +136,19 @@ def test_a_trainjob_is_what_kubeflow_reads() -> None:
     assert trainer["resourcesPerNode"]["limits"] == {"nvidia.com/gpu": 8, "rdma/ib": 1}
 
 
+def test_a_trainjob_has_shared_and_locked_memory_and_the_folders_of_the_nodes() -> None:
+    value = yaml.safe_load(sample("trainjob", mounts=("/data:/data:ro",)))
+    (patch,) = value["spec"]["runtimePatches"]
+    (job,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    pod = job["template"]["spec"]["template"]["spec"]
+    assert [item["name"] for item in pod["volumes"]] == ["shm", "host-0", "host-1"]
+    (container,) = pod["containers"]
+    assert (job["name"], container["name"]) == ("node", "node")
+    assert container["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
+    assert container["volumeMounts"][0] == {"name": "shm", "mountPath": "/dev/shm"}
+    assert container["volumeMounts"][2] == {"name": "host-1", "mountPath": "/data", "readOnly": True}
+
+
 def test_an_mpijob_passes_each_variable_by_mpirun() -> None:
     value = yaml.safe_load(sample("mpijob", env=HARD))
     replicas = value["spec"]["mpiReplicaSpecs"]

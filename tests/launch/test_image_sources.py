@@ -115,6 +115,28 @@ def test_the_reference_is_that_of_publish(tmp_path: Path) -> None:
     assert 'image: "registry.example/team/h100-nccl:h100-ib-h100-nccl-20' in launch.written.text
 
 
+def test_an_image_without_a_lock_misses_the_lock_and_no_registry(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="it has no current lock") as caught:
+        launch_shipped("h100-ucc", "trainjob", f"{SITE}registry: registry.example/team\n", tmp_path, ["train.py"])
+    assert caught.value.hint == "envbuild lock h100-ucc; envbuild make h100-ucc; envbuild publish h100-ucc"
+    with pytest.raises(SpecError, match="the site names no registry") as caught:
+        launch_shipped("h100-ucc", "trainjob", SITE, tmp_path, ["train.py"])
+    assert "registry: REGISTRY/TEAM" in caught.value.hint
+
+
+def test_an_image_that_is_not_built_is_printed_with_the_commands_that_precede(tmp_path: Path) -> None:
+    text = f"{SITE}registry: registry.example/team\n"
+    for name, commands in {
+        "h100-nccl": "envbuild make h100-nccl; envbuild publish h100-nccl",
+        "h100-ucc": "envbuild lock h100-ucc; envbuild make h100-ucc",
+    }.items():
+        launch = launch_shipped(name, "docker", text, tmp_path, ["train.py"])
+        assert any(line.endswith(f"it is started after: {commands}") for line in launch.plan.warnings)
+    assert (
+        "# an image of this node's Docker Engine, after: envbuild export h100-ucc --to docker\n" in launch.written.text
+    )
+
+
 def test_a_tag_that_nothing_was_compared_with_is_not_named_where_signatures_are_required(tmp_path: Path) -> None:
     text = f"{SITE}registry: registry.example/team\nsignatures: {{keys: [team.pub]}}\n"
     with pytest.raises(SpecError, match="none is known for h100-nccl") as caught:

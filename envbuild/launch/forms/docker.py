@@ -21,10 +21,12 @@ def write(plan: Plan) -> Written:
         )
     if plan.mpi and plan.nodes > 1:
         raise SpecError("docker starts no MPI over several nodes", hint="use --as mpirun, sbatch or mpijob")
+    own = f"# an image of this node's Docker Engine, after: envbuild export {plan.image.name} --to docker\n"
+    own = "" if plan.image.reference else own
     if plan.nodes == 1:
-        return Written(docker_lines(plan, 0) + "\n")
+        return Written(f"{own}{docker_lines(plan, 0)}\n")
     blocks = [f"# on {host}\n{docker_lines(plan, number)}" for number, host in enumerate(plan.request.hosts)]
-    return Written("\n".join(blocks) + "\n", manual="each command is typed on its own node")
+    return Written(own + "\n".join(blocks) + "\n", manual="each command is typed on its own node")
 
 
 def docker_lines(plan: Plan, node: int) -> str:

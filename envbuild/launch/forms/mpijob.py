@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from envbuild.core.errors import SpecError
-from envbuild.launch.kubernetes import image_reference, job_name, resource_lines, split_mount
+from envbuild.launch.kubernetes import (
+    image_reference,
+    job_name,
+    mount_lines,
+    resource_lines,
+    resource_notes,
+    volume_lines,
+)
 from envbuild.launch.model import Kind, Plan, Written
 from envbuild.launch.quoting import yaml_list, yaml_string
 from envbuild.launch.ssh_server import CLIENT, PROGRAM, START, require_server
@@ -25,10 +32,10 @@ def write(plan: Plan) -> Written:
     ranks = ["-np", str(plan.ranks), "--map-by", f"ppr:{plan.tasks_per_node}:node"]
     command = ["mpirun", *agent, *ranks, *exports, *plan.command]
     resources = resource_lines(plan, "            ")
-    mounts = [(number, *split_mount(mount)) for number, mount in enumerate(plan.mounts)]
     unknown = f"# the image has an SSH server ({PROGRAM}), with which the launcher reaches the workers"
     lines = [
         *([unknown] if plan.image.ssh_server is None else []),
+        *resource_notes(plan),
         "apiVersion: kubeflow.org/v2beta1",
         "kind: MPIJob",
         "metadata:",
@@ -51,12 +58,7 @@ def write(plan: Plan) -> Written:
         "      template:",
         "        spec:",
         "          volumes:",
-        "          - name: shm",
-        "            emptyDir: {medium: Memory}",
-        *(
-            f"          - {{name: host-{number}, hostPath: {{path: {yaml_string(source)}}}}}"
-            for number, source, _, _ in mounts
-        ),
+        *volume_lines(plan, "          "),
         "          containers:",
         "          - name: worker",
         f"            image: {image}",
@@ -64,11 +66,7 @@ def write(plan: Plan) -> Written:
         "            securityContext:",
         "              capabilities: {add: [IPC_LOCK]}",
         "            volumeMounts:",
-        "            - {name: shm, mountPath: /dev/shm}",
-        *(
-            f"            - {{name: host-{number}, mountPath: {yaml_string(to)}{', readOnly: true' if closed else ''}}}"
-            for number, _, to, closed in mounts
-        ),
+        *mount_lines(plan, "            "),
         *(["            resources:", *resources] if resources else []),
     ]
     return Written("\n".join(lines) + "\n", ("kubectl", "create", "-f", "-"))
