@@ -147,7 +147,6 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
     path, lacks, warnings = nodes_path(spec.name, file, workspace)
     lacks_reference = why_no_reference(name, workspace, locked=locked)
     reference = "" if lacks_reference[0] else registry_reference(spec.name, spec.target, lock.epoch, workspace)
-    warnings += before_start(spec.name, reference, built=file is not None, locked=locked)
     return LaunchImage(
         name=spec.name,
         target=spec.target,
@@ -161,6 +160,7 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         lacks_reference=lacks_reference,
         docker=reference or f"{spec.name}:{lock_digest(lock)[7:19] if locked else 'latest'}",
         built=file is not None,
+        before="" if file else before_start(spec.name, reference, locked=locked),
         warnings=warnings,
         ssh_server=server,
     )

@@ -85,6 +85,7 @@ class LaunchImage:
     reference: of a registry (``docker://…``); empty: `lacks_reference` is why.
     docker: its name in the Docker Engine of a node.
     env: of the finished image; of a project's image that is not built, what its spec declares (`built` is false).
+    before: the commands after which it can be started, of an image that is not built.
     versions: component → version. layers: its recipes. ssh_server: whether it has one; None: not known.
     """
 
@@ -100,6 +101,7 @@ class LaunchImage:
     lacks_reference: tuple[str, str] = ("", "")
     docker: str = ""
     built: bool = True
+    before: str = ""
     warnings: tuple[str, ...] = ()
     ssh_server: bool | None = None
 

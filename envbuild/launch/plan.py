@@ -76,7 +76,12 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
         mounts=tuple(mount for mount, _ in mounts),
         name=request.name or image.name,
         expect=expected(target, command, request.nodes, values, whole=layout.whole),
-        warnings=(*image.warnings, *plugin_warnings(target, image), *missing(target, values), *doubts),
+        warnings=(
+            *filter(None, (*image.warnings, image.before)),
+            *plugin_warnings(target, image),
+            *missing(target, values),
+            *doubts,
+        ),
     )
 
 

@@ -40,11 +40,9 @@ def why_no_reference(name: str, workspace: Workspace, *, locked: bool) -> tuple[
     return "", ""
 
 
-def before_start(name: str, reference: str, *, built: bool, locked: bool) -> tuple[str, ...]:
-    """Return a warning for an image that is not built, with the commands after which what is printed starts it."""
-    if built:
-        return ()
+def before_start(name: str, reference: str, *, locked: bool) -> str:
+    """Return the warning about an image that is not built, with the commands after which what is printed starts it."""
     word = shell_word(name)
     commands = [*([] if locked else ["lock"]), "make", *(["publish"] if reference else [])]
     typed = "; ".join(f"envbuild {command} {word}" for command in commands)
-    return (f"{name} is not built, so its variables are those of its spec, and it is started after: {typed}",)
+    return f"{name} is not built, so its variables are those of its spec, and it is started after: {typed}"

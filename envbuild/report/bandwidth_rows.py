@@ -72,4 +72,6 @@ def no_bandwidth(target: Target | None, measured: Sequence[Measured]) -> str:
         return f"not run: target {target.name} has neither GPUs nor a fabric to measure"
     if measured:
         return f"not run: the evidence of tier {' and '.join(one.tier for one in measured)} has no measured bandwidth"
-    return f"not run: there is no evidence of tier {' or '.join(MEASURED)} of this lock: envbuild verify --tier gpu"
+    return (
+        f"not run: there is no evidence of tier {' or '.join(MEASURED)} of this lock: envbuild verify NAME --tier gpu"
+    )

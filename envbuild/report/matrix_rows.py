@@ -10,12 +10,16 @@ from envbuild.matrix.answer.report import oldest_date
 from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.solve.phrasing import Reason
 from envbuild.report.model import Cited, Fault, MatrixPart, Waived
+from envbuild.spec.target import Target
 
 MATRIX = "version matrix"
 
 
-def matrix_part(answer: Answer, title: str, refusals: Iterable[Finding] = ()) -> MatrixPart:
-    """Return the answer about an image. refusals: of its recipes, which make it a conflict."""
+def matrix_part(
+    answer: Answer, title: str, refusals: Iterable[Finding] = (), target: Target | None = None
+) -> MatrixPart:
+    """Return the answer about an image. refusals: of its recipes, which make it a conflict. target: whose driver is a
+    need of the image on the host."""
     refused = tuple(Cited("", "conflict", finding.message) for finding in refusals)
     groups = (
         ("condition", answer.conditions),
@@ -24,6 +28,9 @@ def matrix_part(answer: Answer, title: str, refusals: Iterable[Finding] = ()) ->
         ("need", answer.needs),
     )
     cited = [cited_row(reason, kind) for kind, reasons in groups for reason in reasons]
+    if target and target.driver and not any("driver" in reason.text for reason in answer.needs):
+        source = f"target {target.name}: {target.driver_because}"
+        cited.append(Cited("driver", "need", f"driver>={target.driver}", source))
     conflicts = [cited_row(one, "conflict") for conflict in answer.conflicts for one in conflict.reasons]
     unknown = [Cited("", "unknown", one.text) for one in answer.unknown]
     mentioned = {row.fact for row in (*cited, *conflicts)}

@@ -59,7 +59,7 @@ def report_project_image(name: str, workspace: Workspace, matrix: MatrixAnswer) 
         origins=origin_rows(lock) if lock else (),
         parts=parts,
         steps=(*steps, *verify_steps(known.evidence)),
-        matrix=matrix_part(matrix.answer, matrix.title, matrix.refusals),
+        matrix=matrix_part(matrix.answer, matrix.title, matrix.refusals, known.target),
         series=series_rows(known.measured, known.target),
         floors=floor_rows(known.target),
         packages=package_rows(lock, known.resolution.contents if known.resolution else ()) if lock else (),

@@ -56,7 +56,8 @@ def lines_of(name: str, image: LaunchImage, target: Target, workspace: Workspace
         except EnvbuildError as error:
             yield StartLine(form, "", typed, reason_of(error))
         else:
-            yield StartLine(form, str(text).rstrip("\n"), typed, note if module.KIND.pyxis else "")
+            reasons = (image.before, note if module.KIND.pyxis else "")
+            yield StartLine(form, str(text).rstrip("\n"), typed, "; ".join(filter(None, reasons)))
 
 
 def example_command(image: LaunchImage, target: Target) -> tuple[str, ...]:

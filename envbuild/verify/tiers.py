@@ -5,4 +5,7 @@ from __future__ import annotations
 TIERS = {"audit": "no GPU needed", "run": "on the CPU", "gpu": "one node with GPUs", "fabric": "several nodes"}
 RUNNING = ("audit", "run")  # of every verification
 MEASURED = ("gpu", "fabric")  # in jobs of their own, on nodes with GPUs
-ELSEWHERE = {"gpu": "it needs a node with GPUs: --tier gpu", "fabric": "it needs several nodes: --tier fabric -N 2"}
+ELSEWHERE = {
+    "gpu": "it needs a node with GPUs: envbuild verify NAME --tier gpu",
+    "fabric": "it needs several nodes: envbuild verify NAME --tier fabric -N 2",
+}

@@ -64,7 +64,10 @@ def test_an_image_without_a_lock_has_a_report(project: Path) -> None:
     assert report.missing["layers"].startswith("not built")
     assert report.matrix is not None and report.matrix.verdict == "conditional"
     assert {row.kind for row in report.matrix.cited} == {"condition", "need", "fact"}
-    assert all(row.source and row.seen for row in report.matrix.cited)
+    assert all(row.source and (row.seen or row.fact == "driver") for row in report.matrix.cited)
+    needs = {row.text.partition(">=")[0] for row in report.matrix.cited if row.kind == "need"}
+    assert {"kernel", "driver"} <= needs
+    assert all("it is started after: envbuild lock" in line.reason for line in report.start)
     assert {row.name for row in report.floors} == {
         "host_device_bandwidth",
         "node_allreduce_busbw",

@@ -70,9 +70,9 @@ def test_tiers_without_a_runner_are_not_run() -> None:
     checks = [Check("c", "x", tier="gpu"), Check("d", "x", tier="fabric")]
     results = run_checks(checks, lambda argv: (1, "must not run"))
     tiers = Evidence("x", "", (), "", (), tuple(results)).tiers()
-    assert [tiers[tier].partition(" --")[0] for tier in ("gpu", "fabric")] == [
-        "not run: it needs a node with GPUs:",
-        "not run: it needs several nodes:",
+    assert [tiers[tier].partition(": envbuild verify NAME --tier ")[::2] for tier in ("gpu", "fabric")] == [
+        ("not run: it needs a node with GPUs", "gpu"),
+        ("not run: it needs several nodes", "fabric -N 2"),
     ]
 
 

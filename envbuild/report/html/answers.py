@@ -37,7 +37,7 @@ def matrix(report: Report, limits: Limits) -> Html:
             groups.append(cited_table(heading, rows, limits))
     facts = [row for row in found.cited if row.kind == "fact"]
     if facts:
-        groups.append(folded(f"Facts that allow this combination: {len(facts)}", fact_table(facts, limits)))
+        groups.append(folded(f"Statements that allow this combination: {len(facts)}", fact_table(facts, limits)))
     return section("matrix", title, verdict, waivers(found, limits), join(groups), lead=matrix_lead(found))
 
 

@@ -80,6 +80,8 @@ def times(report: Report, limits: Limits) -> Html:
         steps = [step for step in report.steps if step.group == group]
         if steps:
             total = sum(step.seconds for step in steps)
+            if group == "build" and not report.parts:
+                caption = "The image is not built; seconds of each unit that the store has"
             parts.append(bars(f"{caption}; {duration(total)} in all, some at the same time", steps, limits))
         elif group == "build":
             parts.append(missing(report.missing.get(TIMES, "")))
