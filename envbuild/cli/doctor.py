@@ -41,6 +41,10 @@ def doctor_command(
     gather: Annotated[
         str, typer.Option("--gather", metavar="DIR", help="Compare the --json answers of several nodes.")
     ] = "",
+    nodes: Annotated[
+        str,
+        typer.Option("--nodes", metavar="LIST", help="With --gather: the nodes that must have an answer: n[01-16]."),
+    ] = "",
     print_script: Annotated[
         bool, typer.Option("--print-script", help="Print the doctor as one file for nodes with Python >= 3.8 alone.")
     ] = False,
@@ -59,6 +63,8 @@ def doctor_command(
     if sum(map(bool, (kind, gather, print_script, ctrf, as_json and not gather))) > 1:
         raise SpecError("--as, --gather, --print-script, --ctrf and --json are different outputs", hint="choose one")
     check_options(kind, only_hardware, without or [])
+    if nodes and not gather:
+        raise SpecError("--nodes needs --gather", hint="envbuild doctor --gather DIR --nodes 'n[01-16]'")
     if gather and (target or image or log or without):
         raise SpecError("--gather compares files of nodes alone", hint="envbuild doctor --gather DIR")
     if print_script and (image or log or without):
@@ -66,11 +72,11 @@ def doctor_command(
     if gather:
         from envbuild.cli.doctor_gather import comparison_data
         from envbuild.cli.doctor_gather import gather as gather_nodes
-        from envbuild.doctor.outliers import comparison_text
+        from envbuild.doctor.comparison_text import comparison_text
 
-        nodes = gather_nodes(gather)
-        show(comparison_data(nodes), as_json, comparison_text(nodes))
-        raise typer.Exit(0 if nodes.equal else VerifyError.exit_code)
+        found_nodes = gather_nodes(gather, nodes)
+        show(comparison_data(found_nodes), as_json, comparison_text(found_nodes))
+        raise typer.Exit(0 if found_nodes.equal else VerifyError.exit_code)
     if print_script:
         from envbuild.cli.doctor_run import need_of
         from envbuild.doctor.script import single_file

@@ -8,17 +8,21 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import Any
 
+from envbuild.cli.node_names import node_names
 from envbuild.core.errors import SpecError
 from envbuild.core.json_text import record_value
 from envbuild.core.regular_file import NotRegularError, mode_at, read_bounded
+from envbuild.core.text import counted
 from envbuild.doctor.outliers import Comparison, compare_nodes
 
 LARGEST = 4 << 20  # bytes of a file
 MOST = 20_000  # files
 
 
-def gather(folder: str) -> Comparison:
-    """Compare the JSON files of a folder. Raises SpecError for fewer than two nodes."""
+def gather(folder: str, nodes: str = "") -> Comparison:
+    """Compare the JSON files of a folder. nodes: the list of those that are expected. Raises SpecError for fewer than
+    two nodes, and for a list that is none."""
+    expected = node_names(nodes)
     path = Path(folder)
     hint = "on each node: envbuild doctor --json > DIR/$(hostname).json"
     if not S_ISDIR(mode_at(path)):
@@ -37,10 +41,11 @@ def gather(folder: str) -> Comparison:
             unread[file.name] = error.strerror or str(error)
         except ValueError:
             unread[file.name] = "not valid JSON, or truncated"
-    found = compare_nodes(documents, unread)
+    found = compare_nodes(documents, unread, expected)
     if len(found.nodes) < 2:
         faults = "".join(f"; {name}: {why}" for name, why in found.unread.items())
-        raise SpecError(f"{folder} has answers of {len(found.nodes)} nodes, and two are needed{faults}", hint=hint)
+        answers = counted(len(found.nodes), "answer")
+        raise SpecError(f"{folder} has {answers} of envbuild doctor, and two are needed{faults}", hint=hint)
     return found
 
 
@@ -50,5 +55,7 @@ def comparison_data(found: Comparison) -> dict[str, Any]:
         "nodes": list(found.nodes),
         "outliers": [asdict(one) for one in found.outliers],
         "failures": found.failures,
+        "minor": found.minor,
+        "missing": list(found.missing),
         "unread": found.unread,
     }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .model import SCHEMA, one_line
+from .model import FAIL, MINOR, SCHEMA
 
 # What differs between healthy nodes of one kind, or from minute to minute.
 DEEPEST, LONGEST_KEY, LARGEST = 12, 100, 1 << 20  # of the facts of a node: levels, characters of a key, and of all
@@ -28,23 +28,29 @@ class Outlier:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of nodes. `failures`: node → checks that failed there; `unread`: file → why."""
+    """The comparison of nodes. `failures`: node → checks that failed there; `minor`: node → those that are minor;
+    `unread`: file → why; `missing`: nodes that are expected and have no answer."""
 
     nodes: tuple[str, ...]
     outliers: tuple[Outlier, ...]
     failures: dict[str, list[str]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    minor: dict[str, list[str]] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
     @property
     def equal(self) -> bool:
-        return not (self.outliers or self.failures or self.unread)
+        return not (self.outliers or self.failures or self.unread or self.missing)
 
 
-def compare_nodes(documents: dict[str, Any], unread: dict[str, str]) -> Comparison:
-    """Compare the answers of ``envbuild doctor --json``, by their files."""
+def compare_nodes(documents: dict[str, Any], unread: dict[str, str], expected: Collection[str] = ()) -> Comparison:
+    """Compare the answers of ``envbuild doctor --json``, by their files. `expected`: the names of the nodes, those of
+    their hosts or of Slurm."""
     nodes: dict[str, dict[str, str]] = {}
     by_bus = have_equal_buses(documents)
     failures: dict[str, list[str]] = {}
+    minor: dict[str, list[str]] = {}
+    names: set[str] = set()
     faults = dict(unread)
     for name, document in documents.items():
         facts = document.get("facts") if isinstance(document, dict) else None
@@ -65,10 +71,13 @@ def compare_nodes(documents: dict[str, Any], unread: dict[str, str]) -> Comparis
             continue
         results = document.get("results")
         rows = [row for row in results if isinstance(row, dict)] if isinstance(results, list) else []
-        bad = [str(row.get("check")) for row in rows if row.get("status") == "fail" and row.get("severity") != "minor"]
-        if bad:
-            failures[node] = bad
-    return Comparison(tuple(sorted(nodes)), tuple(find_outliers(nodes)), failures, faults)
+        failed = [(str(row.get("check")), row.get("severity") == MINOR) for row in rows if row.get("status") == FAIL]
+        for found, is_minor in ((failures, False), (minor, True)):
+            if checks := [check for check, slight in failed if slight == is_minor]:
+                found[node] = checks
+        names |= {node, node.partition(".")[0], str(facts.get("slurm_node", ""))}
+    missing = tuple(name for name in expected if name not in names)
+    return Comparison(tuple(sorted(nodes)), tuple(find_outliers(nodes)), failures, faults, minor, missing)
 
 
 def find_outliers(nodes: dict[str, dict[str, str]]) -> Iterator[Outlier]:
@@ -129,16 +138,3 @@ def flatten(value: Any, path: str, by_bus: bool, depth: int = 0) -> Iterator[tup
             yield from flatten(inner, f"{path}[{str(name or number)[:LONGEST_KEY]}]", by_bus, depth + 1)
     else:
         yield path, str(value)
-
-
-def comparison_text(found: Comparison) -> str:
-    """Return the comparison as text."""
-    lines: Iterable[str] = [f"{name}: not compared: {why}" for name, why in sorted(found.unread.items())]
-    rows = []
-    for one in found.outliers:
-        usual = f"{one.usual} on {one.count} of {len(found.nodes)} nodes" if one.usual else "no value has a majority"
-        rows.append(f"{one.node}: {one.fact} is {one.value} ({usual})")
-    failed = [f"{node}: failed: {', '.join(checks)}" for node, checks in sorted(found.failures.items())]
-    verdict = "all equal" if found.equal else "not all equal"
-    printed = [one_line(line) for line in (*lines, *rows, *failed)]  # texts of files that others may have written
-    return "\n".join([*printed, f"{len(found.nodes)} nodes compared: {verdict}"])

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from envbuild.doctor.comparison_text import comparison_text
 from envbuild.doctor.ctrf import ctrf_data
 from envbuild.doctor.examination import Examination, run_check
 from envbuild.doctor.health_check import health_lines
 from envbuild.doctor.host import Host
 from envbuild.doctor.main import missing_folder, mount_command
 from envbuild.doctor.model import FAIL, NOT_RUN, SCHEMA, Need, Result, not_run
-from envbuild.doctor.outliers import compare_nodes, comparison_text
+from envbuild.doctor.outliers import compare_nodes
 from envbuild.doctor.report_text import joined, report_text, summary_line
 from tests.support.node_files import Node
 

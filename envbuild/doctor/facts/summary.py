@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
 import time
 from typing import Any
 
@@ -20,6 +22,7 @@ SETTINGS = {  # that differ by mistake; older and newer names
     "power_limit": ("GPU Power Readings/Current Power Limit", "Power Readings/Power Limit"),
     "ecc": ("ECC Mode/Current",), "persistence": ("Persistence Mode",),
 }  # fmt: skip
+STEP, KIB_OF_GIB = 16, 1 << 20
 CLOCKS = {"graphics": "Max Clocks/Graphics", "sm": "Max Clocks/SM", "memory": "Max Clocks/Memory"}
 
 
@@ -41,6 +44,7 @@ def machine_facts(host: Host) -> dict[str, Any]:
             "numa_nodes": len(numa_cpus(host)),
             "count": len(set().union(*numa_cpus(host).values())),
         },
+        "limits": limit_facts(host),
         "nvidia": nvidia_facts(host),
         "network": network_facts(host),
         "neuron": {
@@ -50,6 +54,17 @@ def machine_facts(host: Host) -> dict[str, Any]:
         },
         "programs": program_versions(host),
     }  # fmt: skip
+
+
+def limit_facts(host: Host) -> dict[str, Any]:
+    """Return the memory of the machine in steps of 16 GiB, as equal machines differ by some of their own firmware, and
+    the limit of locked memory."""
+    found = re.search(r"^MemTotal:\s+(\d+) kB", host.text("/proc/meminfo"), re.MULTILINE)
+    soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    return {
+        "memory_gib": -(-int(found[1]) // (STEP * KIB_OF_GIB)) * STEP if found else 0,
+        "memlock": "unlimited" if soft == resource.RLIM_INFINITY else soft,
+    }
 
 
 def nvidia_facts(host: Host) -> dict[str, Any]:
