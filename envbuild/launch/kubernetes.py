@@ -39,7 +39,7 @@ def resource_lines(plan: Plan, indent: str) -> list[str]:
     if plan.target.efa:
         found["vpc.amazonaws.com/efa"] = plan.target.efa
     elif plan.target.nics and plan.target.nics.layer == "InfiniBand":
-        found[RDMA] = 1
+        found[plan.rdma or RDMA] = 1
     if not found:
         return []
     values = [f"{indent}    {yaml_string(name)}: {count}" for name, count in found.items()]
@@ -47,11 +47,10 @@ def resource_lines(plan: Plan, indent: str) -> list[str]:
 
 
 def resource_notes(plan: Plan) -> list[str]:
-    """Return a comment about the resource whose name each cluster chooses."""
-    named = any(RDMA in line for line in resource_lines(plan, ""))
-    return (
-        [f"# {RDMA}: as the device plugin of the cluster names it: kubectl describe nodes | grep rdma"] if named else []
-    )
+    """Return a comment about the resource whose name each cluster chooses, where the site does not state it."""
+    named = not plan.rdma and any(RDMA in line for line in resource_lines(plan, ""))
+    note = "kubectl describe nodes | grep rdma; write it into site.yaml: rdma: NAME"
+    return [f"# {RDMA}: the device plugin of a cluster may name it otherwise: {note}"] if named else []
 
 
 def volume_lines(plan: Plan, indent: str) -> list[str]:

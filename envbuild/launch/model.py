@@ -119,6 +119,7 @@ class Plan:
     rendezvous: ``ranks`` (MASTER_ADDR, MASTER_PORT and WORLD_SIZE are needed), ``address`` (the first two), or empty,
     also for a form whose program sets them.
     pmix: the value of ``srun --mpi``. pyxis: whether it starts the container. job, step, container, docker: options.
+    rdma: the resource of Kubernetes for the fabric that the site names.
     expect: lines with the figures that a healthy node reaches with this command.
     """
 
@@ -142,6 +143,7 @@ class Plan:
     docker: tuple[Option, ...]
     mounts: tuple[str, ...]
     name: str
+    rdma: str = ""
     expect: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

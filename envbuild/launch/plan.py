@@ -75,6 +75,7 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
         docker=docker_options(target) if kind.docker else (),
         mounts=tuple(mount for mount, _ in mounts),
         name=request.name or image.name,
+        rdma=nodes.rdma,
         expect=expected(target, command, request.nodes, values, whole=layout.whole),
         warnings=(
             *filter(None, (*image.warnings, image.before)),

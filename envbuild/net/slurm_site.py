@@ -17,6 +17,7 @@ from envbuild.net.numa import Numa, read_numa
 
 VERSION = r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}"
 DRIVER = r"[0-9]{3}(\.[0-9]{1,3}){1,2}"
+RESOURCE = r"[a-z0-9]([a-z0-9.-]{0,250}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"  # of Kubernetes
 DEVICE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]{0,255}"
 OPTION = r"--[a-z][a-z0-9-]*(=.+)?"
@@ -45,15 +46,16 @@ class NodeSettings:
     """Settings of a site for its nodes, for all targets or for one.
 
     `partition` of Slurm; `driver` that its hosts have, in place of the target's floor; `nics` and `interface`: names of
-    the devices of the fabric, and of the interface that all nodes share; `mounts` SRC or SRC:DST; `numa` as of a
-    target; `env`: variables of jobs, those without a reason may not replace others; `job`, `step`: options of sbatch
-    and of srun.
+    the devices of the fabric, and of the interface that all nodes share; `rdma`: the resource of Kubernetes for these
+    devices (``rdma/ib``); `mounts` SRC or SRC:DST; `numa` as of a target; `env`: variables of jobs, those without a
+    reason may not replace others; `job`, `step`: options of sbatch and of srun.
     """
 
     partition: str = ""
     driver: str = ""
     nics: tuple[str, ...] = ()
     interface: str = ""
+    rdma: str = ""
     mounts: tuple[str, ...] = ()
     numa: Numa | None = None
     env: Mapping[str, Reasoned] = field(default_factory=dict)
@@ -99,6 +101,7 @@ def read_node_settings(reader: Reader, entries: Mapping[str, Node]) -> NodeSetti
         driver=text("driver", _driver_fault),
         nics=texts("nics", device_fault),
         interface=text("interface", device_fault),
+        rdma=text("rdma", _resource_fault),
         mounts=texts("mounts", mount_fault),
         numa=read_numa(reader, entries["numa"]) if "numa" in entries else None,
         env=read_reasoned(reader, entries["env"], "env", job_variable_fault, plain=True) if "env" in entries else {},
@@ -132,6 +135,11 @@ def device_fault(value: str) -> str:
         if re.fullmatch(DEVICE, value)
         else f"must be the name of a network device (mlx5_0, eth0), not '{value[:60]}'"
     )
+
+
+def _resource_fault(value: str) -> str:
+    """Return what is wrong with the name of a resource of Kubernetes, or ""."""
+    return "" if re.fullmatch(RESOURCE, value) else f"must be a resource of Kubernetes (rdma/ib), not '{value[:60]}'"
 
 
 def mount_fault(value: str) -> str:

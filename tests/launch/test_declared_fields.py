@@ -74,6 +74,7 @@ OF_NODES: dict[str, Case] = {
     "partition": ("gpu", {}),
     "nics": (NAMES, {}),
     "interface": ("bond0", {}),
+    "rdma": ("rdma/hca", {"form": "trainjob"}),
     "mounts": (("/data",), {}),
     "numa": (NUMA, {}),
     "env": ({"A": Reasoned("1", "")}, {}),

@@ -136,6 +136,17 @@ def test_a_trainjob_is_what_kubeflow_reads() -> None:
     assert trainer["resourcesPerNode"]["limits"] == {"nvidia.com/gpu": 8, "rdma/ib": 1}
 
 
+@pytest.mark.parametrize("form", ["trainjob", "mpijob"])
+def test_a_site_names_the_resource_of_its_fabric(form: str) -> None:
+    plugin = "rdma/hca_shared_devices_a"
+    text = write_launch(
+        COMMANDS.get(form, ("train.py",)), form=form, image=DEEPSPEED, at=site(nodes=NodeSettings(rdma=plugin))
+    )
+    assert f'"{plugin}": 1' in text
+    assert "rdma/ib" not in text
+    assert "# rdma/ib: the device plugin of a cluster may name it otherwise" in sample(form)
+
+
 def test_a_trainjob_has_shared_and_locked_memory_and_the_folders_of_the_nodes() -> None:
     value = yaml.safe_load(sample("trainjob", mounts=("/data:/data:ro",)))
     (patch,) = value["spec"]["runtimePatches"]
