@@ -37,7 +37,8 @@ def other_command(floor: Floor, command: Sequence[str], algorithm: str) -> str:
     if same_algorithm and largest_size(command) >= floor.size:
         return ""
     env = f"-e NCCL_ALGO={floor.algorithm} " if floor.algorithm else ""
-    size = f" -b 16M -e {-(-floor.size // 2**30)}G" if floor.size else ""
+    power = 1 << (floor.size - 1).bit_length()  # a size that doubling reaches
+    size = f" -b 16M -e {power >> 30}G" if floor.size else ""
     return f"; not of this command, but of: {env}-- all_reduce_perf{size} -f 2 -g 1"
 
 

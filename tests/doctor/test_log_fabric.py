@@ -55,6 +55,16 @@ def test_a_job_without_gpudirect_is_judged_as_a_node_without_it(need: Need, seve
     assert (found.severity, found.drains) == (severity, False)
 
 
+def test_signs_of_another_fabric_are_no_faults() -> None:
+    no_efa = ["libfabric:1:1::core:core:fi_getinfo_():1 fi_getinfo: No data available"]
+    assert "efa-not-found" not in results([*no_efa, NCCL + "Using network IB"], IB)
+    assert "envbuild doctor p5-efa" in results(no_efa, EFA)["efa-not-found"].fix
+    assert "efa-not-found" in results(no_efa, Need())
+    tcp = ["[1.0] [n1:1:0] ucp_worker.c:1 UCX  INFO    ep_cfg[0]: tag(tcp/lo tcp/eth0)"]
+    assert "ucx-tcp-alone" in results(tcp, IB)
+    assert "ucx-tcp-alone" not in results(tcp, Need(source="cpu", fabric="ethernet"))
+
+
 def test_gpudirect_of_efa_has_a_module_of_its_own() -> None:
     lines = [NCCL + "Using network Libfabric", NCCL + "Channel 00/0 : 1[1] -> 8[0] [send] via NET/Libfabric/0"]
     assert "efa_nv_peermem" in results(lines, EFA)["network"].fix

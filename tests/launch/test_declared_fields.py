@@ -224,7 +224,7 @@ def test_a_floor_that_follows_from_the_nics() -> None:
 
 def test_a_floor_of_another_command_names_it() -> None:
     image, ring = torch_image(target="h100-ib"), {"NCCL_ALGO": "RING"}
-    command = "; not of this command, but of: -e NCCL_ALGO=RING -- all_reduce_perf -b 16M -e 15G -f 2 -g 1"
+    command = "; not of this command, but of: -e NCCL_ALGO=RING -- all_reduce_perf -b 16M -e 16G -f 2 -g 1"
     for words, env in (("-e 16G", {}), ("-e 8G", ring), ("-b 8", ring)):
         (line,) = make_plan(("all_reduce_perf", *words.split()), image=image, nodes=2, env=env).expect
         assert line.endswith(command)
