@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,15 @@ def test_an_mpijob_starts_the_ssh_server_of_its_image() -> None:
     assert command[1:3] == ["--mca", "plm_rsh_args"]
     assert "StrictHostKeyChecking=no" in command[3]
     assert ["-x", "PATH"] in [command[at : at + 2] for at in range(len(command))]
+
+
+def test_deepspeed_on_several_nodes_states_that_its_image_has_no_server() -> None:
+    """Its launcher reaches the other nodes by ssh; a server may be the host's."""
+    image = replace(DEEPSPEED, ssh_server=False)
+    job = {"form": "deepspeed", "image": image}
+    assert "# this image has no SSH server" in write_launch(("train.py",), nodes=2, hosts=("a", "b"), **job)
+    assert "no SSH server" not in write_launch(("train.py",), **job)
+    assert "no SSH server" not in sample("deepspeed")
 
 
 def test_an_mpijob_needs_an_ssh_server() -> None:

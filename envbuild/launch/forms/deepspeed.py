@@ -6,9 +6,11 @@ from envbuild.core.errors import SpecError
 from envbuild.launch.model import Kind, Plan, Written
 from envbuild.launch.programs import starts_ranks
 from envbuild.launch.quoting import in_own_shell, shell_command
+from envbuild.launch.ssh_server import PACKAGE
 from envbuild.launch.steps import FIXED_PORT, variable_lines
 
 KIND = Kind(hosts=True)
+NO_SERVER = f"# this image has no SSH server: add {PACKAGE} to debian-packages: of its spec, or start the host's"
 
 
 def write(plan: Plan) -> Written:
@@ -28,6 +30,7 @@ def write(plan: Plan) -> Written:
     variables = [f"{item.name}={item.value}" for item in plan.env]
     text = [
         "# in a container on the first node; on each node a container of the same image answers to ssh",
+        NO_SERVER if plan.nodes > 1 and plan.image.ssh_server is False else "",
         "hostfile=$(mktemp)  # NAME slots=N",
         "trap 'rm -f \"$hostfile\"' EXIT",
         f"printf '%s\\n' {shell_command(slots)} > \"$hostfile\"",
