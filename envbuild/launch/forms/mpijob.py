@@ -74,6 +74,6 @@ def write(plan: Plan) -> Written:
 
 def image_names(plan: Plan) -> list[str]:
     """Return the variables of the image, such as PATH, which a program that ssh starts does not have: Open MPI 4.1.4
-    finds no program of the image without ``-x PATH``. The operator empties NVIDIA_… of the launcher."""
+    and 5.0.7 find no program of the image without ``-x PATH``. The operator empties NVIDIA_… of the launcher."""
     set_here = {item.name for item in plan.env}
     return [name for name in sorted(plan.image.env) if name not in set_here and not name.startswith("NVIDIA_")]
