@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from envbuild.report.html.page import MAX_BYTES, SECTIONS, write_page
 from envbuild.report.html.style import CSS
-from envbuild.report.model import CheckRow, Fault, Package, Report, Verdict
+from envbuild.report.model import CheckRow, Fault, Package, Report, StartLine, Verdict
 from tests.support.reports import full_report, with_texts
 
 pytestmark = pytest.mark.unit
@@ -161,6 +162,12 @@ def test_what_is_missing_has_its_reason() -> None:
         assert f"reason of {name}" in text
     assert "passed" not in text
     assert "✓" not in text
+
+
+def test_what_precedes_a_start_line_is_above_it() -> None:
+    line = StartLine("srun", "srun true", "envbuild launch net -- …", "it is started after: envbuild make net")
+    page = write_page(replace(full_report(), start=(line,)), "1.0")
+    assert page.index("it is started after") < page.index("srun true")
 
 
 def test_equal_reports_have_equal_pages() -> None:

@@ -126,11 +126,8 @@ def launch(report: Report, limits: Limits) -> Html:
         if line.text:
             code = element("pre", element("code", lines(line.text)), tabindex="0")
             typed = element("p", "written by: ", element("code", cut(line.command, limits.width)), class_="why")
-            parts += [
-                code,
-                typed,
-                element("p", cut(line.reason, 3 * limits.width), class_="why") if line.reason else EMPTY,
-            ]
+            first = element("p", cut(line.reason, 3 * limits.width), class_="why") if line.reason else EMPTY
+            parts += [first, code, typed]
         else:
             parts.append(missing(line.reason))
     found = join(parts) if parts else missing(report.missing.get(LAUNCH, ""))
