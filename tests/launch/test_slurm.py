@@ -18,6 +18,7 @@ from envbuild.launch.client_queries import ClientQueries
 from envbuild.launch.clients import check_partition, find_clients
 from envbuild.launch.model import Plan
 from envbuild.launch.quoting import sbatch_line
+from envbuild.launch.time_limit import time_faults
 from envbuild.net.slurm_site import NodeSettings, Slurm
 from envbuild.spec.launch_profile import Launch
 from envbuild.spec.target import Target
@@ -84,6 +85,26 @@ def test_torchrun_gets_the_number_of_its_node(cluster: Cluster, tmp_path: Path) 
         f"rank={node} --node_rank {node} --master_addr n1 --master_port P --nnodes=2 --nproc_per_node=2 train.py a b"
         for node in range(2)
     ]
+
+
+def test_sbatch_reads_the_times_that_a_launch_passes_on(cluster: Cluster) -> None:
+    for text in (
+        "9",
+        "9:30",
+        "0:09:00",
+        "0-0",
+        "0-0:09",
+        "0-0:09:00",
+        "UNLIMITED",
+        "infinite",
+        "4h",
+        "noon",
+        "1-2-3",
+        "1:",
+    ):
+        done = cluster.run("sbatch", "--parsable", "--hold", f"--time={text}", "--wrap=true", check=False)
+        assert ("Invalid --time specification" in done) is bool(time_faults(text)), (text, done)
+    cluster.run("scancel", "--user=root", check=False)
 
 
 def test_a_rank_that_fails_ends_the_job(cluster: Cluster, tmp_path: Path) -> None:
