@@ -84,7 +84,8 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     earlier = read_image_record(before, workspace) if before else None
     built, artifact = build_and_write(ready.engine, plan, lock, workspace, ready.build, inputs.obtain, earlier)
     path, evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else ("", None)
-    documents = image_documents(resolution, lock, evidence, built.engine, workspace)
+    caches = inputs.used_caches()
+    documents = image_documents(resolution, lock, evidence, built.engine, workspace, caches)
     write_documents(documents, artifact.path, artifact.sha256)
     link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
     made = ImageRecord(
@@ -99,7 +100,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         built=built.built,
         reused=tuple(unit for unit in built.reused if unit not in inputs.cached),
         cached=tuple(unit for unit in built.reused if unit in inputs.cached),
-        caches=inputs.used_caches(),
+        caches=caches,
         seconds=round(time.monotonic() - began, 1),
         forecast=inputs.forecast.row() if inputs.forecast else {},
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 PLAIN = r"[A-Za-z_][A-Za-z0-9_./+-]*"  # texts that a spec has without quotes
@@ -21,6 +22,7 @@ HIDDEN = (
 )  # fmt: skip
 BIDIRECTIONAL = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they reorder text
 LINE_ENDS = "\n\r\x85\u2028\u2029"
+NAME_LENGTH = 200  # characters of an untrusted text in a list
 
 
 def human_list(items: Iterable[str], limit: int, *, total: int = 0, separator: str = ", ") -> str:
@@ -118,6 +120,13 @@ def printable(value: object) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(escaped(sign) if not sign.isprintable() or _is_hidden(sign) else sign for sign in text)
+
+
+def printable_list(values: Collection[object], limit: int = 20) -> str:
+    """Return untrusted texts, such as the names in an archive, on one line: the first `limit` of them, each shortened,
+    and how many more there are."""
+    texts = (printable(str(value)[:NAME_LENGTH]) for value in islice(values, limit))
+    return human_list(texts, limit, total=len(values))
 
 
 def printable_lines(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,3 +35,9 @@ class UnitCache:
 
         digest = hashlib.sha256(read_trusted(key).strip()).hexdigest()
         return f"{self.at}#{digest[:16]}"
+
+
+def names_without_keys(names: Iterable[str], caches: Iterable[UnitCache]) -> list[str]:
+    """Return those of `names`, of records, that no cache with keys has: every user who can write such a cache decides
+    what its units contain. Raises SignatureError for a key that cannot be read."""
+    return sorted(set(names).difference(*(cache.names for cache in caches if cache.keys)))

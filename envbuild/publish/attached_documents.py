@@ -60,7 +60,8 @@ def built_documents(image: BuiltImage, workspace: Workspace) -> ImageDocuments:
         workspace.reporter.info(f"{image.record.image} is verified first: {reason}")
         _, evidence, _ = verify_built(image, workspace)
     raise_failures(evidence)
-    return image_documents(image.resolution, image.lock, evidence, image.record.engine, workspace)
+    record = image.record
+    return image_documents(image.resolution, image.lock, evidence, record.engine, workspace, record.caches)
 
 
 def document_artifacts(

@@ -28,6 +28,7 @@ from envbuild.core.userns.call import call
 from envbuild.net.failures import UnreachableError
 from envbuild.net.registry.media_types import OCI
 from envbuild.net.registry.push import Push
+from envbuild.net.unit_caches import names_without_keys
 from envbuild.oci.layers.copy_tree import describe_folders
 from envbuild.oci.layers.layer import implied_folders
 from envbuild.publish.pack_blobs import PART, FileSlice, digest_parts
@@ -96,8 +97,8 @@ def leave_unsigned(
             f"{intruder.reason} (ENVBUILD_STORE=/a/folder/of/yours is a store of your own)"
         )
         return []
-    signed = {name for other in caches if other.setting.keys for name in other.setting.names}
-    allowed = [record for record in records if signed.issuperset(record.caches)]
+    settings = [other.setting for other in caches]
+    allowed = [record for record in records if not names_without_keys(record.caches, settings)]
     if left := len(records) - len(allowed):
         reporter.warn(
             f"{counted(left, 'unit')} not signed for the cache {cache.name}, nor sent there: built on units of a cache "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envbuild.export.built_image import ImageRecord
@@ -41,12 +42,18 @@ def make_and_share(make: Make, name: str, workspace: Workspace, options: Options
     from envbuild.lock.resolve import resolve_image
     from envbuild.lock.update import current_lock
     from envbuild.publish.cached_units import send_units
+    from envbuild.publish.signing_units import caches_below
 
     if load_engine(made.engine).caches:
         resolution = resolve_image(name, workspace)
         plan = make_plan(resolution, current_lock(resolution, workspace))
         found = (workspace.store.unit(key) for key in plan.keys().values())
-        records = [record for record in found if record and not record.source]
+        below = {cache for names in caches_below(resolution, workspace).values() for cache in names}
+        records = [
+            replace(record, caches=tuple(sorted(below.union(record.caches))))
+            for record in found
+            if record and not record.source
+        ]
         send_units(records, options.caches or (), workspace.store, workspace.reporter)
     return made
 

@@ -16,6 +16,7 @@ from envbuild.publish.binding import make_annotations
 from envbuild.publish.destination import Destination, default_tag, parse_destination
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.published_texts import configuration_text, list_texts
+from envbuild.publish.signing_units import check_signing_units
 from envbuild.publish.squashfs_artifact import Artifact, project_artifacts
 from envbuild.publish.target import Target
 from envbuild.spec.workspace import Workspace
@@ -55,8 +56,10 @@ def publish_image(
     replaced; `whole`: the squashfs file is also published as one blob; `layers`: the OCI image is published, too;
     `signer`: the key that signs it.
 
-    Raises PublishError, VerifyError, ConflictError, UnknownError.
+    Raises SignatureError, PublishError, VerifyError, ConflictError, UnknownError.
     """
+    if signer:
+        check_signing_units(image, workspace)
     target = Target.open(destination, workspace)
     documents = built_documents(image, workspace)
     if not layers:

@@ -7,7 +7,7 @@ from typing import Any
 
 from envbuild.core.result import Result
 from envbuild.core.store.store import Store
-from envbuild.core.text import amount, counted, printable
+from envbuild.core.text import amount, counted, printable, printable_list
 from envbuild.oci.sources.platform import Platform
 from envbuild.publish.attached_documents import read_documents
 from envbuild.publish.find_squashfs import PublishedSquashfs
@@ -118,6 +118,10 @@ def describe_documents(provenance: Any, sbom: Any) -> list[str]:
         verdict, waivers = value_at(matrix, "verdict"), value_at(matrix, "waivers")
         facts = f", facts: {printable(str(verdict))[:20]}, {counted(length(waivers), 'waiver')}" if verdict else ""
         lines.append(f"  built by: {printable(str(builder))[:200]}, {counted(length(inputs), 'input')}{facts}")
+        caches = value_at(provenance, "buildDefinition", "internalParameters", "caches")
+        if length(caches):
+            places = [value_at(cache, "at") or "a folder" for cache in caches]
+            lines.append(f"  units of: {printable_list(places)}")
     if sbom is not None:
         version = printable(str(sbom.get("specVersion")))[:20]
         lines.append(f"  SBOM:     {counted(length(sbom.get('components')), 'component')}, CycloneDX {version}")

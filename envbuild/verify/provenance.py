@@ -6,7 +6,7 @@ They are made again from the lock, the record and the evidence whenever they are
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,9 +47,15 @@ class ImageDocuments:
 
 
 def image_documents(
-    resolution: Resolution, lock: Lock, evidence: Evidence | None, engine: str, workspace: Workspace
+    resolution: Resolution,
+    lock: Lock,
+    evidence: Evidence | None,
+    engine: str,
+    workspace: Workspace,
+    caches: Iterable[str] = (),
 ) -> ImageDocuments:
-    """Return the documents of an image. evidence: what `verify` found of it; None: it did not run.
+    """Return the documents of an image. evidence: what `verify` found of it; None: it did not run; caches: of
+    its units, as its record names them.
 
     Raises ConflictError, UnknownError."""
     from envbuild.matrix.facts.compile import load_fact_table  # not for those who read documents, as pull does
@@ -66,7 +72,8 @@ def image_documents(
         "annotations": {"tiers": evidence.tiers(), "counts": evidence.counts()} if evidence else {},
     }
     locked = workspace.project.lock_path(resolution.spec.path).read_bytes()
-    predicate = provenance(resolution, lock, locked, matrix_answer(lock, answer), [found] if evidence else [], engine)
+    byproducts = [found] if evidence else []
+    predicate = provenance(resolution, lock, locked, matrix_answer(lock, answer), byproducts, engine, caches)
     return ImageDocuments(to_json(sbom(lock, resolution.contents)).encode(), stable, predicate)
 
 

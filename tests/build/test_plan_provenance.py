@@ -93,6 +93,22 @@ def test_the_statement_names_builder_verdict_waivers_and_evidence(tmp_path: Path
     assert b"seconds" not in stable_evidence(EVIDENCE)
 
 
+def test_the_statement_names_the_caches_of_units_and_no_folder(tmp_path: Path) -> None:
+    at = Workspace(Project.find(ROOT), Site(tmp_path), Store(tmp_path), SilentReporter())
+    lock, resolution = read_lock(ROOT / "images/cpu-ucx.lock"), resolve_image("cpu-ucx", at)
+    names = ("ghcr.io/team/cache#0123456789abcdef", "ghcr.io/team/open", "/shared/some#body/cache#0123456789abcdef")
+    made = image_documents(resolution, lock, EVIDENCE, "embedded", at, names)
+    found = made.predicate["buildDefinition"]["internalParameters"]["caches"]
+    assert found == [
+        {"at": "", "key": "0123456789abcdef"},
+        {"at": "ghcr.io/team/cache", "key": "0123456789abcdef"},
+        {"at": "ghcr.io/team/open", "key": ""},
+    ]
+    assert b"some#body" not in made.statement(Subject("x.sqsh", SHA256))
+    none = image_documents(resolution, lock, EVIDENCE, "embedded", at).predicate
+    assert "caches" not in none["buildDefinition"]["internalParameters"]
+
+
 def test_a_builder_is_a_workflow_only_in_a_job_of_it() -> None:
     job = {
         "GITHUB_ACTIONS": "true",

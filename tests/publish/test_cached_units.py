@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -130,7 +131,8 @@ def test_a_cache_that_is_new_gets_the_units_of_an_image_that_is_up_to_date(
     tmp_path: Path, place: str | Path, monkeypatch: pytest.MonkeyPatch, send_units_too: bool
 ) -> None:
     (store, _), reporter = built_store(tmp_path / "a"), SilentReporter()
-    monkeypatch.setattr("envbuild.lock.resolve.resolve_image", lambda name, workspace: None)
+    resolution = SimpleNamespace(spec=SimpleNamespace(base=""))
+    monkeypatch.setattr("envbuild.lock.resolve.resolve_image", lambda *_: resolution)
     monkeypatch.setattr("envbuild.lock.update.current_lock", lambda resolution, workspace: None)
     monkeypatch.setattr("envbuild.build.plan.planner.make_plan", lambda resolution, lock: small_plan())
     done = ImageRecord("x", "", "", "", "embedded", (), "", (), (), (), 0.0, up_to_date=True)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -209,6 +210,31 @@ def test_what_was_built_on_unsigned_units_is_not_signed(
     signed = replace(place, keys=(team[1],)).names
     on_signed = [replace(record, caches=signed) for record in rest]
     assert f"{len(rest)} units" in send(store, on_signed, place, *team)[-1]
+
+
+def test_units_on_an_image_of_unsigned_units_are_not_signed(
+    tmp_path: Path, place: UnitCache, team: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The image of the project below is an input of their lock: its caches are in its own record."""
+    (store, records), reporter = built_store(tmp_path / "a"), SilentReporter()
+    resolution = SimpleNamespace(spec=SimpleNamespace(base=""))
+    monkeypatch.setattr("envbuild.lock.resolve.resolve_image", lambda *_: resolution)
+    monkeypatch.setattr("envbuild.lock.update.current_lock", lambda *_: None)
+    monkeypatch.setattr("envbuild.build.plan.planner.make_plan", lambda *_: small_plan())
+    done = ImageRecord("x", "", "", "", "embedded", (), "", (), (), (), 0.0)
+    at = replace(workspace(tmp_path / "w"), store=store, reporter=reporter)
+    to = replace(place, write=True, sign=team[0], keys=(team[1],))
+
+    def sent(*below: str) -> list[str]:
+        monkeypatch.setattr("envbuild.publish.signing_units.caches_below", lambda *_: {"below": below})
+        reporter.lines.clear()
+        caches = open_caches(Site(Path("/"), caches=(to,)), reporter)
+        make_and_share(lambda *_: done, "x", at, Options(caches=caches))
+        return reporter.lines
+
+    (line,) = sent("r.example/unsigned")
+    assert line.startswith(f"{len(records)} units not signed for the cache {place.at}")
+    assert f"{len(records)} units" in sent(*to.names)[-1]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -32,6 +32,7 @@ PREDICATE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE = "urn:envbuild:build:v1"  # docs/signatures.md describes its parameters
 LOCAL_BUILDER = "urn:envbuild:builder:local"
 WORKFLOW = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+/\.github/workflows/[^@\s]+@[^\s]+")
+RECORDED = re.compile(r"(?P<at>(?P<folder>/)?.*?)(?:#(?P<key>[0-9a-f]{16}))?", re.DOTALL)  # UnitCache.names
 SERVER = re.compile(r"https://[A-Za-z0-9.:-]+")
 
 
@@ -52,12 +53,14 @@ def provenance(
     matrix: Mapping[str, Any],
     byproducts: Iterable[Mapping[str, Any]],
     engine: str,
+    caches: Iterable[str] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, Any]:
     """Return the predicate of an image.
 
     lock_file: the bytes of the lock as they are published. matrix: what the facts state about the locked versions.
-    byproducts: descriptors of what was made beside the image, such as its evidence.
+    byproducts: descriptors of what was made beside the image, such as its evidence. caches: of its units, as records
+    name them.
     """
     spec = resolution.spec
     text = spec.text.encode()
@@ -78,6 +81,7 @@ def provenance(
                 "matrix": dict(matrix),
                 "versions": dict(lock.versions),
                 **({"dev": dev} if (dev := dev_rows(resolution)) else {}),
+                **({"caches": rows} if (rows := cache_rows(caches)) else {}),
             },
             "resolvedDependencies": list(dependencies(lock, resolution.contents)),
         },
@@ -86,6 +90,13 @@ def provenance(
             "byproducts": [dict(item) for item in byproducts],
         },
     }
+
+
+def cache_rows(names: Iterable[str]) -> list[dict[str, str]]:
+    """Return the caches of units: the repository, and the beginning of the digest of the key that signed the units
+    (empty: none did). A folder has no name here: its path is one of this machine."""
+    found = [RECORDED.fullmatch(name) for name in sorted(set(names))]
+    return [{"at": "" if name["folder"] else name["at"], "key": name["key"] or ""} for name in found if name]
 
 
 def dependencies(lock: Lock, contents: Iterable[DevContent] = ()) -> Iterator[dict[str, Any]]:

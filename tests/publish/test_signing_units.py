@@ -1,0 +1,105 @@
+"""The units of an image that is signed: none of a cache that every user who can write it decides about."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.core.console import SilentReporter
+from envbuild.core.errors import EnvbuildError, SignatureError
+from envbuild.core.store.records import write_record
+from envbuild.core.store.store import Store
+from envbuild.export.built_image import BuiltImage, ImageRecord, image_record_path, read_image_record
+from envbuild.lock.resolve import resolve_image
+from envbuild.net.site import Site
+from envbuild.net.unit_caches import UnitCache
+from envbuild.publish.destination import parse_destination
+from envbuild.publish.publish import publish_image
+from envbuild.spec.project import Project
+from envbuild.spec.workspace import Workspace
+from tests.support.signed_images import Keys
+
+pytestmark = pytest.mark.unit
+
+SPEC = """
+schema: 1
+description: an image
+target: cpu
+base: {base}
+layers:
+  python-packages: ["click==8.1.7"]
+"""
+OPEN = "ghcr.io/team/open"
+
+
+def project(folder: Path, store: Path, *caches: UnitCache) -> Workspace:
+    """Return the workspace of a project with the image `below`, and with `above` on top of it."""
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    for name, base in (("below", "debian:13"), ("above", "below")):
+        (folder / f"images/{name}.yaml").write_text(SPEC.format(base=base))
+        (folder / f"images/{name}.lock").write_text(name)
+    return Workspace(Project.find(folder), Site(store, caches=caches), Store.open(store), SilentReporter())
+
+
+def built(name: str, at: Workspace, *caches: str) -> BuiltImage:
+    """Return an image as it is read from the record of its build. `caches`: those of which units were taken."""
+    resolution = resolve_image(name, at)
+    artifact = at.store.root / "artifacts" / f"{name}.sqsh"
+    artifact.write_bytes(b"squashfs")
+    made = ImageRecord(name, str(artifact), "0" * 64, "", "embedded", (), "", (), (), (), 1.0, caches=caches)
+    path = image_record_path(resolution, at)
+    assert path
+    write_record(path, asdict(made))
+    found = read_image_record(resolution, at)
+    assert found and found.caches == caches
+    nothing: Any = None
+    return BuiltImage(resolution, nothing, nothing, found, ())
+
+
+def sign(image: BuiltImage, at: Workspace, team: Keys) -> EnvbuildError:
+    """Return the error of a publish with a signature; nothing is written."""
+    to = at.store.root.parent / "published"
+    with pytest.raises(EnvbuildError) as caught:
+        publish_image(
+            image, parse_destination(f"oci:{to}:t", "t"), at, compression="", move=False, layers=False, signer=team[0]
+        )
+    assert not list(to.rglob("index.json"))
+    return caught.value
+
+
+def test_an_image_of_units_of_a_cache_without_keys_is_not_signed(tmp_path: Path, team: Keys) -> None:
+    at = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN))
+    error = sign(built("below", at, OPEN), at, team)
+    assert isinstance(error, SignatureError) and error.exit_code == 7 and OPEN in error.message
+    assert error.hint == "envbuild make below --no-cache"
+
+
+def test_a_cache_that_the_site_does_not_list_any_more_is_one_without_keys(tmp_path: Path, team: Keys) -> None:
+    """Also one whose key was removed: nothing is known about those who write it."""
+    signed = UnitCache("ghcr.io/team/cache", keys=(team[1],))
+    at = project(tmp_path / "p", tmp_path / "store")
+    assert isinstance(sign(built("below", at, *signed.names), at, team), SignatureError)
+
+
+def test_an_image_on_top_of_one_from_such_a_cache_is_not_signed(tmp_path: Path, team: Keys) -> None:
+    at = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN))
+    built("below", at, OPEN)
+    error = sign(built("above", at), at, team)
+    assert isinstance(error, SignatureError) and "units of below" in error.message
+    assert error.hint == "envbuild make below --no-cache && envbuild lock above && envbuild make above"
+
+
+def test_an_image_of_units_that_were_built_here_or_signed_is_signed(tmp_path: Path, team: Keys) -> None:
+    from envbuild.publish.signing_units import check_signing_units
+
+    signed = UnitCache("ghcr.io/team/cache", keys=(team[1],))
+    at = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN), signed)
+    for caches in ((), signed.names):
+        built("below", at, *caches)
+        check_signing_units(built("above", at, *caches), at)
+    without = replace(at, site=replace(at.site, caches=(replace(signed, keys=()),)))
+    with pytest.raises(SignatureError):  # the same place without keys
+        check_signing_units(built("above", at, *signed.names), without)
