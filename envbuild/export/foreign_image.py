@@ -15,7 +15,7 @@ from pathlib import Path
 
 from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
-from envbuild.core.errors import InputError
+from envbuild.core.errors import InputError, VerifyError
 from envbuild.core.store.records import is_unchanged, read_record, record_path, write_record
 from envbuild.core.text import amount, printable
 from envbuild.export.artifact_link import free_name, link_reference
@@ -53,13 +53,17 @@ def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> 
     In the store the file is ``NAME-<identity 12>.sqsh``, with the link ``NAME.sqsh``.
 
     Raises the errors of `open_source`, InputError with every finding for layers that are not available, unreadable or
-    not trusted, and InputError for an image that could not start.
+    not trusted, InputError for an image that could not start, and VerifyError for one with another manifest than the
+    options name, of which nothing is written.
     """
-    began, out = time.monotonic(), options.output
+    began, out, manifest = time.monotonic(), options.output, options.manifest
+    site, store, platform, keep = workspace.site, workspace.store, options.platform, options.keep_layers
     with (
         track_export(source, out.path if out else None, workspace) as progress,
-        open_source(source, workspace.site, workspace.store, options.platform, keep=options.keep_layers) as image,
+        open_source(source, site, store, platform, keep=keep, manifest=manifest) as image,
     ):
+        if manifest and image.manifest != manifest:
+            raise VerifyError(f"{image.reference} was changed after it was compared", hint="run the command again")
         return convert_open_image(image, progress, options, began)
 
 
@@ -82,7 +86,7 @@ def convert_open_image(image: SourceImage, progress: Progress, options: ExportOp
             write_conversion(record, done)
         if options.link:
             link_reference(done.artifact.path, image.name, image.reference, workspace)
-        return done
+        return replace(done, reference=image.reference, origin=image.origin)  # the same content, perhaps elsewhere
     path = progress.output = out.file(name) if out else workspace.store.root / "artifacts" / name
 
     def write() -> tuple[SquashfsFile, tuple[PackedLayer, ...]]:

@@ -29,6 +29,7 @@ class ExportOptions:
     `keep_dev`: preserve the content of /dev, except device nodes.
     `sha256`: compute the digest of the file, which reads it again.
     `keep_layers`: store the layers of a registry's image unchanged.
+    `manifest` (``sha256:…``): that the image must have; nothing of another one is written.
     `link`: give a file of the store its name, ``NAME.sqsh``.
     """
 
@@ -46,6 +47,7 @@ class ExportOptions:
     keep_dev: bool = False
     sha256: bool = False
     keep_layers: bool = False
+    manifest: str = ""
     link: bool = True
 
     def check(self, name: str) -> None:

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.core.errors import SignatureError, VerifyError
+from envbuild.core.errors import SignatureError
 from envbuild.core.result import Result
 from envbuild.core.store.records import is_unchanged, read_record, record_path, write_record
 from envbuild.core.store.store_folders import find_store_intruder
@@ -95,13 +95,21 @@ def pull_compared(
 
 
 def convert(
-    source: str, why: str, output: Output | None, workspace: Workspace, platform: str, *, link: bool = True
+    source: str,
+    why: str,
+    output: Output | None,
+    workspace: Workspace,
+    platform: str,
+    *,
+    link: bool = True,
+    manifest: str = "",
 ) -> Result:
-    """Convert the layers of an image that was published without a squashfs file."""
+    """Convert the layers of an image that was published without a squashfs file. `manifest` (``sha256:…``): that of the
+    image, which its tag may no longer name."""
     from envbuild.export.export import export_foreign
     from envbuild.export.options import ExportOptions
 
-    options = ExportOptions("squashfs", output=output, platform=platform, sha256=True, link=link)
+    options = ExportOptions("squashfs", output=output, platform=platform, sha256=True, link=link, manifest=manifest)
     workspace.reporter.info(f"{source}: {why}; converting its layers")
     return export_foreign(source, options, workspace)
 
@@ -109,8 +117,8 @@ def convert(
 def convert_compared(
     compared: Compared, output: Output | None, workspace: Workspace, platform: str, *, link: bool
 ) -> Result:
-    """Convert the layers of the manifest that was compared. Raises SignatureError, or VerifyError for an image without
-    a signature, if a layout has another one by then."""
+    """Convert the layers of the manifest that was compared, and of no other. Raises SignatureError where another user
+    can replace what a signed image is converted from."""
     image, digest = compared.image, compared.document.digest
     signed = bool(compared.signed.keys)
     if signed and (intruder := find_store_intruder(workspace.store.root)):  # and can replace what it is converted from
@@ -119,11 +127,7 @@ def convert_compared(
             hint="convert it in a store of your own: ENVBUILD_STORE=/a/folder/of/yours",
         )
     why = "what is signed names no squashfs file" if signed else NO_FILE
-    result = convert(image.pin(digest), why, output, workspace, platform, link=link)
-    if digest not in str(result.data["origin"]):
-        Path(result.data["path"]).unlink(missing_ok=True)
-        text, hint = f"{image.name} was changed after it was compared", "run the command again"
-        raise SignatureError(text, hint=hint, where="") if signed else VerifyError(text, hint=hint)
+    result = convert(image.pin(digest), why, output, workspace, platform, link=link, manifest=digest)
     return add_signatures(result, compared.signed)
 
 

@@ -158,7 +158,7 @@ class LayoutImage:
             return None
 
     def pin(self, digest: str) -> str:
-        """Return the source of this image: a layout names no manifest by digest, so what is read is compared."""
+        """Return the source of this image: a source names no manifest of a layout, so `open_source` gets the digest."""
         return self.source
 
     def places(self, digest: str) -> list[str]:

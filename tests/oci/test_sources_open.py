@@ -43,7 +43,7 @@ def test_a_link_of_another_user_leads_to_files_of_theirs_alone(kind: str) -> Non
         (top / "private/file").write_bytes(b"")
         (top / "private/folder").mkdir()
         (top / "app").symlink_to(top / "private" / kind)
-        request: Any = SimpleNamespace(platform=Platform.of("amd64"))
+        request: Any = SimpleNamespace(platform=Platform.of("amd64"), manifest="")
         with pytest.raises(InputError) as caught:
             open_path(str(top / "app"), request).__enter__()
         assert "another user" not in str(caught.value)

@@ -34,13 +34,15 @@ class RawStream(io.RawIOBase):
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
     """The circumstances in which an image is opened. `keep`: cache the layers of a remote image in the store. `alone`:
-    take nothing from the store, so that the source has every byte that is read."""
+    take nothing from the store, so that the source has every byte that is read. `manifest` (``sha256:…``): the image of
+    a layout is the one with this manifest; of a registry the reference names it."""
 
     site: Site
     store: Store
     platform: Platform
     keep: bool = False
     alone: bool = False
+    manifest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

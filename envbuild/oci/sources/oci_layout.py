@@ -82,35 +82,30 @@ class LayoutFolder:
 
 
 @contextlib.contextmanager
-def open_layout(path: Path, tag: str, platform: Platform) -> Iterator[SourceImage]:
-    """Return the image ``oci:PATH:TAG``. Raises InputError, ConflictError."""
+def open_layout(path: Path, tag: str, platform: Platform, manifest: str = "") -> Iterator[SourceImage]:
+    """Return the image ``oci:PATH:TAG``; `manifest` (``sha256:…``): the one with that manifest, which TAG may no longer
+    name. Raises InputError, ConflictError."""
     if not (path / INDEX).is_file():
         raise InputError(
             f"{path} is not an OCI layout, because it has no index.json",
             hint="skopeo copy docker://NAME:TAG oci:DIR makes one",
         )
     reference = f"oci:{path}:{tag}" if tag else f"oci:{path}"
-    yield read_layout_image(LayoutFolder(path), tag, reference, path.absolute().name, platform)
+    yield read_layout_image(LayoutFolder(path), tag, reference, path.absolute().name, platform, manifest)
 
 
-def read_layout_image(files: LayoutFiles, tag: str, reference: str, stem: str, platform: Platform) -> SourceImage:
-    """Return the image that a layout's index.json calls `tag` (empty: its only one); `stem` is the base name of files
-    made from it."""
-    digest, document, value = "", b"", m.parse_document(files.read(INDEX), reference, INDEX)
-    listed = find_entries(value, tag, reference)
-    for _ in range(m.INDEXES):
-        part = pick_manifest(listed, reference, platform)
-        digest = f"sha256:{part.digest}"
-        document = image_documents.check_digest(files.read(blob_path(digest)), digest, reference)
-        value = m.parse_document(document, reference)
-        if not m.is_index(value):
-            break
-        listed = m.list_index(value, reference)
+def read_layout_image(
+    files: LayoutFiles, tag: str, reference: str, stem: str, platform: Platform, manifest: str = ""
+) -> SourceImage:
+    """Return the image that a layout's index.json calls `tag` (empty: its only one), or that of a `manifest`
+    (``sha256:…``); `stem` is the base name of files made from it."""
+    digest = manifest or find_manifest(files, tag, reference, platform)
+    document = read_document(files, digest, reference)
+    value = m.parse_document(document, reference)
     if m.is_index(value):
         raise m.nested_index_error(reference)
     image = m.read_manifest(value, reference, lambda part: has_file(files, blob_path(part.digest)))
-    digest_of_config = f"sha256:{image.config.digest}"
-    content = image_documents.check_digest(files.read(blob_path(digest_of_config)), digest_of_config, reference)
+    content = read_document(files, f"sha256:{image.config.digest}", reference)
     found = image_documents.read_configuration(content, reference, platform)
     return image_documents.make_source_image(
         image,
@@ -122,6 +117,25 @@ def read_layout_image(files: LayoutFiles, tag: str, reference: str, stem: str, p
         name=image_documents.file_name([stem, tag.rpartition(":")[2]]),
         documents=(document, content),
     )
+
+
+def find_manifest(files: LayoutFiles, tag: str, reference: str, platform: Platform) -> str:
+    """Return the digest (``sha256:…``) to which index.json leads from `tag`, through at most `m.INDEXES` indexes.
+    Raises InputError, ConflictError."""
+    digest, value = "", m.parse_document(files.read(INDEX), reference, INDEX)
+    listed = find_entries(value, tag, reference)
+    for _ in range(m.INDEXES):
+        digest = f"sha256:{pick_manifest(listed, reference, platform).digest}"
+        value = m.parse_document(read_document(files, digest, reference), reference)
+        if not m.is_index(value):
+            break
+        listed = m.list_index(value, reference)
+    return digest
+
+
+def read_document(files: LayoutFiles, digest: str, reference: str) -> bytes:
+    """Return a small blob (``sha256:…``) of a layout. Raises InputError, also for other bytes than its digest names."""
+    return image_documents.check_digest(files.read(blob_path(digest)), digest, reference)
 
 
 def has_file(files: LayoutFiles, name: str) -> bool:

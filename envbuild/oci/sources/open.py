@@ -94,13 +94,21 @@ def split_path(text: str) -> tuple[Path, str]:
 
 
 def open_source(
-    text: str, site: Site, store: Store, arch: str = "", *, keep: bool = False, alone: bool = False
+    text: str,
+    site: Site,
+    store: Store,
+    arch: str = "",
+    *,
+    keep: bool = False,
+    alone: bool = False,
+    manifest: str = "",
 ) -> AbstractContextManager[SourceImage]:
     """Return the image that `text` names; what it opened is closed at the end of the context.
 
     - `arch`: its CPU architecture (``amd64``, ``arm64``, ``arm/v7``); empty: this machine's where there is a choice
     - `keep`: cache the layers of a remote image in the store
     - `alone`: take nothing of it from the store: what is read is what the source has
+    - `manifest` (``sha256:…``): the image of a layout with this manifest, which its tag may no longer name
 
     Raises SpecError for a text that names no source and for `keep` of an image on this machine, InputError with every
     finding if the image is not available or unreadable, ConflictError if there is no image for `arch`, EngineError
@@ -115,7 +123,7 @@ def open_source(
             f"--keep-layers has no meaning for {text[:200]}, whose layers are on this machine", hint="leave it out"
         )
     image: AbstractContextManager[SourceImage] = import_object(kind.opener)(
-        place.rest, SourceRequest(site, store, platform, keep, alone)
+        place.rest, SourceRequest(site, store, platform, keep, alone, manifest)
     )
     return image
 
@@ -133,7 +141,7 @@ def open_path(rest: str, request: SourceRequest) -> AbstractContextManager[Sourc
     if path.is_dir():
         from envbuild.oci.sources.oci_layout import open_layout
 
-        return open_layout(path, tag, request.platform)
+        return open_layout(path, tag, request.platform, request.manifest)
     from envbuild.oci.sources.archive import open_archive
 
     return open_archive(path, tag, request.platform)

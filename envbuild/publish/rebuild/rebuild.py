@@ -21,7 +21,6 @@ from envbuild.lock.model import lock_digest
 from envbuild.make import LockRule, Options, ReadyImage, build_and_write, prepare
 from envbuild.oci import manifest as m
 from envbuild.oci.document import Part as Document
-from envbuild.oci.sources.platform import Platform
 from envbuild.publish.binding import make_annotations
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.published_texts import list_texts
@@ -121,7 +120,7 @@ def published_compression(claim: Claim, workspace: Workspace) -> str:
     """Return the compression of the layers of a published image. Raises InputError, ConflictError."""
     image = open_remote(claim.source, workspace.site)
     assert image is not None, "a published image is in a registry or a layout"
-    found = image.find(Platform.of(claim.platform)) if not image.pinned else image.read(claim.digest)
+    found = image.read(claim.digest)  # not its tag, which may have moved
     listed: Sequence[Document] = Document(found.value).part("layers").parts(needed=True)
     kinds = {compression_of(m.parse_descriptor(item).kind) for item in listed}
     return kinds.pop() if len(kinds) == 1 else "gzip"
