@@ -22,7 +22,8 @@ from envbuild.oci.layers.compressed import DIGEST
 from envbuild.oci.sources.base import SourceImage, SourceLayer
 from envbuild.oci.sources.read_layer import corrupt_layer_error
 from envbuild.oci.tar.compress import HashingWriter, open_compressor
-from envbuild.oci.tar.decompress import convert_layer_errors, open_decompressed
+from envbuild.oci.tar.decompress import convert_layer_errors
+from envbuild.oci.tar.unpack_limit import open_limited
 from envbuild.publish.known_repositories import FOLDER
 from envbuild.publish.pack_blobs import FileSlice
 
@@ -99,7 +100,7 @@ def compress_layer(layer: SourceLayer, compression: str, work: Path, threads: in
     path, tar = work / layer.diff_id.removeprefix("sha256:"), hashlib.sha256()
     with convert_layer_errors(layer.name), layer.open() as stream, path.open("xb") as file:
         measured = HashingWriter(file)
-        with open_decompressed(stream) as content, open_compressor(measured, compression, threads) as out:
+        with open_limited(stream, layer.size) as content, open_compressor(measured, compression, threads) as out:
             while chunk := content.read(CHUNK):
                 if signals.number():
                     raise EngineError("stopped")

@@ -23,6 +23,7 @@ from envbuild.net.registry.reference import mirror_reference
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.oci.sources.archive_stream import index_compressed_archive
+from envbuild.oci.tar import decompress as decompression
 from tests.support import local_registry as kit
 from tests.support.local_registry import Layout
 from tests.support.saved_image import write_saved_image
@@ -186,6 +187,29 @@ def test_no_registry_provides_it(tmp_path: Path) -> None:
     assert input_origin(blob) == "oci:local/app"
     assert supplier(Site(tmp_path), "oci:local/app") == ""
     assert supplier(Site(tmp_path, mirrors={"oci:": ("/mirror",)}), "oci:local/app") == "mirror"
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_layer_that_is_a_bomb_is_refused_where_that_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: bool
+) -> None:
+    """With any digest: it was unpacked to its end, only to compare that."""
+    monkeypatch.setattr("envbuild.core.bombs.SUSPECT", 1 << 20)
+    bomb = kit.system() + bytes(24 << 20)
+    unpacked: list[int] = []
+    decompress = decompression.decompress
+
+    def count(stream: Any) -> Iterator[bytes]:
+        for piece in decompress(stream):
+            unpacked.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(decompression, "decompress", count)
+    write_saved_image(tmp_path / "app.tar", [bomb if right else kit.system()], [gzip.compress(bomb)])
+    with pytest.raises(InputError, match="it is a bomb"):
+        locked("./app.tar", tmp_path)
+    assert sum(unpacked) < 12 << 20
+    assert not any(path.stat().st_size > 1 << 12 for path in (tmp_path / "store/blobs/sha256").iterdir())
 
 
 def test_a_compressed_archive_that_is_a_bomb_is_refused_before_it_is_in_the_store(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -15,10 +17,12 @@ import zstandard
 
 from envbuild.core import bombs
 from envbuild.core.errors import InputError
-from envbuild.oci.sources import read_layer as module
+from envbuild.lock.base_image.file_tree import ImageTree, _apply_checked
+from envbuild.oci.layers.apply import apply_layers
 from envbuild.oci.sources.read_layer import read_layer, read_unnamed_layer
 from envbuild.oci.tar.decompress import open_decompressed
 from envbuild.oci.tar.reader import LayerError
+from envbuild.oci.tar.unpack_limit import open_limited
 from tests.support import tars as kit
 from tests.support.layer_streams import MIB, TAR, WRONG, Count
 from tests.support.tars import source
@@ -41,7 +45,7 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert bombs.SUSPECT == 1 << 30
     monkeypatch.setattr(bombs, "SUSPECT", 64 * MIB)
-    monkeypatch.setattr(module, "EMPTY", 0)
+    monkeypatch.setattr(bombs, "EMPTY", 0)
     for compressor in (isal_zlib.compressobj(1, wbits=31), zstandard.ZstdCompressor().compressobj()):
         blob = zeros_tar(80 * MIB, compressor)
         assert len(blob) * 200 < 64 * MIB
@@ -63,7 +67,7 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bomb_in_a_part_of_a_layer_is_refused_when_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     """However large the rest is: a blob of 5 GB might otherwise unpack to 1 TB first."""
     monkeypatch.setattr(bombs, "SUSPECT", 16 * MIB)
-    monkeypatch.setattr(module, "EMPTY", 0)
+    monkeypatch.setattr(bombs, "EMPTY", 0)
     rest, zeros, compress = os.urandom(14 * MIB), 96 * MIB, zstandard.ZstdCompressor().compress
     blob = compress(kit.header(b"zeros", size=kit.octal(zeros)) + bytes(zeros))
     blob += compress(kit.header(b"rest", size=kit.octal(len(rest))) + rest + kit.END)
@@ -76,9 +80,9 @@ def test_a_bomb_in_a_part_of_a_layer_is_refused_when_it_is_reached(monkeypatch: 
 @pytest.mark.slow_unit
 def test_a_large_file_of_zeros_is_no_bomb_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk image, or a database that was allocated in advance, at the begin of a layer."""
-    assert module.EMPTY == 4 << 30
+    assert bombs.EMPTY == 4 << 30
     monkeypatch.setattr(bombs, "SUSPECT", 16 * MIB)
-    monkeypatch.setattr(module, "EMPTY", 64 * MIB)
+    monkeypatch.setattr(bombs, "EMPTY", 64 * MIB)
     blob = zeros_tar(48 * MIB, zstandard.ZstdCompressor().compressobj())
     assert len(blob) * 200 < 16 * MIB
     with pytest.raises(InputError, match="its tar is sha256"):  # read to its end
@@ -131,3 +135,27 @@ def test_large_windows_are_refused() -> None:
     blob = b"\x28\xb5\x2f\xfd\x00\xff" + b"\x01\0\0"  # a window of nearly 4 TiB
     with pytest.raises(LayerError), open_decompressed(io.BytesIO(blob)) as stream:
         stream.read(1)
+
+
+def test_every_reader_of_a_blob_refuses_a_bomb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those that unpack a base image and those that read its tree do not count what headers announce."""
+    monkeypatch.setattr(bombs, "SUSPECT", 2 * MIB)
+    monkeypatch.setattr(bombs, "EMPTY", 4 * MIB)
+    blob = zeros_tar(32 * MIB, zstandard.ZstdCompressor().compressobj())
+    for packed in (len(blob), 0):
+        with pytest.raises(LayerError, match="it is a bomb"), open_limited(io.BytesIO(blob), packed) as stream:
+            read = 0
+            while piece := stream.read(MIB):
+                read += len(piece)
+        assert read < 10 * MIB
+    small = zeros_tar(0, zstandard.ZstdCompressor().compressobj())
+    with open_limited(io.BytesIO(small), len(small)) as stream:
+        assert len(stream.read(MIB)) > 1000
+    file = tmp_path / "layer"
+    file.write_bytes(blob)
+    (tmp_path / "tree").mkdir()
+    with pytest.raises(InputError, match="it is a bomb"):
+        apply_layers([file], tmp_path / "tree")
+    tree = ImageTree()
+    with pytest.raises(LayerError, match="it is a bomb"):
+        _apply_checked(tree, file, hashlib.sha256(blob).hexdigest())

@@ -24,7 +24,8 @@ from envbuild.core.errors import EnvbuildError
 from envbuild.lock.base_image.file_tree import ImageTree
 from envbuild.oci.layers.apply import apply_layers
 from envbuild.oci.layers.upper_tree import apply_tar
-from envbuild.oci.tar.decompress import convert_layer_errors, open_blob_file
+from envbuild.oci.tar.decompress import convert_layer_errors
+from envbuild.oci.tar.unpack_limit import open_blob_file
 from tests.support import foreign_images
 from tests.support.programs import importing
 

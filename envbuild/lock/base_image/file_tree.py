@@ -27,9 +27,10 @@ from envbuild.core.store.store import Store, write_atomic
 from envbuild.oci.layers.changeset import Changeset, EntryKind
 from envbuild.oci.tar import member as m
 from envbuild.oci.tar.chunks import CHUNK
-from envbuild.oci.tar.decompress import convert_layer_errors, open_decompressed
+from envbuild.oci.tar.decompress import convert_layer_errors
 from envbuild.oci.tar.fields import LayerError
 from envbuild.oci.tar.member import Member
+from envbuild.oci.tar.unpack_limit import open_limited
 from envbuild.spec.recipe import VENV
 
 FORMAT = 2  # of the cached file; another format is not read
@@ -226,7 +227,7 @@ def _apply_checked(tree: ImageTree, blob: Path, digest: str) -> None:
     shares the store may have replaced it, and the tree is cached."""
     with open_regular(blob, buffering=0, follow=False) as file:
         source = _HashedFile(file)
-        with open_decompressed(source) as stream:
+        with open_limited(source, os.fstat(file.fileno()).st_size) as stream:
             tree.apply(stream)
         while source.read(CHUNK):
             pass

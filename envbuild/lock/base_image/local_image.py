@@ -11,11 +11,14 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from envbuild.core.console import Reporter
 from envbuild.core.distributions import LOCAL_FORMS, is_own_image
 from envbuild.core.paths import expand_home
+from envbuild.core.regular_file import open_regular
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 from envbuild.lock.base_image.own_images import OwnImages
@@ -24,8 +27,8 @@ from envbuild.net.site import Site
 from envbuild.oci.manifest import BlobDescriptor
 from envbuild.oci.sources.base import SourceImage, SourceLayer
 from envbuild.oci.sources.open import open_source
-from envbuild.oci.sources.read_layer import corrupt_layer_error
-from envbuild.oci.tar.decompress import GZIP, ZSTD, convert_layer_errors, open_blob_file
+from envbuild.oci.sources.read_layer import corrupt_layer_error, read_layer
+from envbuild.oci.tar.decompress import GZIP, ZSTD, convert_layer_errors
 
 CHUNK = 1 << 20
 
@@ -98,13 +101,10 @@ def _digest_of(path: Path, expected: str, layer: SourceLayer) -> str:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if f"sha256:{found}" == expected:
         return found
-    content = hashlib.sha256()
-    if not layer.digest:  # an archive names the digest of the tar, and may have compressed it
-        with convert_layer_errors(layer.name), open_blob_file(path) as stream:
-            while chunk := stream.read(CHUNK):
-                content.update(chunk)
-    if layer.digest or f"sha256:{content.hexdigest()}" != expected:
+    if layer.digest:
         raise corrupt_layer_error(layer, f"expected {expected}, got sha256:{found}")
+    # an archive names the digest of the tar, and may have compressed it
+    read_layer(replace(layer, size=path.stat().st_size, open=partial(open_regular, path, buffering=0)), [])
     return found
 
 

@@ -20,9 +20,10 @@ from envbuild.oci.layers.changeset import Changeset, EntryKind
 from envbuild.oci.layers.lower_view import OVERLAY, list_xattrs
 from envbuild.oci.tar import member as m
 from envbuild.oci.tar.chunks import Readable
-from envbuild.oci.tar.decompress import convert_layer_errors, open_blob_file
+from envbuild.oci.tar.decompress import convert_layer_errors
 from envbuild.oci.tar.fields import LayerError, quote_name
 from envbuild.oci.tar.member import Member
+from envbuild.oci.tar.unpack_limit import open_blob_file
 
 ROOT = Member(b"", m.Kind.DIR, 0o755)
 

@@ -21,6 +21,7 @@ from envbuild.oci.tar.decompress import convert_layer_errors, open_decompressed
 from envbuild.oci.tar.fields import LayerTooLargeError, UnusableNameError
 from envbuild.oci.tar.member import Kind, Member, Sink
 from envbuild.oci.tar.reader import LayerError, read_tar
+from envbuild.oci.tar.unpack_limit import check_ratio
 
 PUSHED = "use another image or tag, or ask the publisher of this one to rebuild and push it"
 AGAIN = {
@@ -58,9 +59,6 @@ def layer_label(layer: SourceLayer) -> str:
 
 
 LIMIT = 1 << 42  # bytes of an unpacked layer: more than any image has, less than hours of zeros
-# Files of zeros (disk images, preallocated databases) are real. So what the headers of regular files announce may come
-# in addition, up to 4 GiB: eight seconds of a processor (20 GiB of zeros took 38 s).
-EMPTY = 4 << 30
 MEMBER = 2 * 512  # bytes that a header counts in addition: it takes more time than as many bytes of a file
 UNNAMED = "sha256:?"  # of a layer that does not name itself: Docker's are all sha256
 ALGORITHMS = ("sha256", "sha384", "sha512")
@@ -194,11 +192,8 @@ class _TarReader:
     def _check_ratio(self) -> None:
         """Raise LayerTooLargeError for a blob that unpacks to much more than it has and than its files announce."""
         packed, read = self.blob.known or self.blob.size, self.blob.size
-        size = self.size + MEMBER * self.fan.members - min(self.fan.announced, EMPTY)
-        # nor may a part of it unpack to so much more: a large bomb is not read to 200 times its size
-        if size > min(self.ratio * packed, bombs.most_unpacked(read, self.ratio)):
-            found = packed if size > self.ratio * packed else read
-            raise LayerTooLargeError(f"its {found} bytes unpack to more than {self.ratio} times as many: it is a bomb")
+        announced = min(self.fan.announced, bombs.EMPTY)  # by the headers of regular files
+        check_ratio(self.size + MEMBER * self.fan.members - announced, packed, read, self.ratio)
 
     def drain(self) -> None:
         """Read what is left, as far as it can be unpacked, for its digest."""

@@ -13,11 +13,9 @@ import queue
 import threading
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import InputError
-from envbuild.core.regular_file import open_regular
 from envbuild.oci.tar.chunks import CHUNK, ChunkReader, Readable
 from envbuild.oci.tar.fields import LayerError
 
@@ -176,13 +174,6 @@ def open_decompressed(stream: Readable, *, ahead: bool = True) -> Iterator[Chunk
             with contextlib.suppress(queue.Empty):
                 waiting.get(timeout=0.01)  # the thread may be waiting for room in the queue
         thread.join()
-
-
-@contextlib.contextmanager
-def open_blob_file(path: Path) -> Iterator[ChunkStream]:
-    """Return the uncompressed content of the blob in a file."""
-    with open_regular(path, buffering=0) as file, open_decompressed(file) as stream:
-        yield stream
 
 
 @contextlib.contextmanager
