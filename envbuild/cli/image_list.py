@@ -46,12 +46,12 @@ def image_rows(workspace: Workspace, *, keys: bool = False) -> list[dict[str, An
             resolution = resolve_as_locked(load_image_spec(name, workspace.project), workspace.project)
             state = lock_state(resolution, workspace)
             parts = parts_of(resolution, state, workspace) if keys else {}
+            done = read_image_record(resolution, workspace) if state == "current" else None
         except EnvbuildError as error:
             row["description"] = str(error.findings[0]).partition("\nhint: ")[
                 0
             ]  # envbuild check NAME reports it in full
             continue
-        done = read_image_record(resolution, workspace) if state == "current" else None
         made = done.artifact if done else ""
         row |= {"target": resolution.target.name, "arch": resolution.target.arch, "lock": state, "made": made} | parts
         row["description"] = resolution.spec.description

@@ -13,6 +13,7 @@ from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.regular_file import mode_at
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.records import forget_damaged, read_record, record_path, write_record
+from envbuild.net.unit_caches import names_without
 
 if TYPE_CHECKING:  # reading a file needs none of them
     from envbuild.build.plan.units import Plan
@@ -38,7 +39,8 @@ class BuiltImage:
 def load_built_image(name: str, workspace: Workspace, *, mounted: bool = False) -> BuiltImage:
     """Return the image `name` as it was built; `mounted`: with any copy of its project folders.
 
-    Raises LockError or EnvbuildError with the command that builds it.
+    Raises LockError or EnvbuildError with the command that builds it, SignatureError for a key of a cache that cannot
+    be read.
     """
     from envbuild.build.plan.planner import make_plan
     from envbuild.lock.resolve import resolve_image
@@ -48,10 +50,15 @@ def load_built_image(name: str, workspace: Workspace, *, mounted: bool = False) 
     if mounted:
         resolution = resolution.mounted()
     lock = current_lock(resolution, workspace)
-    made = read_image_record(resolution, workspace)
+    made = read_any_record(resolution, workspace)
     if made is None:
         raise EnvbuildError(
             f"{resolution.spec.name} is not built, or something changed since", hint=f"envbuild make {name}"
+        )
+    if unlisted := names_without(made.caches, workspace.site.caches):
+        raise EnvbuildError(
+            f"{resolution.spec.name} has units of caches that the site does not list: {', '.join(unlisted)}",
+            hint=f"envbuild make {name}",
         )
     try:
         layers = tuple(workspace.store.layer(layer) for layer in made.layers)
@@ -103,11 +110,24 @@ def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | No
 def read_image_record(
     resolution: Resolution, workspace: Workspace, *, engine: str = "", verified: bool = False
 ) -> ImageRecord | None:
-    """Return the record of an earlier run, if its artifact is unchanged.
+    """Return the record of an earlier run, if its artifact is unchanged and the site lists the caches of its units.
 
     `engine`: only an image of this engine. `verified`: only an image that was verified, by any member of the group that
-    shares the store. None if there is none. Raises EngineError for a store that this user may not read.
+    shares the store. None if there is none. Raises EngineError for a store that this user may not read, SignatureError
+    for a key of a cache that cannot be read.
     """
+    made = read_any_record(resolution, workspace)
+    if made is None or (verified and not made.evidence) or engine not in ("", "auto", made.engine):
+        return None
+    if names_without(made.caches, workspace.site.caches):
+        return None
+    evidence = made.evidence if stat.S_ISREG(mode_at(Path(made.evidence))) else ""
+    return replace(made, evidence=evidence)
+
+
+def read_any_record(resolution: Resolution, workspace: Workspace) -> ImageRecord | None:
+    """Return the record of an earlier run, if its artifact is unchanged, also with units of caches that the site does
+    not list. Raises EngineError for a store that this user may not read."""
     check_readable(workspace.store.root)
     path = image_record_path(resolution, workspace)
     value = read_record(path) if path else None
@@ -123,12 +143,7 @@ def read_image_record(
         )
     except TypeError:  # a record of something else
         return None
-    if not whole:
-        return None
-    if (verified and not made.evidence) or engine not in ("", "auto", made.engine):
-        return None
-    evidence = made.evidence if stat.S_ISREG(mode_at(Path(made.evidence))) else ""
-    return replace(made, up_to_date=True, seconds=0.0, forecast={}, evidence=evidence)
+    return replace(made, up_to_date=True, seconds=0.0, forecast={}) if whole else None
 
 
 def find_unchanged_file(made: ImageRecord, layers: Sequence[LayerRecord], reporter: Reporter) -> SquashfsFile | None:

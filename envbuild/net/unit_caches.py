@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,13 @@ class UnitCache:
         return f"{self.at}#{digest[:16]}"
 
 
-def names_without_keys(names: Iterable[str], caches: Iterable[UnitCache]) -> list[str]:
+def names_without(names: Collection[str], caches: Iterable[UnitCache]) -> list[str]:
+    """Return those of `names`, of records, that none of `caches` has: the site removed the cache, or the key, because
+    such units are not to be used. Raises SignatureError for a key that cannot be read."""
+    return sorted(set(names).difference(*(cache.names for cache in caches))) if names else []
+
+
+def names_without_keys(names: Collection[str], caches: Iterable[UnitCache]) -> list[str]:
     """Return those of `names`, of records, that no cache with keys has: every user who can write such a cache decides
     what its units contain. Raises SignatureError for a key that cannot be read."""
-    return sorted(set(names).difference(*(cache.names for cache in caches if cache.keys)))
+    return names_without(names, (cache for cache in caches if cache.keys))

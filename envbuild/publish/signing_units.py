@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from envbuild.core.distributions import is_own_image
 from envbuild.core.errors import SignatureError
 from envbuild.core.shell import shell_word
-from envbuild.export.built_image import read_image_record
+from envbuild.export.built_image import read_any_record
 from envbuild.lock.resolve import resolve_image
 from envbuild.net.unit_caches import names_without_keys
 
@@ -53,6 +53,6 @@ def caches_below(resolution: Resolution, workspace: Workspace) -> Mapping[str, t
     found: dict[str, tuple[str, ...]] = {}
     while is_own_image(resolution.spec.base):
         resolution = resolve_image(resolution.spec.base, workspace)
-        if made := read_image_record(resolution, workspace):
+        if made := read_any_record(resolution, workspace):
             found[resolution.spec.name] = made.caches
     return found

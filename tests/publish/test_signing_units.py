@@ -12,7 +12,14 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EnvbuildError, SignatureError
 from envbuild.core.store.records import write_record
 from envbuild.core.store.store import Store
-from envbuild.export.built_image import BuiltImage, ImageRecord, image_record_path, read_image_record
+from envbuild.export.built_image import (
+    BuiltImage,
+    ImageRecord,
+    image_record_path,
+    load_built_image,
+    read_any_record,
+    read_image_record,
+)
 from envbuild.lock.resolve import resolve_image
 from envbuild.net.site import Site
 from envbuild.net.unit_caches import UnitCache
@@ -53,7 +60,7 @@ def built(name: str, at: Workspace, *caches: str) -> BuiltImage:
     path = image_record_path(resolution, at)
     assert path
     write_record(path, asdict(made))
-    found = read_image_record(resolution, at)
+    found = read_any_record(resolution, at)
     assert found and found.caches == caches
     nothing: Any = None
     return BuiltImage(resolution, nothing, nothing, found, ())
@@ -90,6 +97,32 @@ def test_an_image_on_top_of_one_from_such_a_cache_is_not_signed(tmp_path: Path, 
     error = sign(built("above", at), at, team)
     assert isinstance(error, SignatureError) and "units of below" in error.message
     assert error.hint == "envbuild make below --no-cache && envbuild lock above && envbuild make above"
+
+
+@pytest.mark.parametrize("removed", ["cache", "key"])
+def test_an_image_is_not_used_after_the_site_removed_the_cache_of_its_units(
+    tmp_path: Path, team: Keys, other: Keys, removed: str
+) -> None:
+    """Nor if the cache remains with another key. `run` builds its layers again, and the others name `make`."""
+    signed = UnitCache("ghcr.io/team/cache", keys=(team[1],))
+    at = project(tmp_path / "p", tmp_path / "store", signed)
+    built("below", at, *signed.names)
+    resolution = resolve_image("below", at)
+    assert read_image_record(resolution, at)
+    caches = () if removed == "cache" else (replace(signed, keys=(other[1],)),)
+    at = replace(at, site=replace(at.site, caches=caches))
+    assert read_image_record(resolution, at) is None
+
+
+def test_the_cache_that_the_site_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.lock.update.current_lock", lambda *_: None)
+    monkeypatch.setattr("envbuild.build.plan.planner.make_plan", lambda *_: None)
+    listed = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN))
+    built("below", listed, OPEN)
+    assert load_built_image("below", listed).record.caches == (OPEN,)
+    with pytest.raises(EnvbuildError, match=f"caches that the site does not list: {OPEN}") as caught:
+        load_built_image("below", project(tmp_path / "p", tmp_path / "store"))
+    assert caught.value.exit_code == 1 and caught.value.hint == "envbuild make below"
 
 
 def test_an_image_of_units_that_were_built_here_or_signed_is_signed(tmp_path: Path, team: Keys) -> None:
