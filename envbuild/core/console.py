@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from envbuild.core.text import passed, printable, printable_lines
+from envbuild.core.text import passed, printable, printable_message
 
 LONGEST = 160  # characters of a note in a log: it may be a line of a build
 WIDE = 100  # columns of a terminal that has room for a whole bar
@@ -106,7 +106,7 @@ class LineReporter:
 
     def line(self, text: str) -> None:
         # one call with the line end in it: of several threads that print at once, none gets between a line and its end
-        sys.stderr.write(f"{time.monotonic() - self.began:7.1f}s  {printable_lines(text)}\n")
+        sys.stderr.write(f"{time.monotonic() - self.began:7.1f}s  {printable_message(text)}\n")
         sys.stderr.flush()
 
     def info(self, text: str) -> None:
@@ -144,7 +144,7 @@ class WarningReporter(SilentReporter):
     """Warnings on stderr, and nothing else."""
 
     def warn(self, text: str) -> None:
-        sys.stderr.write(f"warning: {printable_lines(text)}\n")
+        sys.stderr.write(f"warning: {printable_message(text)}\n")
         sys.stderr.flush()
 
 
@@ -181,11 +181,11 @@ class LiveReporter:
 
     def info(self, text: str) -> None:
         self.progress.console.print(
-            printable_lines(text), markup=False, soft_wrap=True
+            printable_message(text), markup=False, soft_wrap=True
         )  # a command to type is not wrapped
 
     def warn(self, text: str) -> None:
-        self.progress.console.print(printable_lines(f"warning: {text}"), style="yellow", markup=False, soft_wrap=True)
+        self.progress.console.print(printable_message(f"warning: {text}"), style="yellow", markup=False, soft_wrap=True)
 
     def start(self, task: str, text: str) -> None:
         if not self.ids:

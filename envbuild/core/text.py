@@ -22,6 +22,7 @@ HIDDEN = (
 )  # fmt: skip
 BIDIRECTIONAL = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they reorder text
 LINE_ENDS = "\n\r\x85\u2028\u2029"
+OWN_LINE = re.compile(r"\n((?:error|warning|hint):)", re.IGNORECASE)
 NAME_LENGTH = 200  # characters of an untrusted text in a list
 
 
@@ -136,6 +137,12 @@ def printable_lines(text: str) -> str:
     """
     found = hidden_characters(text, "\n\t")
     return text.translate({ord(sign): escaped(sign) for sign in found if not "\ud800" <= sign <= "\udfff"})
+
+
+def printable_message(text: str) -> str:
+    """Return `printable_lines` of a message, in which a further line that begins as those of envbuild (``error:``) is
+    indented: a text that the message quotes may have several lines."""
+    return printable_lines(OWN_LINE.sub(r"\n  \1", text))
 
 
 def escaped(text: str | bytes) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envbuild.core.errors import ConflictError, Finding, InputError
+from envbuild.core.text import printable, printable_list
 from envbuild.net.registry.media_types import DOCKER, DOCKER_INDEX, INDEX, OCI, SQUASHFS_FAMILY
 from envbuild.oci.document import InvalidDocumentError, Part, check_names, parse_json
 
@@ -146,8 +147,9 @@ def choose_image(value: Mapping[str, Any], name: str, arch: str) -> str:
 
 def other_architecture_error(name: str, arch: str, found: list[str]) -> ConflictError:
     """Return the error for an image of other CPU architectures: `found`."""
+    made = printable_list(sorted(set(found))) or "nothing"
     return ConflictError(
-        f"{name} has no image for {SYSTEM}/{arch}, because it is made for {', '.join(sorted(set(found))) or 'nothing'}",
+        f"{name} has no image for {SYSTEM}/{arch}, because it is made for {made}",
         hint="choose a base image, or a target, of the other CPU architecture",
     )
 
@@ -177,7 +179,8 @@ def read_manifest(
                 why = f"is a foreign layer: only its publisher may distribute sha256:{layer.digest}"
                 hint = "choose a base image without such layers: a lock names inputs that mirrors and registries have"
             elif urls:
-                hint = f"{urls[0]} has it; an OCI layout with that file as blobs/sha256/{layer.digest} can be exported"
+                file = f"blobs/sha256/{layer.digest}"
+                hint = f"{printable(urls[0][:500])} has it; an OCI layout with that file as {file} can be exported"
         elif layer.kind.endswith("+encrypted"):
             why = "is encrypted, and envbuild has no keys"
         elif not LAYER.fullmatch(layer.kind):

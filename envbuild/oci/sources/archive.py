@@ -15,6 +15,7 @@ from pathlib import Path
 
 from envbuild.core.bounded_tar import ImageTarFile
 from envbuild.core.errors import InputError
+from envbuild.core.text import printable_list
 from envbuild.oci import manifest as m
 from envbuild.oci.document import InvalidDocumentError, Part, parse_json
 from envbuild.oci.sources import image_documents
@@ -115,6 +116,6 @@ def find_entry(content: bytes, tag: str, reference: str) -> Part:
         if len(found) == 1:
             return found[0]
     raise InputError(
-        f"{reference} has no unique image with that name; it has {', '.join(there) or 'one without a name'}",
+        f"{reference} has no unique image with that name; it has {printable_list(there) or 'one without a name'}",
         hint="name one of these" if there else "leave out the tag",
     )

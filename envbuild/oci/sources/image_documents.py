@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from envbuild.core.errors import InputError
+from envbuild.core.text import printable
 from envbuild.oci import manifest as m
 from envbuild.oci.config import ImageConfig, parse_rfc3339
 from envbuild.oci.document import InvalidDocumentError, Part
@@ -67,9 +68,9 @@ def parse_configuration(value: Mapping[str, Any], identity: str, name: str, plat
         raise m.corrupt_document_error(name, error, CONFIGURATION) from None
     notes = [f"ENV {line!a}: it has no value, and was left out, as enroot does" for line in lines if "=" not in line]
     if (system, platform.asked and not platform.fits(arch, variant)) != (m.SYSTEM, False):
-        raise wrong_platform_error(name, platform, [f"{system}/{arch}"])
+        raise wrong_platform_error(name, platform, [printable(f"{system}/{arch}")])
     if not platform.asked and not platform.fits(arch, variant):
-        notes.append(f"the image is for {system}/{arch}, and this machine is {platform}")
+        notes.append(f"the image is for {printable(f'{system}/{arch}')}, and this machine is {platform}")
     return SourceConfig(identity, found, parse_rfc3339(created), tuple(diff_ids), tuple(notes))
 
 

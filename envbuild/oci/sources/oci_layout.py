@@ -13,6 +13,7 @@ from typing import IO, Any, Protocol
 from envbuild.core.errors import InputError
 from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.core.shell import shell_word
+from envbuild.core.text import printable, printable_list
 from envbuild.net.registry.media_types import REF_NAME, is_referrer
 from envbuild.oci import manifest as m
 from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
@@ -169,13 +170,15 @@ def find_entries(value: Mapping[str, Any], tag: str, reference: str) -> list[Par
         if tag in called:
             return [item for item, name in zip(listed, called, strict=True) if name == tag]
     raise InputError(
-        f"{reference} has no image with that name; it has {', '.join(there) or 'one without a name'}",
+        f"{reference} has no image with that name; it has {printable_list(there) or 'one without a name'}",
         hint="leave out the tag" if len(listed) == 1 else "name one of these",
     )
 
 
 def several_images_error(reference: str, names: list[str]) -> InputError:
     return InputError(
-        f"{reference} holds several images: {', '.join(names[:20]) or 'without names'}",
-        hint=f"name one: {reference}:{names[0]}" if names else "write one image into a layout of its own",
+        f"{reference} holds several images: {printable_list(names) or 'without names'}",
+        hint=f"name one: {shell_word(printable(f'{reference}:{names[0]}'))}"
+        if names
+        else "write one image into a layout of its own",
     )

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from envbuild.core.errors import ConflictError, SpecError
+from envbuild.core.shell import shell_word
+from envbuild.core.text import printable_list
 from envbuild.oci import manifest as m
 from envbuild.oci.document import InvalidDocumentError, Part
 
@@ -71,6 +73,6 @@ def wrong_platform_error(name: str, platform: Platform, found: Iterable[str]) ->
     offered = sorted(set(found))
     linux = [have for have in offered if have.startswith(f"{m.SYSTEM}/")]
     return ConflictError(
-        f"{name} has no image for {platform}, because it is made for {', '.join(offered) or 'nothing'}",
-        hint=f"--platform {linux[0]}" if linux else "choose another image",
+        f"{name} has no image for {platform}, because it is made for {printable_list(offered) or 'nothing'}",
+        hint=f"--platform {shell_word(linux[0])}" if linux else "choose another image",
     )
