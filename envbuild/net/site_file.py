@@ -19,7 +19,7 @@ from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
 from envbuild.net.site import Site, store_folder, user_file
 from envbuild.net.slurm_site import NODE_KEYS, Slurm, read_node_settings, read_slurm, read_target_settings
 from envbuild.net.trusted_file import check_trusted_file
-from envbuild.net.urls import may_have_login, redact_written
+from envbuild.net.urls import has_bare_login, may_have_login, redact_written
 
 if TYPE_CHECKING:
     from envbuild.net.signature_policy import SignaturePolicy
@@ -67,7 +67,7 @@ def read_site(path: Path) -> Site:
         mirrors=_read_mirrors(reader, entries, folder),
         ca_bundle=Path(ca_bundle) if ca_bundle else None,
         proxy=proxy,
-        insecure_hosts=reader.texts(entries["insecure_hosts"], "insecure_hosts") if "insecure_hosts" in entries else (),
+        insecure_hosts=_read_hosts(reader, entries["insecure_hosts"]) if "insecure_hosts" in entries else (),
         debian_keyring=Path(keyring) if keyring else None,
         apt=read_apt_options(reader, entries["apt"]) if "apt" in entries else {},
         registry=text("registry"),
@@ -178,6 +178,16 @@ def _prefix_mistake(prefix: str, kinds: tuple[str, ...]) -> tuple[str, str] | No
     return None
 
 
+def _read_hosts(reader: Reader, node: Node) -> tuple[str, ...]:
+    """Return the hosts whose certificate is not checked; report those that are written with a login."""
+    hosts = reader.texts(node, "insecure_hosts")
+    for host in hosts:
+        if "@" in host:
+            what = f"'insecure_hosts': '{short(redact_written(host))}' is written with a login"
+            reader.wrong(node.where, what, "write HOST, or HOST:PORT")
+    return hosts
+
+
 def _read_places(reader: Reader, node: Node, prefix: str) -> list[str]:
     """Return the addresses and folders of one prefix, as they are written."""
     found = []
@@ -193,6 +203,9 @@ def _read_places(reader: Reader, node: Node, prefix: str) -> list[str]:
         elif place and may_have_login(place):
             what = f"'{prefix}': the login in the address of {redact_written(place)} cannot be read"
             reader.wrong(item.where, what, RAW_LOGIN_ADVICE)
+        elif place and has_bare_login(place):
+            what = f"'{prefix}': the address of {short(redact_written(place))} has a login and no scheme"
+            reader.wrong(item.where, what, "write https://, or ./ before the name of a folder")
         elif place:
             found.append(place)
     return found

@@ -7,6 +7,7 @@ from pathlib import Path
 from envbuild.core.ownership import find_any_intrusions
 from envbuild.core.shell import shell_word
 from envbuild.core.yaml_reader import Reader
+from envbuild.net.urls import redact_file
 
 
 def check_trusted_file(reader: Reader, where: str, key: str, file: str, *, folder: bool = False) -> bool:
@@ -14,7 +15,7 @@ def check_trusted_file(reader: Reader, where: str, key: str, file: str, *, folde
     alone; report what is wrong at `where`."""
     path = Path(file)
     if not path.is_file() and not (folder and path.is_dir()):
-        reader.wrong(where, f"'{key}': there is no {file}")
+        reader.wrong(where, f"'{key}': there is no {redact_file(file)}")
         return False
     intruder = next(find_any_intrusions(path), None)
     if intruder:

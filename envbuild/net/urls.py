@@ -8,6 +8,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 LOGIN = re.compile(r"//[^/@\s]*@")
 QUERY = re.compile(r"(\w://[^\s?`'\"<>]*)(?:\?[^\s`'\"<>)]*)?")  # takes each address whole: one pass, of any text
+BARE_LOGIN = re.compile(r"[^/@\s]+:[^/]*@")
+ADDRESS_IN_PATH = re.compile(r"(\b[a-z][a-z0-9+.-]*:/+)(?:[^/]*:)?[^/:]*@")  # a path has one slash of two
 PARTS = re.compile(r"([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 
 
@@ -66,11 +68,24 @@ def may_have_login(place: str) -> bool:
 
 
 def redact_written(place: str) -> str:
-    """Return an address that a user wrote as messages show it: also without what may be a login."""
+    """Return an address that a user wrote as messages show it: also without what may be a login, and without the login
+    of one that lacks its scheme."""
+    if "://" not in place:
+        return place.rpartition("@")[2]
     if not may_have_login(place):
         return redact(place)
     scheme, _, rest = place.partition("://")
     return redact(f"{scheme}://{rest.rpartition('@')[2]}")
+
+
+def has_bare_login(place: str) -> bool:
+    """Return whether a place is an address with a password and without its scheme (``user:hush@HOST/path``)."""
+    return BARE_LOGIN.match(place) is not None
+
+
+def redact_file(file: str) -> str:
+    """Return the path of a file that a user wrote as messages show it: an address in its place has no login."""
+    return ADDRESS_IN_PATH.sub(r"\1", file)
 
 
 def _split(rest: str) -> tuple[str, str, str]:

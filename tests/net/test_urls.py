@@ -96,6 +96,16 @@ def test_addresses_in_a_text_of_a_program_have_no_login_and_no_query(text: str, 
         "apt: {'Acquire::http::Proxy': 'ftp://user:hush@host.example'}",
         "apt: {'Acquire::http::Proxy::a.example': 'http://user:hush word@host.example'}",
         "apt: {'Acquire::https::Proxy': 'http://user:hush/1@host.example'}",
+        # without a scheme
+        "proxy: 'user:hush@host.example:3128'",
+        "proxy: 'user:hu@hush/1@host.example:3128'",
+        "apt: {'Acquire::http::Proxy': 'user:hush@host.example:9'}",
+        "mirrors: {debian: ['user:hush@host.example/debian']}",
+        "insecure_hosts: ['user:hush@host.example']",
+        # an address in the place of a file
+        "ca_bundle: 'https://user:hush@host.example/x'",
+        "keyrings: {debian: 'http://user:hush@host.example/'}",
+        "debian_keyring: 'https://user@hush:hush@host.example/x'",
     ],
 )
 def test_a_mistake_in_an_address_is_reported_without_its_login(line: str, tmp_path: Path) -> None:
