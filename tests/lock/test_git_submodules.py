@@ -68,6 +68,28 @@ def test_every_missing_submodule_is_reported(nested: Repo, desk: Desk, tmp_path:
     assert 'mirrors: {"github:other/three": [FOLDER-OR-ADDRESS]}' in second.hint
 
 
+def test_a_clone_with_the_last_name_of_a_submodule_is_that_of_its_origin_alone(tmp_path: Path) -> None:
+    """Any commit can name any repository: the private clone of the same name is another one's."""
+    flat = tmp_path / "flat"
+    private = Repo.make(flat / "private", {"secret.txt": b"secret"})
+    top = Repo.make(flat / "top", {"top.c": b"0"})
+    top.link("sub", "https://github.com/mallory/private.git", private.head)
+    wanted = Git("demo", "github:mallory/top", top.head, "", ("*",), "no test compiles them")
+    desk = Desk(tmp_path / "store", github=flat)
+    for url in ("", "https://github.com/us/private.git", "/srv/git/mallory/private"):
+        if url:
+            git(private.path, "config", "remote.origin.url", url)
+        with pytest.raises(InputError, match="does not name github:mallory/private as what it is a clone of"):
+            desk.lock(wanted)
+    git(private.path, "config", "remote.backup.url", "git@github.com:mallory/private.git")
+    assert desk.content(desk.lock(wanted), "sub/secret.txt") == b"secret"
+    git(private.path, "config", "--unset", "remote.backup.url")
+    shutil.rmtree(tmp_path / "store")
+    (flat / "mallory").mkdir()
+    private.path.rename(flat / "mallory/private.git")
+    assert Desk(tmp_path / "store", github=flat).lock(wanted).submodules
+
+
 def test_missing_submodules(nested: Repo, desk: Desk) -> None:
     with pytest.raises(InputError, match="has no submodule libs/four") as caught:
         desk.lock(git_source(nested, "libs/four", "libs/five"))

@@ -64,7 +64,8 @@ class CommitFinder:
         def find_one(part: SourceCommit) -> CommitTree | Finding:
             check_entries(top, trees)
             try:
-                tree = self._find(part, "")[0]
+                submodule = bool(part.path) and part.origin != top.rpartition("@")[0]
+                tree = self._find(part, "", submodule=submodule)[0]
             except DownloadError as error:
                 if not part.path:
                     return not_available_error(top, file, sha256, [*refused, *error.misses]).findings[0]
@@ -86,10 +87,12 @@ class CommitFinder:
             raise InputError.of(findings)
         return {path: tree for path, tree in found.items() if isinstance(tree, CommitTree)}
 
-    def _find(self, part: SourceCommit, tag: str) -> tuple[CommitTree, list[GitRepository]]:
-        """Return the commit, and the places from the one that has it. Raises DownloadError, InputError."""
+    def _find(self, part: SourceCommit, tag: str, *, submodule: bool = False) -> tuple[CommitTree, list[GitRepository]]:
+        """Return the commit, and the places from the one that has it. `submodule`: a commit names its repository, and
+        no recipe. Raises DownloadError, InputError."""
         misses: list[Miss] = []
-        places = find_repositories(self.site, self.transport, self.store, part.origin, self.report_status)
+        site, report = self.site, self.report_status
+        places = find_repositories(site, self.transport, self.store, part.origin, report, submodule=submodule)
         for number, place in enumerate(places):
             try:
                 return read_tree(place.obtain(part.commit, tag), part.origin, part.commit), places[number:]

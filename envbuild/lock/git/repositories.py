@@ -17,6 +17,7 @@ from envbuild.net.site import Site
 from envbuild.net.supply import SupplyKind
 from envbuild.net.transport import Transport
 from envbuild.net.urls import join, local_path, redact
+from envbuild.spec.git_origin import git_origin
 
 SCP = re.compile(r"[^/@]+@[^/:]+:")  # git@HOST:PATH, ssh's mirrors way to write an address
 READABLE = ("/", "file://", "https://", "http://")  # places that files can be read from
@@ -68,9 +69,16 @@ GitRepository = LocalRepository | RemoteRepository | MissingRepository
 
 
 def find_repositories(
-    site: Site, transport: Transport, store: Store, origin: str, report_status: Callable[[str], None]
+    site: Site,
+    transport: Transport,
+    store: Store,
+    origin: str,
+    report_status: Callable[[str], None],
+    *,
+    submodule: bool = False,
 ) -> list[GitRepository]:
-    """Return the repositories that may be `origin`, in the order of their use."""
+    """Return the repositories that may be `origin`, in the order of their use. `submodule`: the commit of a repository
+    names it, so that a clone with its last name alone must be a clone of it."""
     rest, places = site.places(origin)
     found: list[GitRepository] = []
     for place in places:
@@ -82,6 +90,11 @@ def find_repositories(
         for folder, named in there.items():
             if way := find_way_out(folder, named):
                 found.append(MissingRepository(redact(place), f"may lead elsewhere by another user's {way}"))
+            elif (
+                submodule and rest and named not in (path / f"{rest}.git", path / rest) and not is_clone(folder, origin)
+            ):
+                why = f"has {named.name}, which does not name {origin} as what it is a clone of"
+                found.append(MissingRepository(redact(place), why))
             else:
                 found.append(LocalRepository(folder, str(folder)))
         if not there:
@@ -109,6 +122,16 @@ def folder_names(origin: str, rest: str) -> list[str]:
     """Return the paths of a repository below a folder; with an empty `rest`, the folder itself may be it."""
     last = origin.partition(":")[2].strip("/").rpartition("/")[2]
     return list(dict.fromkeys([*((f"{rest}.git", rest) if rest else ("",)), f"{last}.git", last]))
+
+
+def is_clone(folder: Path, origin: str) -> bool:
+    """Return whether a git directory names `origin` as a repository that it is a clone of."""
+    done = run_git(folder, "config", "--local", "--get-regexp", r"^remote\..*\.url$")
+    for line in done.stdout.decode(errors="replace").splitlines():
+        with suppress(ValueError):
+            if git_origin(line.partition(" ")[2]) == origin:
+                return True
+    return False
 
 
 def find_git_directory(path: Path) -> Path | None:
