@@ -252,3 +252,24 @@ def test_a_hard_link_to_a_folder_is_refused(tmp_path: Path, target: str) -> None
         pytest.raises(tarfile.TarError),
     ):
         extract_tar(tar, tmp_path / "out", UnpackedFiles(1 << 20))
+
+
+def test_links_to_later_files_count_what_is_unpacked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each one takes the time of the whole archive: 700 kB of gzip took hours."""
+    monkeypatch.setattr(bombs, "SUSPECT", 8 << 20)
+    path = tmp_path / "x.tar.gz"
+
+    def extract(links: int) -> None:
+        with tarfile.open(path, "w:gz") as tar:
+            for name, kind in [*((f"link{number}", HARD) for number in range(links)), ("zeros", FILE), ("last", FILE)]:
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname = kind, "last" if kind == HARD else ""
+                info.size = {"zeros": 3 << 20, "last": 4}.get(name, 0)
+                tar.addfile(info, io.BytesIO(bytes(info.size)))
+        with tarfile.open(path) as tar:
+            extract_tar(tar, tmp_path / f"out{links}", UnpackedFiles(path.stat().st_size))
+
+    extract(1)
+    assert (tmp_path / "out1/link0").read_bytes() == bytes(4)
+    with pytest.raises(ValueError, match="unpack to more than"):
+        extract(20)

@@ -101,7 +101,8 @@ def _link(
             source = later.get(member.linkname)
             if source is None:
                 raise tarfile.TarError(f"{member.name!r} is a link to {member.linkname!r}, which is not a file in it")
-            files.add(source.size)
+            # A compressed archive is unpacked again up to the file, and then up to this member.
+            files.add(source.size + source.offset_data + member.offset_data)
             _write(tar, source, slot, member)
             return
         if stat.S_ISDIR(found.st_mode):
