@@ -46,9 +46,10 @@ def make_and_share(make: Make, name: str, workspace: Workspace, options: Options
 
     if load_engine(made.engine).caches:
         resolution = resolve_image(name, workspace)
-        plan = make_plan(resolution, current_lock(resolution, workspace))
+        lock = current_lock(resolution, workspace)
+        plan = make_plan(resolution, lock)
         found = (workspace.store.unit(key) for key in plan.keys().values())
-        below = {cache for names in caches_below(resolution, workspace).values() for cache in names}
+        below = {cache for names in caches_below(resolution, lock, workspace).values() for cache in names}
         records = [
             replace(record, caches=tuple(sorted(below.union(record.caches))))
             for record in found

@@ -18,6 +18,7 @@ from envbuild.net.unit_caches import names_without_keys
 
 if TYPE_CHECKING:
     from envbuild.export.built_image import BuiltImage
+    from envbuild.lock.model import Lock
     from envbuild.spec.resolve import Resolution
     from envbuild.spec.workspace import Workspace
 
@@ -26,7 +27,7 @@ def check_signing_units(image: BuiltImage, workspace: Workspace) -> None:
     """Check that no unit of an image, or of the images of the project below it, is from a cache without keys, or was
     built on such a unit. Raises SignatureError."""
     name, settings = image.record.image, workspace.site.caches
-    used = {name: image.record.caches, **caches_below(image.resolution, workspace)}
+    used = {name: image.record.caches, **caches_below(image.resolution, image.lock, workspace)}
     unsigned = {built: found for built, caches in used.items() if (found := names_without_keys(caches, settings))}
     for built, caches in unsigned.items():
         raise SignatureError(
@@ -47,12 +48,16 @@ def build_commands(images: Sequence[str], unsigned: Collection[str]) -> Iterator
             below = True
 
 
-def caches_below(resolution: Resolution, workspace: Workspace) -> Mapping[str, tuple[str, ...]]:
-    """Return image → caches of the images of the project that an image is based on, the nearest first. One that is not
-    built here is left out: the lock has the digests of its layers."""
+def caches_below(resolution: Resolution, lock: Lock, workspace: Workspace) -> Mapping[str, tuple[str, ...]]:
+    """Return image → caches of the images of the project that an image is based on, the nearest first. Of one that is
+    not built here, or that was built again since, those of the layers in the lock count."""
     found: dict[str, tuple[str, ...]] = {}
+    layers = lock.base_image.layers if lock.base_image else ()
     while is_own_image(resolution.spec.base):
         resolution = resolve_image(resolution.spec.base, workspace)
-        if made := read_any_record(resolution, workspace):
-            found[resolution.spec.name] = made.caches
+        made = read_any_record(resolution, workspace)
+        taken = [workspace.store.find_layer(f"sha256:{digest}") for digest, *_ in layers]
+        layers = ()  # the nearest image has those of all below it
+        of_layers = {cache for layer in taken if layer for cache in layer.caches}
+        found[resolution.spec.name] = tuple(sorted(of_layers.union(made.caches if made else ())))
     return found

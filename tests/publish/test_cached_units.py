@@ -133,7 +133,7 @@ def test_a_cache_that_is_new_gets_the_units_of_an_image_that_is_up_to_date(
     (store, _), reporter = built_store(tmp_path / "a"), SilentReporter()
     resolution = SimpleNamespace(spec=SimpleNamespace(base=""))
     monkeypatch.setattr("envbuild.lock.resolve.resolve_image", lambda *_: resolution)
-    monkeypatch.setattr("envbuild.lock.update.current_lock", lambda resolution, workspace: None)
+    monkeypatch.setattr("envbuild.lock.update.current_lock", lambda *_: SimpleNamespace(base_image=None))
     monkeypatch.setattr("envbuild.build.plan.planner.make_plan", lambda resolution, lock: small_plan())
     done = ImageRecord("x", "", "", "", "embedded", (), "", (), (), (), 0.0, up_to_date=True)
     at = replace(workspace(tmp_path / "w"), store=store, reporter=reporter)

@@ -219,7 +219,7 @@ def test_units_on_an_image_of_unsigned_units_are_not_signed(
     (store, records), reporter = built_store(tmp_path / "a"), SilentReporter()
     resolution = SimpleNamespace(spec=SimpleNamespace(base=""))
     monkeypatch.setattr("envbuild.lock.resolve.resolve_image", lambda *_: resolution)
-    monkeypatch.setattr("envbuild.lock.update.current_lock", lambda *_: None)
+    monkeypatch.setattr("envbuild.lock.update.current_lock", lambda *_: SimpleNamespace(base_image=None))
     monkeypatch.setattr("envbuild.build.plan.planner.make_plan", lambda *_: small_plan())
     done = ImageRecord("x", "", "", "", "embedded", (), "", (), (), (), 0.0)
     at = replace(workspace(tmp_path / "w"), store=store, reporter=reporter)

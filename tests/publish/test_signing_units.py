@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EnvbuildError, SignatureError
+from envbuild.core.store.json_files import write_sealed
 from envbuild.core.store.records import write_record
 from envbuild.core.store.store import Store
 from envbuild.export.built_image import (
@@ -28,6 +31,7 @@ from envbuild.publish.publish import publish_image
 from envbuild.spec.project import Project
 from envbuild.spec.workspace import Workspace
 from tests.support.signed_images import Keys
+from tests.support.stored_layers import files, layer
 
 pytestmark = pytest.mark.unit
 
@@ -51,8 +55,9 @@ def project(folder: Path, store: Path, *caches: UnitCache) -> Workspace:
     return Workspace(Project.find(folder), Site(store, caches=caches), Store.open(store), SilentReporter())
 
 
-def built(name: str, at: Workspace, *caches: str) -> BuiltImage:
-    """Return an image as it is read from the record of its build. `caches`: those of which units were taken."""
+def built(name: str, at: Workspace, *caches: str, layers: Sequence[str] = ()) -> BuiltImage:
+    """Return an image as it is read from the record of its build. `caches`: those of which units were taken; `layers`:
+    of its base in the lock."""
     resolution = resolve_image(name, at)
     artifact = at.store.root / "artifacts" / f"{name}.sqsh"
     artifact.write_bytes(b"squashfs")
@@ -63,7 +68,8 @@ def built(name: str, at: Workspace, *caches: str) -> BuiltImage:
     found = read_any_record(resolution, at)
     assert found and found.caches == caches
     nothing: Any = None
-    return BuiltImage(resolution, nothing, nothing, found, ())
+    lock: Any = SimpleNamespace(base_image=SimpleNamespace(layers=[(layer, 1, "") for layer in layers]))
+    return BuiltImage(resolution, lock, nothing, found, ())
 
 
 def sign(image: BuiltImage, at: Workspace, team: Keys) -> EnvbuildError:
@@ -123,6 +129,20 @@ def test_the_cache_that_the_site_removed_is_named(tmp_path: Path, monkeypatch: p
     with pytest.raises(EnvbuildError, match=f"caches that the site does not list: {OPEN}") as caught:
         load_built_image("below", project(tmp_path / "p", tmp_path / "store"))
     assert caught.value.exit_code == 1 and caught.value.hint == "envbuild make below"
+
+
+@pytest.mark.parametrize("rebuilt", [True, False])
+def test_a_layer_of_such_a_cache_in_the_lock_is_found_after_the_image_below_was_built_again(
+    tmp_path: Path, team: Keys, rebuilt: bool
+) -> None:
+    """Or if it is not built here."""
+    at = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN))
+    made = replace(layer(at.store, "base", files(a="a")), caches=(OPEN,))
+    write_sealed(at.store.layer_path(made.diff_id) / "layer.json", asdict(made))
+    if rebuilt:
+        built("below", at)
+    error = sign(built("above", at, layers=[made.hex]), at, team)
+    assert isinstance(error, SignatureError) and "units of below" in error.message
 
 
 def test_an_image_of_units_that_were_built_here_or_signed_is_signed(tmp_path: Path, team: Keys) -> None:
