@@ -15,6 +15,7 @@ from .checks.verbs_devices import DEVINFO
 from .facts import network
 from .facts.gpus import SMI, TOPOLOGY, module_gpus, pci_gpus, wants_smi
 from .facts.neuron import neuron_command, neuron_devices
+from .facts.node_kind import other_kind
 from .facts.place import COMPUTE, LOGIN, OTHER, find_place, is_container
 from .facts.slurm import has_reason, node_command
 from .facts.summary import machine_facts
@@ -22,6 +23,7 @@ from .host import DEVICES, Host
 from .model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, Need, Result, failed, not_run, one_line, result_data
 from .tools import docker, short_answers, sinfo
 
+TARGET = "target"  # the check of the kind of the node
 FILES = "files"  # the name of the failures of files that do not answer
 
 
@@ -83,10 +85,11 @@ def examine(host: Host, need: Need, without: Collection[str] = ()) -> Examinatio
     times: dict[str, float] = {}
     try:
         start_programs(host)
+        judged = Need() if other_kind(host, need) else need  # another kind of node is compared with itself
         for name in check_names():
             began = time.monotonic()
             left_out = check_title(name) in without
-            results += [omitted(name)] if left_out else run_check(name, host, need)
+            results += [omitted(name)] if left_out else run_check(name, host, need if name == TARGET else judged)
             times[check_title(name)] = time.monotonic() - began
         results += [] if FILES in without else unanswered(host)
         order = {name: number for number, name in enumerate(GROUPS)}

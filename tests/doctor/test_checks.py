@@ -51,6 +51,7 @@ def test_a_program_of_slurm_that_fails_is_not_run_with_its_first_line(node: Node
 
 def test_a_missing_gpu_of_a_node_is_hardware_and_of_a_job_its_request(node: Node) -> None:
     two = replace(NEED, gpus=len(module_gpus(node.host())) + 1)
+    node.program("scontrol", "echo 'NodeName=n1 State=IDLE Gres=gpu:3 CfgTRES=cpu=1,gres/gpu=3'")
     result = result_of(node.examine(two), "gpu-count")
     assert (result.severity, "power" in result.fix) == (HARDWARE, True)
     result = result_of(node.examine(two, SLURM_JOB_ID="7"), "gpu-count")

@@ -41,7 +41,7 @@ FAULTS: dict[str, tuple[Callable[[Node], object], str, str]] = {
     "mixed models": (lambda node: node.write_gpu("0000:43:00.0", 1, "NVIDIA A100-SXM4-80GB"), "gpu-count", USER),
     "another model": (
         lambda node: [node.write_gpu(slot, 0, "NVIDIA A100-SXM4-80GB") for slot in ("0000:1b:00.0", "0000:43:00.0")],
-        "gpu-count",
+        "target",
         USER,
     ),
     "a GPU off the bus": (
@@ -71,7 +71,7 @@ FAULTS: dict[str, tuple[Callable[[Node], object], str, str]] = {
         ADMINISTRATOR,
     ),
     "a link is down": (
-        lambda node: node.write_port("mlx5_1", state="1: DOWN", physical="3: Disabled"),
+        lambda node: node.write_port("mlx5_1", state="1: DOWN", physical="2: Polling"),
         "rdma-ports",
         HARDWARE,
     ),
@@ -105,7 +105,7 @@ FAULTS: dict[str, tuple[Callable[[Node], object], str, str]] = {
     ),
     "another architecture": (lambda node: node.write("proc/sys/kernel/arch", "aarch64"), "cpu", HARDWARE),
     "a drained node": (lambda node: node.prints("scontrol", "scontrol.lines.txt"), "slurm-node", ADMINISTRATOR),
-    "no pyxis": (lambda node: node.program("srun", "echo '  --help'; echo '  --usage'"), "pyxis", ADMINISTRATOR),
+    "no pyxis": (lambda node: node.program("srun", "echo '  --help'; echo '  --usage'"), "pyxis", MINOR),
     "no PMIx": (lambda node: node.program("srun", "echo none; echo pmi2"), "slurm-mpi", MINOR),
     "few processes in the cgroup": (
         lambda node: [

@@ -88,6 +88,8 @@ def test_a_health_check_prints_a_line_each_and_the_command_that_drains(sick: Exa
 
 def test_the_command_that_drains_has_the_name_of_slurm(tmp_path: Path) -> None:
     node = Node(tmp_path)
+    node.write("proc/77/limits", "Max locked memory  65536  65536 bytes")
+    node.add_ports()
     found = node.examine(SLURMD_NODENAME="gpu 01;x")
     command = shlex.split(health_lines(found, "healthcheck")[-1])
     assert command[2] == "NodeName=gpu 01;x"

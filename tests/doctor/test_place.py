@@ -8,7 +8,7 @@ import pytest
 
 from envbuild.doctor.facts.place import find_place, pid_of, slurm_name
 from envbuild.doctor.facts.storage import mount_kind
-from envbuild.doctor.model import ADMINISTRATOR, FAIL, PASS, USER, Need
+from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, PASS, USER, Need
 from tests.support.node_files import Node, result_of
 
 pytestmark = pytest.mark.unit
@@ -76,9 +76,9 @@ def test_a_machine_that_slurm_has_as_a_node_needs_its_slurmd(node: Node) -> None
 
 @pytest.mark.parametrize(("adapters", "inside", "severity", "fix"), [
     (True, True, USER, "docker run --device=/dev/infiniband"),
-    (False, True, ADMINISTRATOR, "on the host: grep -l 0x15b3"),
+    (False, True, USER, "on the host: grep -l 0x15b3"),
     (True, False, ADMINISTRATOR, "modprobe mlx5_ib"),
-    (False, False, ADMINISTRATOR, "drain the node; switch its power off and on"),
+    (False, False, HARDWARE, "drain the node; switch its power off and on"),
 ])  # fmt: skip
 def test_who_can_repair_missing_infiniband(
     adapters: bool, inside: bool, severity: str, fix: str, tmp_path: Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.network import EFA, efa_devices, rdma_ports
+from ..facts.node_kind import is_of_target
 from ..facts.place import COMPUTE, device_hint, find_place, is_container, job_id
 from ..host import Host
 from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
@@ -30,6 +31,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             f"{count} EFA devices, and {need.source} has {wanted or 'some'}",
             ADMINISTRATOR if of_node else USER,
             "an instance with EFA interfaces; after a boot wait 15 s" if of_node else "use a node of that target",
+            drains=is_of_target(host, need),
         )
         return
     if driven < count:

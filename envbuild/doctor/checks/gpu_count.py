@@ -16,12 +16,11 @@ from ..facts.gpus import (
     uninitialised_gpus,
     usable_gpus,
 )
+from ..facts.node_kind import configured_gpus, is_of_target, same_model
 from ..facts.place import COMPUTE, CONTAINER, JOB, container_sign, find_place, job_id
-from ..facts.slurm import node_answer
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
 from ..tools.nvidia_smi import RESET, SmiReport
-from ..tools.scontrol import gpus_of
 
 GROUP = "GPU"
 VFIO = "vfio-pci"  # the driver of a device that a virtual machine has
@@ -63,7 +62,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         place, job = find_place(host)[0], job_id(host)
         detail = f"{count} GPUs, and {need.source} has {need.gpus}"
         if place == COMPUTE and not job and count < need.gpus:  # all of the node's are seen
-            yield failed(f"{detail}; on the PCI bus: {on_bus}", HARDWARE, f"{MISSING}; or use a node of that target")
+            detail += f"; on the PCI bus: {on_bus}"
+            yield failed(detail, HARDWARE, MISSING, drains=is_of_target(host, need))
         elif place in (COMPUTE, JOB) and count < need.gpus:
             yield failed(detail, USER, f"srun --gpus-per-node={need.gpus} --exclusive")
         elif place == CONTAINER and count < need.gpus:
@@ -80,7 +80,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
 
 def left_out(host: Host) -> bool:
     """Return whether Slurm has no more GPUs configured than the driver provides for jobs."""
-    configured = gpus_of(node_answer(host)[0]) if find_place(host)[0] == COMPUTE else None
+    configured = configured_gpus(host)
     return configured is not None and 0 < configured <= len(usable_gpus(host))
 
 
@@ -102,9 +102,3 @@ def silent_gpus(report: SmiReport) -> Result | None:
         return failed(f"lost, does not answer the driver: {', '.join(broken)}", HARDWARE, fix)
     buses = [gpu.bus for gpu in silent]
     return failed(f"requires a reset: {', '.join(buses)}", ADMINISTRATOR, resetting(buses)) if buses else None
-
-
-def same_model(name: str, wanted: str) -> bool:
-    """Return whether nvidia-smi's name of a GPU contains every word of a target's: NVIDIA H100 80GB HBM3."""
-    words = set(name.replace("-", " ").lower().split())
-    return set(wanted.replace("-", " ").lower().split()) <= words

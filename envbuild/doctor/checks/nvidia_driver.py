@@ -19,6 +19,7 @@ from ..facts.gpus import (
     wants_smi,
     without_gpus,
 )
+from ..facts.node_kind import is_of_target
 from ..facts.place import COMPUTE, JOB, find_place, is_container, job_id
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
@@ -42,7 +43,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         elif not devices:
             detail = f"no NVIDIA GPU on the PCI bus, and {need.source} has {need.gpus}"
             if find_place(host)[0] == COMPUTE and not job_id(host):
-                yield failed(detail, ADMINISTRATOR, f"lspci -d 10de:; {MISSING}; or use a node of that target")
+                yield failed(detail, HARDWARE, f"lspci -d 10de:; {MISSING}", drains=is_of_target(host, need))
             else:
                 yield failed(detail, USER, "use a node of that target")
         else:
@@ -89,7 +90,9 @@ def reloading(host: Host) -> str:
     """Return the commands that load the module again: what uses it must end first, and be unloaded before it."""
     loaded = [name for name in MODULES if host.has(f"/sys/module/{name}")]
     stop = "systemctl stop nvidia-persistenced nvidia-fabricmanager nvidia-imex nvidia-dcgm"
-    return f"reboot; or, without jobs: {stop}; rmmod {' '.join(loaded or ['nvidia'])}; modprobe nvidia; then start them"
+    names = loaded or ["nvidia"]
+    load = f"modprobe -a {' '.join(reversed(names))}"
+    return f"reboot; or, without jobs: {stop}; rmmod {' '.join(names)}; {load}; then start them"
 
 
 def smi_result(fault: str, container: bool, code: int) -> Result:

@@ -8,18 +8,24 @@ from collections.abc import Iterator
 from ..facts.gpus import pci_devices
 from ..facts.kernel_messages import is_booting
 from ..facts.network import EFA, INFINIBAND, rdma_ports
-from ..facts.place import COMPUTE, JOB, LOGIN, OTHER, container_sign, device_hint, find_place, is_container, job_id
+from ..facts.place import is_container
 from ..host import Host
-from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
+from ..missing_ports import (
+    DRIVER,
+    INFINIBAND_CONTROLLER,
+    MELLANOX,
+    adapters_without_device,
+    no_ports,
+    other_network,
+    probe,
+    too_few,
+    wrong_layer,
+)  # fmt: skip
+from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
 from ..port_repair import STARTING, repair, repairs, states, urgency
 from ..ports import Port
 
 GROUP = "network"
-PCI, VFIO = "/sys/bus/pci/devices", "vfio-pci"  # the latter: of a virtual machine
-MELLANOX = "15b3"  # vendor on the PCI bus
-INFINIBAND_CONTROLLER = "0207"  # class of the PCI bus
-DRIVER = "modprobe mlx5_ib; dmesg | grep mlx5"
-LIST = f"grep -l 0x{MELLANOX} /sys/bus/pci/devices/*/vendor"
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -36,26 +42,15 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             yield not_run("there is no InfiniBand or RoCE device")
         return
     if not ports:
-        inside = is_container(host)
-        if adapters and inside:
-            hook = "export MELLANOX_VISIBLE_DEVICES=all, for enroot's hook 99-mellanox.sh"
-            severity, fix = USER, hook if find_place(host)[0] == JOB else device_hint(host, "/dev/infiniband")
-        elif adapters:
-            severity, fix = ADMINISTRATOR, DRIVER
-        elif inside:
-            severity, fix = ADMINISTRATOR, f"on the host: {LIST}"
-        elif find_place(host)[0] == COMPUTE and not job_id(host):
-            severity, fix = ADMINISTRATOR, "drain the node; switch its power off and on; or use a node of that target"
-        else:
-            severity, fix = USER, "use a node of that target"
-        found = f"{len(adapters)} on the PCI bus" if adapters else "no adapter is on the PCI bus"
-        where = " is visible in this container" if inside else ""
-        yield failed(f"no InfiniBand device{where} ({found}), and {need.source} has {wanted or 'some'}", severity, fix)
+        yield no_ports(host, need)
         return
     layer = need.layer or INFINIBAND
     enough = [port for port in ports if port.layer == layer and port.active and port.rate >= need.rate]
     if wanted and len(enough) >= wanted:
         yield enough_result(host, need, ports, enough)
+        return
+    if wanted and (result := other_network(need, ports, layer)):
+        yield result
         return
     judged = [port for port in ports if port.layer == layer] if need.fabric == "infiniband" else ports
     down = sorted((port for port in judged if not port.active), key=urgency)
@@ -69,7 +64,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif down and (
         (wanted and len(active) < wanted) or (layer == INFINIBAND and any(port.layer == INFINIBAND for port in down))
     ):
-        severity = HARDWARE if down[0].state == "down" else ADMINISTRATOR
+        severity = port_severity(down[0])
         waits = {port.state for port in judged} <= {
             "init",
             "armed",
@@ -77,23 +72,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         starts = is_booting(host) and {port.physical for port in down} <= STARTING
         yield failed(f"not active: {states(down)}", severity, repairs(down, active), drains=not (waits or starts))
     elif wanted and len(active) < wanted and other and len(active) + len(other) >= wanted:
-        listed = ", ".join(f"{port.name} is {port.layer}" for port in other)
-        number = {INFINIBAND: 1}.get(layer, 2)
-        fix = f"mlxconfig -d DEVICE set LINK_TYPE_P1={number}; then mlxfwreset -d DEVICE reset, or reboot"
-        yield failed(
-            f"{len(active)} active {layer} ports, and {need.source} has {wanted}: {listed}", ADMINISTRATOR, fix
-        )
+        yield wrong_layer(need, active, other, layer)
     elif wanted and len(active) < wanted:
-        hidden = adapters_without_device(host)
-        detail = f"{len(active)} active {layer} ports, and {need.source} has {wanted}"
-        fix = "export MELLANOX_VISIBLE_DEVICES=all" if is_container(host) else f"{LIST}; or use a node of that target"
-        if hidden:
-            more = f"; adapters without an RDMA device: {', '.join(hidden)}"
-            yield failed(detail + more, HARDWARE, probe(hidden))
-        elif find_place(host)[0] in (LOGIN, OTHER):
-            yield failed(detail, USER, "use a node of that target")
-        else:
-            yield failed(detail, ADMINISTRATOR, fix)
+        yield too_few(host, need, active, layer)
     elif slow:
         yield slow_result(need, slow, active, usual)
     elif not wanted and (hidden := adapters_without_device(host)):
@@ -119,7 +100,7 @@ def enough_result(host: Host, need: Need, ports: list[Port], enough: list[Port])
     others = [port for port in ports if port not in enough]  # of storage, or without a cable
     if own:
         detail = f"not active: {states(own)}; the {len(enough)} active ones are not all those of {need.source}"
-        return failed(detail, HARDWARE if own[0].state == "down" else ADMINISTRATOR, repairs(own, enough))
+        return failed(detail, port_severity(own[0]), repairs(own, enough))
     if hidden := adapters_without_device(host):
         return failed(f"adapters without an RDMA device: {', '.join(hidden)}", MINOR, probe(hidden))
     boards = {port.board for port in enough}
@@ -130,19 +111,9 @@ def enough_result(host: Host, need: Need, ports: list[Port], enough: list[Port])
     return passed(f"{len(enough)} active {enough[0].layer} ports, {need.rate or enough[0].rate} Gb/s{more}")
 
 
-def adapters_without_device(host: Host) -> list[str]:
-    """Return the InfiniBand adapters of the bus that have no RDMA device; none in a container, which has not all."""
-    found = [one for one in pci_devices(host) if one.vendor == MELLANOX and one.kind == INFINIBAND_CONTROLLER]
-    bound = [one.slot for one in found if host.has(f"{PCI}/{one.slot}/infiniband")]
-    if container_sign(host) or not bound:  # without any, /sys is not a copy of a machine's
-        return []
-    given = [one.slot for one in found if host.link_name(f"{PCI}/{one.slot}/driver") == VFIO]
-    return [one.slot for one in found if one.slot not in (*bound, *given)]
-
-
-def probe(slots: list[str]) -> str:
-    """Return the command that shows why an adapter has no device."""
-    return f"dmesg | grep {slots[0]}; again after a reboot: the adapter or its firmware"
+def port_severity(port: Port) -> str:
+    """Return the severity of a port that is not active: one that is switched off is an administrator's act."""
+    return HARDWARE if port.state == "down" and port.physical != "disabled" else ADMINISTRATOR
 
 
 def slow_result(need: Need, slow: list[Port], active: list[Port], usual: int) -> Result:

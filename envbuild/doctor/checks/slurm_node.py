@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.gpus import smi_report, usable_gpus
+from ..facts.gpus import NVIDIA, is_divided, pci_devices, pci_gpus, smi_report, usable_gpus
+from ..facts.node_kind import has_partitions
 from ..facts.place import COMPUTE, STOPPED, ZOMBIE, find_place
 from ..facts.slurm import failing_states, node_answer
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
-from ..tools.scontrol import PARTITION, WAITING, gpus_of, states
+from ..tools.scontrol import WAITING, gpus_of, states
 from ..tools.slurm_fault import CONTROLLER, MUNGE, SETTINGS, VERSIONS
 from .gpu_count import MISSING
 
@@ -42,11 +43,19 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield state_result(host, node)
     elif "State" not in node or configured is None:
         yield not_run("the answer of scontrol is truncated")
-    elif has_partitions(host, node):
+    elif has_partitions(host, node, configured):
         yield passed(f"state {node['State']}, {configured} GPUs and partitions of GPUs (MIG), which are not compared")
-    elif 0 < here < configured:
-        fix = f"{MISSING}; if the node has {here}: gres.conf and Gres=gpu:{here} of slurm.conf"
-        detail = f"Slurm has {configured} GPUs configured, and the driver has {here}: {configured - here} missing"
+    elif divided := [gpu.bus for gpu in smi_report(host).gpus if is_divided(gpu)]:
+        fix = f"nvidia-smi -mig 0 -i {','.join(divided)} (as root); or the types of its partitions in gres.conf"
+        detail = f"Slurm has {configured} whole GPUs configured, and these are divided (MIG): {', '.join(divided)}"
+        yield failed(detail, ADMINISTRATOR, fix)
+    elif configured and not here and (unknown := not_compared(host)):
+        yield not_run(f"state {node['State']}, {configured} GPUs in Slurm, not compared: {unknown}")
+    elif here < configured:
+        gres = f"gres.conf and Gres=gpu:{here} of slurm.conf" if here else "slurm.conf without Gres=gpu for it"
+        fix = f"{MISSING}; if the node has {here}: {gres}"
+        where = "the driver has" if here else "on the PCI bus there are"
+        detail = f"Slurm has {configured} GPUs configured, and {where} {here}: {configured - here} missing"
         yield failed(detail, HARDWARE, fix)
     elif here > configured:  # as configured: a site may leave one out
         detail = f"Slurm has {configured} GPUs configured, and the driver has {here}"
@@ -80,10 +89,19 @@ def state_result(host: Host, node: dict[str, str]) -> Result:
     return failed(f"state {node['State']}" + (f": {reason}" if reason else ""), ADMINISTRATOR, fix, drains=False)
 
 
-def has_partitions(host: Host, node: dict[str, str]) -> bool:
-    """Return whether GPUs are divided (MIG): Slurm then counts their partitions."""
-    divided = any(gpu.value("MIG Mode/Current").lower() == "enabled" for gpu in smi_report(host).gpus)
-    return divided or bool(PARTITION.search(node.get("Gres", "")))
+def not_compared(host: Host) -> str:
+    """Return why Slurm's GPUs are not compared with this machine, whose NVIDIA driver has none; "" if they are."""
+    if not pci_devices(host):
+        return "the PCI bus cannot be read"
+    if pci_gpus(host):
+        return "the driver lists no GPU"
+    others = [one.slot for one in pci_devices(host) if one.vendor != NVIDIA and is_accelerator(one.kind)]
+    return f"accelerators of another vendor: {', '.join(others[:8])}" if others else ""
+
+
+def is_accelerator(kind: str) -> bool:
+    """Return whether a class of the PCI bus is that of GPUs without a screen, or of other accelerators (pci.ids)."""
+    return kind in ("0302", "0380") or kind.startswith("12")
 
 
 def starting(host: Host) -> str:
