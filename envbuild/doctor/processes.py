@@ -22,6 +22,9 @@ from typing import IO
 
 LIMIT = 10.0  # seconds
 SLOW = {"nvidia-smi": 3}  # times the limit: without persistence mode it initialises one GPU after another
+# enroot makes its folders before each command, as root with modes that no user passes (NVIDIA/enroot, enroot.in); these
+# variables come before its settings, and a folder that exists remains as it is
+VARIABLES = {"enroot": dict.fromkeys(("ENROOT_CACHE_PATH", "ENROOT_DATA_PATH", "ENROOT_RUNTIME_PATH"), "/")}
 FIRST_WORD = 3.0  # seconds without a word to the user, at most
 END = 1.0  # seconds that a killed program may take to end
 MAX_OUTPUT = 8 << 20  # bytes
@@ -98,8 +101,8 @@ class Programs:
             return
         try:
             process = subprocess.Popen(
-                [program, *command[1:]], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=self.environ,
-                start_new_session=True,
+                [program, *command[1:]], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                env={**self.environ, **VARIABLES.get(command[0], {})}, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             self.done[command] = Output(code=126, fault=f"{command[0]} cannot be started: {error.strerror}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.doctor.checks.enroot import data_path
+from envbuild.doctor.facts.enroot_settings import enroot_folder
 from envbuild.doctor.host import Host
 from tests.support.node_files import Node
 
@@ -35,7 +35,7 @@ def test_the_folder_is_what_enroot_makes_of_the_setting(tmp_path: Path, line: st
     node = Node(tmp_path)
     node.write("etc/enroot/enroot.conf", f"# settings\n{line}\nENROOT_TEMP_PATH /tmp\n")
     host = Host(str(node.root), environ={"HOME": "/home/me", "JOB_TMP": "/tmp/17"})
-    assert data_path(host) == path
+    assert enroot_folder(host) == path
 
 
 def test_a_file_beside_the_settings_counts_where_they_are_silent(tmp_path: Path) -> None:
@@ -44,6 +44,6 @@ def test_a_file_beside_the_settings_counts_where_they_are_silent(tmp_path: Path)
     node.write("etc/enroot/enroot.conf.d/20-site.conf", "ENROOT_DATA_PATH /second\n")
     node.write("etc/enroot/enroot.conf.d/10-site.conf", "ENROOT_DATA_PATH /first\n")
     host = Host(str(node.root), environ={"HOME": "/home/me"})
-    assert data_path(host) == "/first"
+    assert enroot_folder(host) == "/first"
     node.write("etc/enroot/enroot.conf", "ENROOT_DATA_PATH /main\n")
-    assert data_path(host) == "/main"
+    assert enroot_folder(host) == "/main"

@@ -12,10 +12,17 @@ from collections.abc import Iterator
 from ..facts.gpus import driver_version, module_gpus
 from ..facts.place import JOB, find_place, is_container, job_id
 from ..host import Host
-from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
 
 GROUP = "GPU"
-ALWAYS = ("nvidiactl", "nvidia-uvm")
+UVM = "nvidia-uvm"
+ALWAYS = ("nvidiactl", UVM)
+MISSING = os.strerror(errno.ENOENT)
+MODPROBE = "/usr/bin/nvidia-modprobe"  # of the driver's packages; setuid root, it loads a module for a user
+LOAD = (
+    "nvidia-modprobe -u -c 0; for each boot: systemctl edit nvidia-persistenced, and write: [Service] "
+    f"ExecStartPre={MODPROBE} -u -c 0"
+)
 FORBIDDEN = os.strerror(errno.EPERM)  # of a cgroup; of the file's own mode it is EACCES
 
 
@@ -30,12 +37,34 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     hidden = [name for name in names[len(ALWAYS) :] if faults[name] == FORBIDDEN]
     in_job = bool(job_id(host)) and not is_container(host)
     wrong = [f"{name}: {fault}" for name, fault in faults.items() if fault and not (in_job and name in hidden)]
-    if wrong:
+    if wrong == [f"{UVM}: {MISSING}"] and not is_container(host):
+        yield unloaded_uvm(host)
+    elif wrong:
         yield failed("; ".join(wrong), *repair(host, need, [name for name, fault in faults.items() if fault]))
     elif in_job and hidden:
         yield job_result(host, need, len(numbers) - len(hidden), len(numbers))
     else:
         yield passed(f"{len(names)} device files open")
+
+
+def unloaded_uvm(host: Host) -> Result:
+    """Judge a module that the first CUDA program after a boot loads, by nvidia-modprobe or by Docker's hook. For a
+    container of enroot nothing loads it (NVIDIA/enroot#106)."""
+    detail = f"{UVM}: {MISSING}"
+    if host.programs.find("enroot"):
+        return failed(f"{detail}: nothing loads it for a container of enroot", ADMINISTRATOR, LOAD)
+    if is_setuid(host.programs.find("nvidia-modprobe") or str(host.path(MODPROBE))) or host.programs.find("docker"):
+        return failed(f"{detail}: the first CUDA program loads it", MINOR, LOAD)
+    return failed(f"{detail}, and nvidia-modprobe is not setuid root: no user's program loads it", ADMINISTRATOR, LOAD)
+
+
+def is_setuid(program: str) -> bool:
+    """Return whether a program runs as root for each user."""
+    try:
+        status = os.stat(program)  # noqa: PTH116
+    except OSError:
+        return False
+    return bool(status.st_mode & stat.S_ISUID) and status.st_uid == 0
 
 
 def job_result(host: Host, need: Need, count: int, total: int) -> Result:

@@ -8,8 +8,9 @@ from ..facts.gpus import driver_version, pci_gpus
 from ..facts.packages import install_command
 from ..facts.place import is_container
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
 from ..tools.short_answers import TOOLKIT, parse_version
+from .pyxis import has_pyxis
 
 GROUP = "containers"
 HELPER = "nvidia-container-cli"  # of libnvidia-container, which enroot's hook 98-nvidia.sh starts
@@ -26,13 +27,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         elif not any(host.programs.find(name) for name in ("enroot", "docker")):  # Apptainer needs none
             yield not_run("it is not installed, nor is a program that needs it: enroot, docker")
         else:
-            yield failed("it is not installed", ADMINISTRATOR, install_command(host, "nvidia-container-toolkit"))
+            yield failed("it is not installed", severity(host), installing(host, "nvidia-container-toolkit"))
     elif gpus and host.programs.find("enroot") and not host.programs.find(HELPER):
-        yield failed(
-            f"{HELPER} is not installed, which enroot needs",
-            ADMINISTRATOR,
-            install_command(host, "libnvidia-container-tools"),
-        )
+        fix = installing(host, "libnvidia-container-tools")
+        yield failed(f"{HELPER} is not installed, which enroot needs", severity(host), fix)
     else:
         output = host.output(*(TOOLKIT if host.programs.find(TOOLKIT[0]) else (HELPER, "--version")))
         version = parse_version(output.text)
@@ -40,3 +38,14 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             yield not_run(output.fault or "it prints no version")
         else:
             yield passed(version)
+
+
+def severity(host: Host) -> str:
+    """Return the severity of a part that is missing: jobs of pyxis need it for each GPU; docker may be there for
+    others, and enroot alone for containers without GPUs."""
+    return ADMINISTRATOR if host.programs.find("enroot") and has_pyxis(host) else MINOR
+
+
+def installing(host: Host, package: str) -> str:
+    """Return the command that installs a package of NVIDIA's own repository, which no distribution has."""
+    return f"{install_command(host, package)}, from NVIDIA's repository: nvidia.github.io/libnvidia-container"

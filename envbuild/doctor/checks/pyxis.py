@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..facts.place import is_container
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_run, passed
 from ..tools.short_answers import ENROOT, SRUN_HELP, parse_srun_help
 from ..tools.slurm_fault import slurm_fault
 
@@ -32,7 +32,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield not_run("neither pyxis nor enroot is installed: jobs have other containers, or none")
     elif "--container-image" not in options:
         fix = "install pyxis, build it again after an update of Slurm, and name it in /etc/slurm/plugstack.conf"
-        yield failed("srun has no option --container-image", ADMINISTRATOR, fix)
+        fix = f"none, if jobs start enroot themselves; else {fix}"
+        yield failed("srun has no option --container-image", MINOR, fix)
     else:
         version = next((f"at least {number}" for option, number in SINCE if option in options), "older than 0.15")
         yield passed(f"version {version}, by its options")

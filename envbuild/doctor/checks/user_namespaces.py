@@ -22,9 +22,17 @@ SET_DUMPABLE = 4  # of <sys/prctl.h>: after a change of the user, /proc/self wou
 STEPS = ("make a user namespace", "map its user", "mount in it", "mount an overlay in it")
 APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
 PROFILES = ("/etc/apparmor.d/enroot", "/etc/apparmor.d/usr.bin.enroot-nsenter")
+ROOTLESS = ("apptainer", "singularity", "podman", "ch-run")  # they start containers in one, or by a setuid program
+
+
+def lasting(setting: str) -> str:
+    """Return the commands that set a value of the kernel now and at each boot."""
+    return f"echo {setting} > /etc/sysctl.d/60-user-namespaces.conf; sysctl --system"
+
+
 SETTINGS = (  # a file of /proc/sys, the value that forbids it, the command that permits it
-    ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=15000"),
-    ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+    ("user/max_user_namespaces", "0", lasting("user.max_user_namespaces=15000")),
+    ("kernel/unprivileged_userns_clone", "0", lasting("kernel.unprivileged_userns_clone=1")),
     (
         APPARMOR, "1",
         "an AppArmor profile with userns for enroot-nsenter in /etc/apparmor.d/enroot, as enroot's package has it",
@@ -52,8 +60,20 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         fix = (
             named[0] if named else container if place == CONTAINER else "sysctl -a | grep -e userns -e user_namespaces"
         )
-        detail = f"cannot {STEPS[step]}: {os.strerror(number)}"
-        yield failed(detail, MINOR if place == CONTAINER and not named else ADMINISTRATOR, fix)
+        setting = host.text("/proc/sys/user/max_user_namespaces")
+        limit = f" (user.max_user_namespaces={setting})" if number == errno.ENOSPC else ""
+        reason = "the kernel permits no more" + limit if number == errno.ENOSPC else os.strerror(number)
+        yield judge(host, f"cannot {STEPS[step]}: {reason}", fix, mild=place == CONTAINER and not named)
+
+
+def judge(host: Host, detail: str, fix: str, *, mild: bool) -> Result:
+    """Judge by what needs user namespaces here: jobs of enroot surely do; without a program for containers, a site may
+    forbid them, as the hardening of DISA's STIG does."""
+    if host.programs.find("enroot"):
+        return failed(detail, MINOR if mild else ADMINISTRATOR, fix)
+    if any(host.programs.find(name) for name in ROOTLESS):
+        return failed(detail, MINOR if mild else ADMINISTRATOR, fix, drains=False)
+    return failed(detail, MINOR, f"none, if no program starts containers without root; else {fix}")
 
 
 def profile_result(host: Host) -> Result | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..facts.network import FOLDER
+from ..facts.network import EFA, FOLDER, INFINIBAND, rdma_ports
 from ..facts.place import device_hint, is_container
 from ..host import Host
-from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
 from ..tools.ibv_devinfo import parse_devinfo
 from .gpu_devices import open_fault
 
@@ -40,10 +40,23 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     found, complete = parse_devinfo(output.text)
     if output.fault or (found and not complete):
         yield not_run(output.fault or "the output of ibv_devinfo is truncated")
-    elif len(found) != len(devices):
-        hint = "install the provider's library (rdma-core, ibverbs-providers) of one version alone"
-        yield failed(
-            f"libibverbs finds {len(found)} of {len(devices)} devices", USER if container else ADMINISTRATOR, hint
-        )
+    elif lacking := [name for name in devices if name not in {one.name for one in found}]:
+        detail = f"libibverbs finds {len(found)} of {len(devices)} devices, without {', '.join(lacking[:8])}"
+        yield lacking_result(host, need, detail, lacking, container=container)
     else:
         yield passed(f"{len(found)} devices open")
+
+
+def lacking_result(host: Host, need: Need, detail: str, lacking: list[str], *, container: bool) -> Result:
+    """Judge devices without a library of their provider by whether jobs use them: an onboard adapter has none on many
+    machines."""
+    layer = need.layer or INFINIBAND
+    used = [port for port in rdma_ports(host) if port.active and port.layer in (layer, EFA) and port.rate >= need.rate]
+    left = [port for port in used if port.device not in lacking]
+    if len(left) == len(used) or 0 < need.nics <= len(left):
+        fix = f"none, if jobs do not use it; its driver: ls -l {FOLDER}/{lacking[0]}/device/driver"
+        return failed(detail, MINOR, fix)
+    fix = (
+        "install the library of its provider (rdma-core, ibverbs-providers), in one version: ldconfig -p | grep ibverbs"
+    )
+    return failed(detail, USER if container else ADMINISTRATOR, fix)
