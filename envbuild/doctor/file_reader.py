@@ -37,12 +37,14 @@ def open_device(path: str) -> None:
     os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
 
-def statistics(path: str) -> tuple[str, str, int, int]:
-    """Return the nearest folder of a path that exists, the same without links, and its size and free space."""
+def statistics(path: str) -> tuple[str, str, int, int, int]:
+    """Return the nearest folder of a path that exists, the same without links, its size, its free space, and the number
+    of files that users may still make there; -1 where a file system has no such limit."""
     while not os.path.exists(path) and path != os.path.dirname(path):  # noqa: PTH110, PTH120
         path = os.path.dirname(path)  # noqa: PTH120
     found = os.statvfs(path)
-    return path, os.path.realpath(path), found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    files = found.f_favail if found.f_files else -1
+    return path, os.path.realpath(path), found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, files
 
 
 CALLS: dict[str, Callable[[str], Any]] = {

@@ -2,8 +2,8 @@
 those of SLOW for several times that.
 
 A program that takes longer is ended with every process that it started. One that cannot be ended (it waits in the
-kernel, as nvidia-smi on a sick GPU does) is left behind. Output goes to files: a process that is left behind does not
-block the reader."""
+kernel, as nvidia-smi on a sick GPU does) is left behind. Output goes to files in memory: a process that is left behind
+does not block the reader."""
 
 from __future__ import annotations
 
@@ -56,6 +56,14 @@ class Output:
         return self.fault or f"{command} failed with exit code {self.code}{line}"
 
 
+def output_file() -> IO[bytes]:
+    """Return a file of this process's memory: a full or read-only disk ends no program. Raises OSError."""
+    try:
+        return os.fdopen(os.memfd_create("output"), "w+b")
+    except (OSError, AttributeError):  # forbidden here, or a C library without it
+        return tempfile.TemporaryFile()
+
+
 @dataclass
 class Running:
     """A program that was started."""
@@ -95,8 +103,8 @@ class Programs:
             self.done[command] = Output(code=127, fault=f"{command[0]} is not installed")
             return
         try:
-            out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
-        except OSError as error:  # of a machine whose temporary folders are full or read-only
+            out, err = output_file(), output_file()
+        except OSError as error:  # of a machine without memory, or whose temporary folders are full
             self.done[command] = Output(code=126, fault=f"{command[0]} has no file for its output: {error.strerror}")
             return
         try:

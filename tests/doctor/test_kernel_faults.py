@@ -22,6 +22,7 @@ HEALTH = "3,1,5,-;mlx5_core 0000:4d:00.0: poll_health:1: Fatal error 1 detected:
     ("3,1,5,-;NVRM: GPU 0000:df:00.0: GPU has fallen off the bus.", HARDWARE),
     ("3,1,5,-;NVRM: GPU 0000:df:00.0: RmInitAdapter failed! (0x62:0x40:2393)", HARDWARE),
     ("3,1,5,-;NVRM: GPU 0000:43:00.0: RmInitAdapter failed! (0x62:0x40:2393)", MINOR),  # it answers now
+    ("3,1,5,-;mlx5_core 0000:1a:00.0: poll_health:1: device's health compromised", MINOR),  # its port is active now
     ("3,1,5,-;pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:df:00.0", HARDWARE),
     ("3,1,5,-;mce: [Hardware Error]: Machine check events logged", MINOR),
     ("3,1,5,-;EDAC MC0: 1 UE memory read error on CPU_SrcID#0", MINOR),
@@ -32,8 +33,10 @@ HEALTH = "3,1,5,-;mlx5_core 0000:4d:00.0: poll_health:1: Fatal error 1 detected:
     ("6,1,5,-;EDAC MC0: Giving out device to module", ""),
 ])  # fmt: skip
 def test_the_kernel_names_hardware(line: str, severity: str, node: Node) -> None:
+    node.write("sys/bus/pci/devices/0000:1a:00.0/infiniband/mlx5_0/node_type", "1: CA")
     node.write("dev/kmsg", line)
     result = result_of(node.examine(), "kernel-faults")
+    assert "AER" not in line or "grep -F '0000:df:00.0'" in result.fix
     assert (result.status, result.severity) == (FAIL if severity else PASS, severity)
 
 
@@ -96,4 +99,6 @@ def test_the_log_of_a_job_names_the_node_and_each_gpu() -> None:
     start = "Nov 20 10:00:00 dgx4 kernel: NVRM: Xid (PCI:0000:9d:00): "
     lines = [f"{start}119, pid=1, Timeout", f"{start.replace('9d', 'df')}79, pid=1, GPU has fallen off the bus."]
     (result,) = [one for one in log_results(read_log(lines), NEED) if one.check == "xid"]
-    assert result.detail.startswith("XID 79 of 0000:df:00 of dgx4; also XID 119 of 0000:9d:00 of dgx4")
+    assert result.detail.startswith(
+        "XID 79 of 0000:df:00 of dgx4: GPU has fallen off the bus; also XID 119 of 0000:9d:00 of dgx4"
+    )

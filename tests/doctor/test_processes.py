@@ -99,14 +99,6 @@ def test_a_program_that_takes_long_is_announced(tmp_path: Path, monkeypatch: pyt
     assert lines == ["waiting for slow -a, at most 10 s"]
 
 
-def test_without_a_temporary_folder_a_program_has_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node(tmp_path)
-    node.add_gpus()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
-    result = result_of(node.examine(), "gpu-pcie")
-    assert (result.status, "no file for its output" in result.detail) == (NOT_RUN, True)
-
-
 def test_programs_that_no_check_read_are_ended(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.program("slow", f"echo $$ > {tmp_path}/pid; sleep 300")

@@ -74,8 +74,9 @@ class Node:
                 self.write(f"sys/bus/pci/devices/{slot}/{name}", value)
             self.write_gpu(slot, minor, model)
             self.write(f"dev/nvidia{minor}", "")
-        for name in ("nvidiactl", "nvidia-uvm", "kmsg"):
+        for name in ("nvidiactl", "nvidia-uvm"):
             self.write(f"dev/{name}", "")
+        self.write("dev/kmsg", "6,1,100,-;Linux version 6.8.0\n")
         self.program(
             "nvidia-smi",
             f'case "$1" in topo) cat {TEXTS}/topo.tabs.txt ;; *) cat {TEXTS}/nvidia-smi-q.h100.txt ;; esac',

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 
 from ..facts.gpus import smi_report
-from ..facts.kernel_messages import kernel_log
+from ..facts.kernel_messages import READERS, kernel_log, log_span
+from ..facts.network import rdma_ports
 from ..host import Host
 from ..model import HARDWARE, MINOR, Need, Result, failed, not_run, passed
 from ..tools.kernel_log import BEFORE
@@ -28,7 +29,7 @@ SIGNS = tuple(
             "GPU",
         ),
         (rf"mlx5_core {SLOT}: .*health compromised", HARDWARE, "mlx5"),
-        (r"pcieport [0-9a-f:.]+: AER: .*Uncorrect\w+ \(Fatal\)", HARDWARE, FATAL),
+        (rf"pcieport {SLOT}: AER: .*Uncorrect\w+ \(Fatal\)", HARDWARE, FATAL),
         (r"mce: \[Hardware Error\]: Machine check", MINOR, ""),
         (r"EDAC MC\d+: \d+ UE ", MINOR, ""),
         (r"nvme nvme\d+: controller is down", MINOR, ""),
@@ -47,9 +48,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Judge the last line of each kind, the worst first."""
     text, fault = kernel_log(host)
     if fault:
-        yield not_run(
-            f"kernel log: {fault}", "a user of the groups adm or systemd-journal, or root, may read it: dmesg"
-        )
+        yield not_run(f"kernel log: {fault}", READERS)
         return
     lines = text.split("\n")
     found = [result for result in (judge(host, lines, number) for number in range(len(lines))) if result]
@@ -58,7 +57,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         more = f" ({len(worst)} such lines)" if len(worst) > 1 else ""
         yield failed(worst[-1].detail + more, worst[-1].severity, worst[-1].fix)
     else:
-        yield passed(f"none in {len(lines)} lines of the kernel log")
+        yield passed(f"no hardware that failed in the kernel's log {log_span(host, text)}")
 
 
 def judge(host: Host, lines: list[str], number: int) -> Result | None:
@@ -68,6 +67,8 @@ def judge(host: Host, lines: list[str], number: int) -> Result | None:
             slot = match.groupdict().get("slot") or ""
             if severity == HARDWARE and has_recovered(host, kind, slot, lines[number + 1 :]):
                 severity = MINOR
+            if kind == FATAL:  # the port, and at the end of the line the device behind it
+                slot = re.findall(SLOT.replace("?P<slot>", ""), match["words"])[-1]
             word = slot or match["words"].partition(":")[0]
             fix = (
                 FIX.format(word=word)
@@ -82,5 +83,13 @@ def has_recovered(host: Host, kind: str, slot: str, later: list[str]) -> bool:
     """Return whether a device works again, by a later line of its driver or by nvidia-smi."""
     if kind == "GPU":
         return any(gpu.bus.lower().endswith(slot) for gpu in smi_report(host).gpus)
+    if kind == "mlx5" and has_active_port(host, slot):
+        return True
     marks = (match for match in map(RECOVERED[kind].search, later) if match)
     return any(match.groupdict().get("slot") in (None, slot) for match in marks)
+
+
+def has_active_port(host: Host, slot: str) -> bool:
+    """Return whether a port of an adapter is active: the kernel reads its state from the firmware, which so answers."""
+    devices = host.names(f"/sys/bus/pci/devices/{slot}/infiniband")
+    return any(port.device in devices and port.active for port in rdma_ports(host))

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ..facts.gpus import driver_version, smi_report
-from ..facts.kernel_messages import kernel_log, uptime
+from ..facts.gpus import driver_version, resetting, smi_report
+from ..facts.kernel_messages import READERS, age_text, kernel_log, log_span, uptime
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
-from ..tools.kernel_log import RECOVERY, Event, parse_kernel_log
+from ..tools.kernel_log import RECOVERY, Event, current_events
+from ..tools.nvidia_smi import Gpu
+from .gpu_memory_errors import uncorrected
+from .gpu_settings import RESET
 
 GROUP = "GPU"
 ACTIONS = {
     "reboot": (HARDWARE, "drain the node, then reboot; again: replace the GPU"),
     "reset": (
         ADMINISTRATOR,
-        "drain the node, then reboot. nvidia-smi --gpu-reset -i {buses} is enough for the GPU; "
-        "the line of the log remains",
+        "{reset}; after a reset alone, for this check: echo 'envbuild-doctor: reset {buses}' > /dev/kmsg",
     ),
+    "power": (HARDWARE, "drain the node; the power cables of the GPU and the power supplies: ipmitool sdr"),
     "drain": (
         ADMINISTRATOR,
         "drain the node; when its jobs with several GPUs have ended: nvidia-smi -q | grep -i 'recovery action'",
@@ -35,7 +39,9 @@ ACTIONS = {
     "link": (MINOR, "the link works; errors that grow: nvidia-smi nvlink -e"),
     "application": (MINOR, "a program's fault is the usual cause: read its log"),
 }
-READERS = "a user of the groups adm or systemd-journal, or root, may read it: journalctl -k | grep -e Xid -e SXid"
+QUIET = ("memory", "application")  # their numbers state enough
+ECC = (48, 95)  # uncorrected errors of memory, which the volatile counters have until the driver starts the GPU again
+PROCESS = re.compile(r"^pid=[^,]*,? *(?:name=[^,]*,? *)?")  # of whom it was, before the words of an event
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -47,14 +53,16 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if fault:
         yield not_run(f"kernel log: {fault}", READERS)
         return
-    events, lines = parse_kernel_log(text), len(text.splitlines())
+    events, reset = current_events(text)
     left = [event for event in events if not is_recovered(event, events, host)]
     if failure := worst_event(left, uptime(host)):
         yield failure
     elif events:
         yield passed(f"{describe(events)}; no GPU of these needs a recovery now")
+    elif reset:
+        yield passed(f"{describe(reset)}, before a reset or a new start of the driver")
     else:
-        yield passed(f"none in {lines} lines of the kernel log")
+        yield passed(f"no event of a GPU in the kernel's log {log_span(host, text)}")
 
 
 def is_recovered(event: Event, events: list[Event], host: Host) -> bool:
@@ -67,7 +75,17 @@ def is_recovered(event: Event, events: list[Event], host: Host) -> bool:
     if advice:
         return advice[-1] == "recovered"
     named = [gpu for gpu in smi_report(host).gpus if event.bus in gpu.bus.lower()]
-    return event.action != "unknown" and [gpu.value("GPU Recovery Action") for gpu in named] == ["None"]
+    if len(named) != 1 or event.action == "unknown":
+        return False
+    action = named[0].value("GPU Recovery Action")  # of drivers since 560
+    return action == "None" or (not action and event.number in ECC and was_restarted(named[0]))
+
+
+def was_restarted(gpu: Gpu) -> bool:
+    """Return whether the driver has started a GPU again since an uncorrected error: in persistence mode its volatile
+    counters last until then (nvmlEccCounterType_t of nvml.h)."""
+    is_open = gpu.value("Persistence Mode") == "Enabled" and gpu.value(RESET[0]) == "No" == gpu.value(RESET[1])
+    return is_open and uncorrected(gpu) == 0
 
 
 def worst_event(events: list[Event], seconds: float = 0.0) -> Result | None:
@@ -78,21 +96,16 @@ def worst_event(events: list[Event], seconds: float = 0.0) -> Result | None:
         if kind in kinds:
             chosen = [event for event in events if event.action == kind]
             last = chosen[-1].after
-            age = f", the last {age_text(seconds - last)} ago" if 0 <= last < seconds else ""
-            words = f": {chosen[-1].text[:80]}" if kind == "unknown" and chosen[-1].text else ""
+            latest = "the last " if len(chosen) > 1 else ""
+            age = f", {latest}{age_text(seconds - last)} ago" if 0 <= last < seconds else ""
+            text = PROCESS.sub("", chosen[-1].text)[:80].rstrip(".") if kind not in QUIET else ""
+            words = f": {text}" if text else ""
             buses = dict.fromkeys(one.bus if "." in one.bus else f"{one.bus}.0" for one in chosen)
             others = [event for event in events if event.action not in (kind, "application", "recovered")]
             also = f"; also {describe(others)}" if others else ""
-            return failed(describe(chosen) + also + age + words, severity, fix.format(buses=",".join(buses)))
+            fix = fix.format(buses=",".join(buses), reset=resetting(buses))
+            return failed(describe(chosen) + age + words + also, severity, fix)
     return None
-
-
-def age_text(seconds: float) -> str:
-    """Return a time in its largest unit."""
-    units = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
-    name, size = next((unit for unit in units if seconds >= 2 * unit[1]), units[-1])
-    number = max(int(seconds / size), 1)
-    return f"{number} {name}{'s' if number != 1 else ''}"
 
 
 def describe(events: list[Event]) -> str:

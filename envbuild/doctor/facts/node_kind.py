@@ -1,8 +1,8 @@
 """The kind of this node: one of the target's or not, by the GPUs that Slurm has configured for it.
 
 One health check serves nodes of several kinds: Slurm has one HealthCheckProgram for a cluster. A node of another kind
-is compared with itself, and not drained because it never had those devices. Where Slurm's answer is not known, what the node lacks
-of the target is a failure that drains none."""
+is compared with itself, and not drained because it never had those devices. Where Slurm's answer is not known, what
+the node lacks of the target is a failure that drains none."""
 
 from __future__ import annotations
 

@@ -10,13 +10,15 @@ NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "ceph", "fuse.sshf
 
 
 class FileSystem(NamedTuple):
-    """A file system; sizes in bytes. `folder`: the nearest one of `path` that exists."""
+    """A file system; sizes in bytes. `folder`: the nearest one of `path` that exists. `files`: those
+    that users may still make, -1 without a limit."""
 
     path: str
     folder: str
     kind: str
     size: int
     free: int
+    files: int = -1
 
     @property
     def is_network(self) -> bool:
@@ -26,10 +28,10 @@ class FileSystem(NamedTuple):
 def file_system(host: Host, path: str) -> FileSystem | None:
     """Return the file system of a path, or of its nearest folder that exists; None if it cannot be read."""
     try:
-        folder, real, size, free = host.call_bounded("statistics", path)
+        folder, real, size, free, files = host.call_bounded("statistics", path)
     except OSError:
         return None
-    return FileSystem(path, folder, mount_kind(host.text("/proc/self/mountinfo"), real), size, free)
+    return FileSystem(path, folder, mount_kind(host.text("/proc/self/mountinfo"), real), size, free, files)
 
 
 def mount_kind(mounts: str, path: str) -> str:

@@ -23,8 +23,9 @@ SXID = re.compile(
     BEFORE + r"nvidia-nvswitch\S* SXid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<number>\d+),? ?(?P<text>.*)"
 )
 REBOOT = (79, 151, 168)
-# Of the catalogue (reset as the immediate action), and critical for AWS' node monitoring agent for EKS; 54 is power
-RESET = (46, 48, 54, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158)
+# Of the catalogue (reset as the immediate action), and critical for AWS' node monitoring agent for EKS
+POWER = (54,)  # a power cable is not connected
+RESET = (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158)
 NVLINK5 = tuple(range(144, 151))
 NVLINK = (74, *NVLINK5)
 SEVERITY = re.compile(r"\b(Fatal|Nonfatal) \w+ i\d+ Link\b")  # the last one counts: a process has any name before it
@@ -34,6 +35,8 @@ APPLICATION = (13, 31, 43, 45)  # a program's fault, or the end of a program aft
 # The driver's advice, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": the last words count
 RECOVERY = 154
 ADVICE = (("reboot", "reboot"), ("reset", "reset"), ("drain p2p", "drain"), ("none", "recovered"))
+LOADED = re.compile(BEFORE + r"NVRM: loading NVIDIA UNIX ")  # of the kernel module, which initialises its GPUs
+DONE = re.compile(BEFORE + r"envbuild-doctor: reset (?P<buses>[0-9a-fA-F:.,]+)")
 SINCE_BOOT = re.compile(r"^\d+,\d+,(\d+),[^;]*;")  # of /dev/kmsg: microseconds
 
 
@@ -50,8 +53,8 @@ class Event(NamedTuple):
 
     @property
     def action(self) -> str:
-        """reboot, reset, drain, nvlink, link (which works), memory, application, recovered, or "unknown" for numbers
-        without a class."""
+        """reboot, reset, power, drain, nvlink, link (which works), memory, application, recovered, or "unknown" for
+        numbers without a class."""
         if self.switch:  # the record itself states whether the switch works
             words = self.text.lower()
             return "nvlink" if words.startswith("fatal") else "link" if words.startswith("non-fatal") else "unknown"
@@ -61,7 +64,8 @@ class Event(NamedTuple):
             advice = self.text.rpartition(" to ")[2].lower()
             return next((kind for word, kind in ADVICE if word in advice), "unknown")
         named = (
-            ("reboot", REBOOT), ("reset", RESET), ("nvlink", NVLINK), ("memory", MEMORY), ("application", APPLICATION),
+            ("reboot", REBOOT), ("reset", RESET), ("nvlink", NVLINK), ("power", POWER), ("memory", MEMORY),
+            ("application", APPLICATION),
         )  # fmt: skip
         return next((name for name, numbers in named if self.number in numbers), "unknown")
 
@@ -78,3 +82,27 @@ def parse_kernel_log(text: str) -> list[Event]:
                 continue
             events.append(Event(found["bus"].lower(), number, found["text"].strip()[:200], switch, after))
     return events
+
+
+def current_events(text: str) -> tuple[list[Event], list[Event]]:
+    """Return the events of this machine's log that may still count, and those before the driver was loaded again or,
+    by a line of the administrator (root alone writes to /dev/kmsg), before their GPU was reset."""
+    left: list[Event] = []
+    over: list[Event] = []
+    for line in text.split("\n"):
+        done = DONE.search(line)
+        if LOADED.search(line):
+            over += [event for event in left if not event.switch]
+            left = [event for event in left if event.switch]
+        elif done:
+            buses = tuple(done["buses"].lower().split(","))
+            over += [event for event in left if is_of(event, buses)]
+            left = [event for event in left if not is_of(event, buses)]
+        elif "Xid" in line or "SXid" in line:
+            left += parse_kernel_log(line)
+    return left, over
+
+
+def is_of(event: Event, buses: tuple[str, ...]) -> bool:
+    """Return whether an event is of one of these GPUs or switches: 0000:52:00 or 0000:52:00.0."""
+    return any(bus.startswith(event.bus) for bus in buses)
