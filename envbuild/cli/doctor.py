@@ -87,11 +87,12 @@ def doctor_command(
 
     found = examine_for(target, image, log, without or ())
     if kind:
-        from envbuild.doctor.health_check import health_lines
+        from envbuild.doctor.health_check import draining_failures, health_lines
 
         lines = health_lines(found, kind, only_hardware)
         sys.stdout.write("".join(f"{line}\n" for line in lines))
-        raise typer.Exit(VerifyError.exit_code if lines else 0)
+        unfit = draining_failures(found, only_hardware=only_hardware)
+        raise typer.Exit(VerifyError.exit_code if unfit else 0)
     if ctrf:
         from envbuild.doctor.ctrf import ctrf_data
 

@@ -13,11 +13,11 @@ from .checks import GROUPS, check_names
 from .checks.efa import FI_INFO
 from .checks.verbs_devices import DEVINFO
 from .facts import network
-from .facts.gpus import SMI, TOPOLOGY, module_gpus, pci_gpus, wants_smi
+from .facts.gpus import SMI, TOPOLOGY, driver_version, module_gpus, pci_gpus, wants_smi
 from .facts.neuron import neuron_command, neuron_devices
 from .facts.node_kind import other_kind
 from .facts.place import COMPUTE, LOGIN, OTHER, find_place, is_container
-from .facts.slurm import has_reason, node_command
+from .facts.slurm import drain_reason, has_reason, node_command
 from .facts.summary import machine_facts
 from .host import DEVICES, Host
 from .model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, Need, Result, failed, not_run, one_line, result_data
@@ -30,8 +30,8 @@ FILES = "files"  # the name of the failures of files that do not answer
 @dataclass(frozen=True)
 class Examination:
     """The findings of one pass. `results` are in the order of `GROUPS`; `times`: seconds of each check. `has_reason`:
-    whether Slurm already has a reason for which this node gets no jobs. `log_alone`: whether the results are those of a
-    log, and none of this machine."""
+    whether Slurm already has a reason for which this node gets no jobs; `drained_for`: that of a drain alone.
+    `log_alone`: whether the results are those of a log, and none of this machine."""
 
     facts: dict[str, Any]
     need: Need
@@ -39,6 +39,7 @@ class Examination:
     seconds: float = 0.0
     times: Mapping[str, float] = field(default_factory=dict)
     has_reason: bool = False
+    drained_for: str = ""
     log_alone: bool = False
 
     @property
@@ -54,6 +55,11 @@ class Examination:
     def counts(self) -> dict[str, int]:
         found = Counter(result.status for result in self.results)
         return {status: found.get(status, 0) for status in ("pass", FAIL, NOT_RUN)}
+
+    @property
+    def unknown(self) -> list[Result]:
+        """The checks that did not run, of which something is here to judge."""
+        return [result for result in self.results if result.status == NOT_RUN and result.applies]
 
     def with_results(self, results: list[Result]) -> Examination:
         """Return the same with more results."""
@@ -94,10 +100,10 @@ def examine(host: Host, need: Need, without: Collection[str] = ()) -> Examinatio
         results += [] if FILES in without else unanswered(host)
         order = {name: number for number, name in enumerate(GROUPS)}
         results.sort(key=lambda result: (order.get(result.group, len(order)), result.check))
-        facts, reason = machine_facts(host), has_reason(host)
+        facts, reason, drained = machine_facts(host), has_reason(host), drain_reason(host)
     finally:
         host.close()
-    return Examination(facts, need, tuple(results), time.monotonic() - start, times, reason)
+    return Examination(facts, need, tuple(results), time.monotonic() - start, times, reason, drained)
 
 
 def omitted(name: str) -> Result:
@@ -165,7 +171,20 @@ def run_check(name: str, host: Host, need: Need) -> list[Result]:
         found = list(module.check(host, need))
     except Exception as error:  # of one check: the others are worth their results
         found = [not_run(f"the check failed: {type(error).__name__}: {error}")]
+    outside = not has_part(host, need, group)
     return [
-        replace(result, check=check_title(name), group=group, detail=one_line(result.detail))
+        replace(
+            result, check=check_title(name), group=group, detail=one_line(result.detail),
+            applies=result.applies and not (outside and result.status == NOT_RUN),
+        )
         for result in found or [not_run("the check has no result")]
-    ]
+    ]  # fmt: skip
+
+
+def has_part(host: Host, need: Need, group: str) -> bool:
+    """Return whether this machine has, or is expected to have, the part that a group of checks judges."""
+    if group == "GPU":
+        return need.nvidia or bool(pci_gpus(host) or driver_version(host))
+    if group == "Neuron":
+        return need.neuron or bool(neuron_devices(host))
+    return group != "Slurm" or find_place(host)[0] in (LOGIN, COMPUTE)

@@ -1,38 +1,81 @@
 """The failures of a node for the health check of a site: Slurm's HealthCheckProgram, or NHC.
 
 Lines are printed, nothing is executed. Only failures that an administrator must repair, or hardware, drain a node.
-Hardware is named first: Slurm's reason is short. A node that gets no jobs for a reason keeps that reason."""
+Hardware is named first: Slurm's reason is short. A node that gets no jobs for a reason keeps that reason; one that was
+drained for the doctor's own is resumed, as NHC does with nodes of its own notes (mej/nhc, node-mark-online)."""
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from .examination import Examination
 from .facts.place import LOGIN, OTHER
-from .model import DRAINING, HARDWARE, Result, one_line
+from .model import HARDWARE, NOT_RUN, Result, one_line
 
 KINDS = ("nhc", "healthcheck")
 LONGEST = 180  # characters of a reason
 LONGEST_LINE = 1000  # of a line, with the commands that repair the failure
+SHORTEST = 16  # characters of a detail in a reason
+PREFIX = "envbuild doctor: "  # of its own reasons
+NAMED = re.compile(r"(?:^|; )([a-z][a-z0-9-]*): ")  # the checks in a reason
+MORE = re.compile(r"; and \d+ more\b")
+
+
+def draining_failures(found: Examination, *, only_hardware: bool = False) -> list[Result]:
+    """Return the failures that make a node unfit for jobs, hardware first. `only_hardware`: leave others out."""
+    unfit = [result for result in found.results if result.unfit]
+    failures = [result for result in unfit if result.severity == HARDWARE or not only_hardware]
+    return sorted(failures, key=lambda result: result.severity != HARDWARE)
 
 
 def health_lines(found: Examination, kind: str, only_hardware: bool = False) -> list[str]:
-    """Return the lines for one of `KINDS`: none for a healthy node. `only_hardware`: leave other failures out."""
-    draining = (HARDWARE,) if only_hardware else DRAINING
-    failures = [result for result in found.failures if result.severity in draining and result.drains]
+    """Return the lines for one of `KINDS`: none for a healthy node."""
+    failures = draining_failures(found, only_hardware=only_hardware)
     if not failures:
-        return []
-    failures.sort(key=lambda result: result.severity != HARDWARE)
+        return [resume_command(found)] if kind == "healthcheck" and is_repaired(found) else []
     if kind == "nhc":
         return [f"envbuild_doctor: {reason_of(result)}" for result in failures]
     if found.has_reason or found.facts["place"] in (LOGIN, OTHER):  # no node of Slurm
         return [reason_of(result) for result in failures]
-    reason = f"envbuild doctor: {'; '.join(f'{result.check}: {result.detail}' for result in failures)}"
     name = one_line(found.facts["slurm_node"])
     # a name that is not known, as in a container, is to be written: a shell does not run that line
     start = f"scontrol update NodeName={shlex.quote(name)}" if name else "# scontrol update NodeName=NODE"
-    command = f"{start} State=DRAIN Reason={shlex.quote(clean(reason))}"
+    command = f"{start} State=DRAIN Reason={shlex.quote(drain_reason(failures))}"
     return [*(reason_of(result) for result in failures), command]
+
+
+def resume_command(found: Examination) -> str:
+    """Return the command for a node that the doctor has drained."""
+    return f"scontrol update NodeName={shlex.quote(one_line(found.facts['slurm_node']))} State=RESUME"
+
+
+def is_repaired(found: Examination) -> bool:
+    """Return whether the doctor has drained this node, and each check that its reason names has run now and does not
+    drain: a check that did not run states nothing."""
+    reason = found.drained_for
+    if not reason.startswith(PREFIX) or MORE.search(reason) or not found.facts["slurm_node"]:
+        return False
+    named = set(NAMED.findall(reason[len(PREFIX) :]))
+    states = {name: {one.status for one in found.results if one.check == name} for name in named}
+    return bool(named) and all(known and NOT_RUN not in known for known in states.values())
+
+
+def drain_reason(failures: list[Result]) -> str:
+    """Return the reason of a drain, with the name of each check; their details are cut, and then checks left out."""
+    for count in range(len(failures), 0, -1):
+        more = f"; and {len(failures) - count} more" if count < len(failures) else ""
+        names = sum(len(result.check) + len(": ; ") for result in failures[:count])
+        room = LONGEST - len(PREFIX) - len(more) - names
+        whole = [clean(result.detail, LONGEST) for result in failures[:count]]
+        longest = LONGEST if sum(map(len, whole)) <= room else room // count
+        if longest >= SHORTEST or count == 1:
+            pairs = zip(failures, whole)  # noqa: B905
+            parts = [
+                f"{result.check}: {clean(detail.replace('; ', ', '), max(longest, 4))}" for result, detail in pairs
+            ]
+            return clean(PREFIX + "; ".join(parts) + more)
+    return PREFIX.strip(": ")
 
 
 def reason_of(result: Result) -> str:

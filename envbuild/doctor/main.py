@@ -11,7 +11,7 @@ from typing import Any
 
 from .ctrf import ctrf_data
 from .examination import examine, unknown_checks
-from .health_check import KINDS, health_lines
+from .health_check import KINDS, draining_failures, health_lines
 from .host import Host
 from .job_log import read_log_file
 from .log_results import log_results
@@ -63,7 +63,8 @@ def main(arguments: Sequence[str], need_data: dict[str, Any], version: str) -> i
     except OSError as error:
         print_line(f"error: the report cannot be written: {error.strerror}")
         os._exit(ENGINE)  # without the interpreter's own attempt to write the rest
-    return VERIFY if (lines if options.kind else found.serious) else 0
+    unfit = draining_failures(found, only_hardware=options.only_hardware) if options.kind else found.serious
+    return VERIFY if unfit else 0
 
 
 def missing_folder(host: Host) -> str:

@@ -18,7 +18,8 @@ class Result:
     """The result of one check, or of one part of it.
 
     `detail`: what was found, or for `NOT_RUN` the reason; `fix`: what repairs it. `drains`: whether the failure makes a
-    node unfit for jobs, if its severity does: a fault of the controller, or a node that is drained, does not."""
+    node unfit for jobs, if its severity does: a fault of the controller, or a node that is drained, does not.
+    `applies`: of `NOT_RUN`, whether there is something to judge here: without a GPU, its checks state nothing."""
 
     status: str
     detail: str
@@ -27,6 +28,12 @@ class Result:
     check: str = ""
     group: str = ""
     drains: bool = True
+    applies: bool = True
+
+    @property
+    def unfit(self) -> bool:
+        """Return whether this failure drains a node."""
+        return self.status == FAIL and self.severity in DRAINING and self.drains
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,19 @@ def not_run(reason: str, fix: str = "") -> Result:
     return Result(NOT_RUN, reason, "", fix)
 
 
+def not_applicable(reason: str, fix: str = "") -> Result:
+    """Return that a check has nothing to judge on this machine, with the reason."""
+    return Result(NOT_RUN, reason, "", fix, applies=False)
+
+
 def one_line(text: str) -> str:
     """Return a text of a program or a log on one line, and without what controls a terminal."""
     return "".join(sign if sign.isprintable() else "?" for sign in " ".join(text.split()))
 
 
-def result_data(result: Result) -> dict[str, str]:
-    """Return a result as JSON has it."""
-    return {name: str(value) for name, value in asdict(result).items() if name != "drains"}
+def result_data(result: Result) -> dict[str, Any]:
+    """Return a result as JSON has it; `drains`: whether it makes the node unfit for jobs."""
+    return {**asdict(result), "drains": result.unfit}
 
 
 def read_need(data: dict[str, Any]) -> Need:

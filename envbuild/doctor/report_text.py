@@ -28,7 +28,7 @@ def joined(rows: Sequence[Result]) -> list[Result]:
     """Return the results, with checks that did not run for the same reason as one."""
     alike: dict[tuple[str, ...], list[Result]] = {}
     for number, row in enumerate(rows):
-        key = (row.detail, row.fix) if row.status == NOT_RUN else (str(number),)
+        key = (row.detail, row.fix, str(row.applies)) if row.status == NOT_RUN else (str(number),)
         alike.setdefault(key, []).append(row)
     return [replace(same[0], check=", ".join(row.check for row in same)) for same in alike.values()]
 
@@ -36,7 +36,7 @@ def joined(rows: Sequence[Result]) -> list[Result]:
 def result_lines(result: Result) -> list[str]:
     """Return a result as lines."""
     note = f" [{SEVERITY[result.severity]}]" if result.severity in SEVERITY else ""
-    reason = "not run: " if result.status == NOT_RUN else ""
+    reason = ("not known: " if result.applies else "does not apply: ") if result.status == NOT_RUN else ""
     lines = [f"  {MARKS[result.status]:<5} {result.check}: {reason}{result.detail}{note}"]
     word = "fix" if result.status == FAIL else "to run it"
     return [*lines, f"        {word}: {result.fix}"] if result.fix else lines
@@ -51,13 +51,14 @@ def summary_line(found: Examination) -> str:
         return f"{log_verdict(found)}{target}; this machine is not judged: {counts[PASS]} passed, {failed}"
     if found.serious:
         verdict = "not ready"
-    elif counts[NOT_RUN]:
+    elif found.unknown:
         verdict = "no serious failure" if minor else "no failure"
     else:
         verdict = "ready, with minor failures" if minor else "ready"
-    unknown = "; what did not run is unknown" if counts[NOT_RUN] and not found.serious else ""
-    numbers = f"{counts[PASS]} passed, {failed}, {counts[NOT_RUN]} not run"
-    return f"{verdict}{target}{unknown}: {numbers} ({found.seconds:.1f} s)"
+    unknown = len(found.unknown)
+    names = ", ".join(dict.fromkeys(result.check for result in found.unknown))
+    numbers = f"{counts[PASS]} passed, {failed}, {unknown} not known, {counts[NOT_RUN] - unknown} do not apply"
+    return f"{verdict}{target}: {numbers} ({found.seconds:.1f} s)" + (f"; not known: {names}" if names else "")
 
 
 def log_verdict(found: Examination) -> str:

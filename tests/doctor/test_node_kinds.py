@@ -76,33 +76,33 @@ def test_all_gpus_gone_from_the_bus_are_hardware(node: Node) -> None:
     remove_gpus(node)
     node.write(f"{BUS}/0000:00:1f.0/class", "0x060100")
     for need in (Need(), NEED):
-        result = result_of(node.examine(need), "slurm-node")
+        result = result_of(node.examine(need), "slurm-gpus")
         assert (result.severity, "on the PCI bus there are 0: 2 missing" in result.detail) == (HARDWARE, True)
     lines = health_lines(node.examine(), "nhc", only_hardware=True)
-    assert {line.split(": ")[1] for line in lines} >= {"slurm-node", "nvidia-driver"}
+    assert {line.split(": ")[1] for line in lines} >= {"slurm-gpus", "nvidia-driver"}
 
 
 def test_gpus_of_another_vendor_are_not_compared_with_slurms(node: Node) -> None:
     remove_gpus(node)
     for name, value in (("class", "0x120000"), ("vendor", "0x1002"), ("device", "0x74a1")):
         node.write(f"{BUS}/0000:1b:00.0/{name}", value)
-    result = result_of(node.examine(Need()), "slurm-node")
+    result = result_of(node.examine(Need()), "slurm-gpus")
     assert (result.status, "another vendor" in result.detail) == (NOT_RUN, True)
 
 
 def test_a_driver_without_gpus_is_no_pass_of_slurms_gpus(node: Node) -> None:
     shutil.rmtree(node.root / "proc/driver/nvidia/gpus")
-    result = result_of(node.examine(Need()), "slurm-node")
+    result = result_of(node.examine(Need()), "slurm-gpus")
     assert (result.status, "the driver lists no GPU" in result.detail) == (NOT_RUN, True)
 
 
 def test_one_divided_gpu_of_whole_ones_is_the_administrators(node: Node) -> None:
     """Slurm promises whole GPUs, and a user cannot end MIG."""
     node.change_smi(r"(MIG Mode\n +Current +: )\S+", r"\1Enabled")
-    result = result_of(node.examine(), "slurm-node")
+    result = result_of(node.examine(), "slurm-gpus")
     assert (result.severity, result.fix.startswith("nvidia-smi -mig 0 -i ")) == (ADMINISTRATOR, True)
     configure(node, "gpu:1g.10gb:7,gpu:h100:1", 8)
-    assert result_of(node.examine(), "slurm-node").status == PASS
+    assert result_of(node.examine(), "slurm-gpus").status == PASS
 
 
 def test_a_node_with_roce_has_no_fix_that_changes_its_ports(tmp_path: Path) -> None:

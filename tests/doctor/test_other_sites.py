@@ -160,7 +160,7 @@ def test_a_gpu_that_is_excluded_and_not_in_slurm_is_minor(gpus: int, severity: s
     node.program("scontrol", f"echo 'NodeName=n1 State=IDLE CfgTRES=cpu=1,gres/gpu={gpus} Gres=gpu:{gpus}'")
     found = node.examine()
     assert result_of(found, "gpu-count").severity == severity
-    assert result_of(found, "slurm-node").status == (PASS if gpus == 1 else FAIL)
+    assert result_of(found, "slurm-gpus").status == (PASS if gpus == 1 else FAIL)
 
 
 def test_all_ports_at_one_lower_rate_are_the_network_of_the_site(node: Node) -> None:

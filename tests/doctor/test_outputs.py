@@ -17,8 +17,8 @@ from envbuild.doctor.examination import Examination, run_check
 from envbuild.doctor.health_check import health_lines
 from envbuild.doctor.host import Host
 from envbuild.doctor.main import missing_folder, mount_command
-from envbuild.doctor.model import FAIL, NOT_RUN, SCHEMA, Need, Result, not_run
-from envbuild.doctor.outliers import compare_nodes
+from envbuild.doctor.model import FAIL, NOT_RUN, SCHEMA, Need, Result, not_applicable, not_run
+from envbuild.doctor.outliers import compare_nodes, comparison_text
 from envbuild.doctor.report_text import joined, report_text, summary_line
 from tests.support.node_files import Node
 
@@ -62,11 +62,14 @@ def test_not_run_is_never_ready(tmp_path: Path) -> None:
 
 
 def test_ctrf_counts_what_it_lists(sick: Examination) -> None:
+    minor = Result(FAIL, "x", "minor", "y", "clock", "machine")
+    sick = sick.with_results([minor])
     report = ctrf_data(sick, "1.0")
     summary, tests = report["results"]["summary"], report["results"]["tests"]
     assert summary["tests"] == len(tests) == len(sick.results)
-    for state in ("passed", "failed", "skipped"):
+    for state in ("passed", "failed", "skipped", "other"):
         assert summary[state] == sum(test["status"] == state for test in tests)
+    assert [test["name"] for test in tests if test["status"] == "other"] == ["clock"]
     json.dumps(report)
     durations = {test["name"]: test["duration"] for test in tests}
     assert durations["link-errors"] >= 200  # its pause
@@ -143,10 +146,26 @@ def test_the_last_line_has_no_failure_only_without_one(healthy: Examination) -> 
     passed = replace(healthy, results=tuple(one for one in healthy.results if one.status == "pass"))
     assert summary_line(passed).startswith("ready for ")
     assert summary_line(passed.with_results([minor])).startswith("ready, with minor failures for ")
-    unknown = passed.with_results([not_run("z")])
+    absent = passed.with_results([replace(not_applicable("no EFA"), check="efa")])
+    assert summary_line(absent).startswith("ready for ")
+    assert "0 not known, 1 do not apply" in summary_line(absent)
+    unknown = absent.with_results([replace(not_run("z"), check="nvlink")])
     assert summary_line(unknown).startswith("no failure for ")
-    assert "; what did not run is unknown: " in summary_line(unknown)
+    assert summary_line(unknown).endswith("; not known: nvlink")
     assert summary_line(unknown.with_results([minor])).startswith("no serious failure for ")
+
+
+def test_json_states_what_drains_and_what_does_not_apply(sick: Examination) -> None:
+    rows = {row["check"]: row for row in sick.data()["results"]}
+    assert (rows["nvidia-driver"]["severity"], rows["nvidia-driver"]["drains"]) == ("administrator", True)
+    assert (rows["efa"]["status"], rows["efa"]["applies"], rows["efa"]["drains"]) == ("not-run", False, False)
+    assert rows["xid"]["applies"]
+
+
+def test_a_machine_without_gpus_has_no_unknown_ones(tmp_path: Path) -> None:
+    found = Node(tmp_path).examine(Need())
+    assert {result.group for result in found.unknown}.isdisjoint({"GPU", "Neuron"})
+    assert "GPU" in {result.group for result in Node(tmp_path / "x").examine().unknown}
 
 
 def test_a_check_that_this_python_cannot_import_did_not_run(

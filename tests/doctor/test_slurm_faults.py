@@ -82,7 +82,7 @@ def test_missing_settings_are_one_line_with_a_hint(node: Node) -> None:
     fail_with(node, NO_SETTINGS, "srun")
     lines = report_text(node.examine()).splitlines()
     (at,) = [number for number, line in enumerate(lines) if "no slurm.conf here" in line]
-    assert "pyxis, slurm-mpi: not run: " in lines[at]
+    assert "pyxis, slurm-mpi: not known: " in lines[at]
     assert lines[at + 1].strip().startswith("to run it: export SLURM_CONF=")
 
 
@@ -173,14 +173,14 @@ def test_a_state_without_jobs_has_its_words(state: str, status: str, words: str,
 ])  # fmt: skip
 def test_slurm_counts_gpus_or_their_partitions(gpus: str, gres: str, status: str, severity: str, node: Node) -> None:
     answer(node, "IDLE", gpus, gres)
-    result = result_of(node.examine(), "slurm-node")
+    result = result_of(node.examine(), "slurm-gpus")
     assert (result.status, result.severity) == (status, severity)
 
 
 def test_partitions_are_known_by_the_driver(node: Node) -> None:
     node.change_smi(r"^(    MIG Mode\n +Current +: )Disabled", r"\1Enabled")
     answer(node, "IDLE", "gres/gpu=7", "gpu:7")
-    assert result_of(node.examine(), "slurm-node").status == PASS
+    assert result_of(node.examine(), "slurm-gpus").status == PASS
 
 
 def test_a_zombie_is_no_slurmd(node: Node) -> None:

@@ -9,7 +9,7 @@ from ..facts.gpus import pci_gpus
 from ..facts.neuron import neuron_devices
 from ..facts.place import is_container
 from ..host import Host
-from ..model import MINOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_applicable, passed
 
 GROUP = "machine"
 FOLDER = "/sys/devices/system/cpu"
@@ -22,14 +22,14 @@ FIX = "as root: cpupower frequency-set -g performance, or tuned-adm profile thro
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Read the governor and the preference of each CPU."""
     if not pci_gpus(host) and not neuron_devices(host):
-        yield not_run("there is no accelerator")
+        yield not_applicable("there is no accelerator")
         return
     names = [name for name in host.names(FOLDER) if name.startswith("cpu") and name[3:].isdecimal()]
     governors = Counter(host.text(f"{FOLDER}/{name}/cpufreq/scaling_governor") for name in names)
     wishes = Counter(host.text(f"{FOLDER}/{name}/cpufreq/energy_performance_preference") for name in names)
     del governors[""], wishes[""]
     if not governors:
-        yield not_run("the kernel does not set the frequency: a virtual machine, or the firmware does")
+        yield not_applicable("the kernel does not set the frequency: a virtual machine, or the firmware does")
         return
     saving = [name for name in wishes if name in PREFERENCES]
     if not wishes:

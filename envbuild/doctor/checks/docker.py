@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..facts.place import is_container
 from ..host import Host
-from ..model import MINOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_applicable, not_run, passed
 from ..tools.docker import COMMAND, parse_docker
 from .subordinate_ids import user_name
 
@@ -16,7 +16,7 @@ GROUP = "containers"
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Read the versions of client and Engine."""
     if not host.programs.find(COMMAND[0]):
-        yield not_run("docker is not installed")
+        yield not_applicable("docker is not installed")
         return
     output = host.output(*COMMAND)
     found = parse_docker(output.text)
@@ -30,7 +30,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif found is None and not output.errors:
         yield not_run("the output of docker version is truncated")
     elif is_container(host):
-        yield not_run("no Docker Engine answers in this container")
+        yield not_applicable("no Docker Engine answers in this container")
     else:
         client = f", client {found.client}" if found else ""
         start = "systemctl start docker" if host.has("/run/systemd/system") else "start dockerd as root"

@@ -8,7 +8,7 @@ from ..facts.network import EFA, efa_devices, rdma_ports
 from ..facts.node_kind import is_of_target
 from ..facts.place import COMPUTE, device_hint, find_place, is_container, job_id
 from ..host import Host
-from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, USER, Need, Result, failed, not_applicable, not_run, passed
 from ..tools.fi_info import parse_endpoints, rdm_domains
 
 GROUP = "network"
@@ -20,7 +20,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     on_bus = len(efa_devices(host))
     driven = len({port.device for port in rdma_ports(host) if port.layer == EFA})
     if not on_bus and not driven and need.fabric != "efa":
-        yield not_run("there is no EFA device")
+        yield not_applicable("there is no EFA device")
         return
     count = max(on_bus, driven)
     wanted = need.efa or count

@@ -12,7 +12,7 @@ from ..facts.packages import install_command
 from ..facts.place import COMPUTE, find_place, is_container, job_id
 from ..facts.storage import amount, file_system
 from ..host import Host
-from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_applicable, not_run, passed
 from ..tools.short_answers import ENROOT, parse_version
 from .pyxis import has_pyxis
 
@@ -24,7 +24,7 @@ MISSING = re.compile(r"Command not found: (\S+)")
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Read version, settings and hooks."""
     if is_container(host):
-        yield not_run("it belongs on the host, which cannot be seen from this container")
+        yield not_applicable("it belongs on the host, which cannot be seen from this container")
         return
     if not host.programs.find(ENROOT[0]):
         if find_place(host)[0] == COMPUTE and has_pyxis(host):
@@ -32,7 +32,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             severity = ADMINISTRATOR if pci_gpus(host) or driver_version(host) or neuron_devices(host) else MINOR
             yield failed(detail, severity, "install enroot on this node: github.com/NVIDIA/enroot/releases")
         else:  # a site may start containers with Apptainer or podman, or none
-            yield not_run("enroot is not installed")
+            yield not_applicable("enroot is not installed")
         return
     output = host.output(*ENROOT)
     version = parse_version(output.text)

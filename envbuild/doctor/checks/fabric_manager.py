@@ -11,7 +11,7 @@ from ..facts.gpus import NVIDIA, is_divided, pci_devices, pci_driver, resetting,
 from ..facts.kernel_messages import is_booting
 from ..facts.place import container_sign, hides_processes, pid_of
 from ..host import Host
-from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_applicable, not_run, passed
 from ..tools.nvidia_smi import Gpu
 
 GROUP = "GPU"
@@ -38,7 +38,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     gpus = tuple(gpu for gpu in smi_report(host).gpus if not is_divided(gpu))
     if smi_report(host).gpus and not gpus:
-        yield not_run("the GPUs are divided (MIG), and use no NVLink")
+        yield not_applicable("the GPUs are divided (MIG), and use no NVLink")
         return
     states = {gpu.bus: (gpu.value("Fabric/State"), gpu.value("Fabric/Status")) for gpu in gpus}
     if all(state.lower() in NONE for state, _ in states.values()):
@@ -93,7 +93,7 @@ def manager_result(host: Host) -> Result:
     """Judge by the process of the fabric manager, where GPUs state nothing."""
     switches = nvswitches(host)
     if not switches:
-        return not_run("these GPUs state no fabric, and there is no NVSwitch")
+        return not_applicable("these GPUs state no fabric, and there is no NVSwitch")
     if pid_of(host, MANAGER):
         return passed(f"the fabric manager runs, for {len(switches)} NVSwitches")
     if hides_processes(host) or container_sign(host):

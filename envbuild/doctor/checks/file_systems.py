@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..facts.place import is_container
 from ..facts.storage import file_system
 from ..host import Host
-from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_applicable, not_run, passed
 
 GROUP = "storage"
 LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")  # squashfs and others are never writable
@@ -47,7 +47,7 @@ class Mount(NamedTuple):
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Read the mounts, and the room of a few folders."""
     if is_container(host):
-        yield not_run("those of the host cannot be seen from this container")
+        yield not_applicable("those of the host cannot be seen from this container")
         return
     mounts = read_mounts(host.text("/proc/self/mountinfo"))
     if not mounts:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..facts.gpus import driver_version
 from ..facts.place import device_hint, is_container
 from ..host import Host
-from ..model import MINOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_applicable, not_run, passed
 
 GROUP = "GPU"
 # as GDRCopy's insmod.sh does
@@ -20,7 +20,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if not driver_version(host):
         yield not_run("the NVIDIA driver is not loaded")
     elif not version:
-        yield not_run("gdrdrv is not loaded; it is optional", "modprobe gdrdrv")
+        yield not_applicable("gdrdrv is not loaded; it is optional", "modprobe gdrdrv")
     elif not host.has("/dev/gdrdrv"):
         fix = device_hint(host, "/dev/gdrdrv") if is_container(host) else MAKE_FILE
         yield failed(f"gdrdrv {version} is loaded, and /dev/gdrdrv is missing", MINOR, fix)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..facts.gpus import smi_fault, smi_report
 from ..host import Host
-from ..model import MINOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_applicable, not_run, passed
 
 GROUP = "GPU"
 KEYS = ("VBIOS Version", "GSP Firmware Version")
@@ -21,7 +21,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     gpus = smi_report(host).gpus
     if len(gpus) < 2:
-        yield not_run("there is one GPU: nothing to compare")
+        yield not_applicable("there is one GPU: nothing to compare")
         return
     texts = []
     for key in KEYS:

@@ -8,7 +8,7 @@ from ..facts.cpu import is_older, kernel
 from ..facts.gpus import driver_version, has_open_module, is_board, models
 from ..facts.network import EFA, FOLDER, rdma_ports, uses_rdma
 from ..host import Host
-from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_applicable, passed
 
 GROUP = "network"
 PEERMEM = ("/sys/module/nvidia_peermem/version", "/sys/kernel/mm/memory_peers/nv_mem/version")  # as NCCL and UCX do
@@ -22,13 +22,13 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Search either way."""
     ports = rdma_ports(host)
     if not driver_version(host) or not ports:
-        yield not_run("it needs an NVIDIA driver and an RDMA device")
+        yield not_applicable("it needs an NVIDIA driver and an RDMA device")
         return
     if not uses_rdma(host, need):
-        yield not_run("jobs send through no RDMA device here")
+        yield not_applicable("jobs send through no RDMA device here")
         return
     if models(host) and all("geforce" in name.lower() for name in models(host)):
-        yield not_run("GeForce has no GPUDirect RDMA")
+        yield not_applicable("GeForce has no GPUDirect RDMA")
         return
     # cards work without it, as their jobs use the network less; boards are made for it
     severity = ADMINISTRATOR if any(is_board(name) for name in models(host)) else MINOR

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..facts.network import efa_devices
 from ..host import Host
-from ..model import MINOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_applicable, not_run, passed
 
 GROUP = "limits"
 
@@ -15,7 +15,7 @@ GROUP = "limits"
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Compare reserved and free huge pages."""
     if need.fabric != "efa" and not efa_devices(host):
-        yield not_run("there is no EFA device")
+        yield not_applicable("there is no EFA device")
         return
     text = host.text("/proc/meminfo")
     values = {key: int(number) for key, number in re.findall(r"^HugePages_(Total|Free):\s+(\d+)", text, re.MULTILINE)}

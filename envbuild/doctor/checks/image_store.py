@@ -9,7 +9,7 @@ from pathlib import Path
 from ..facts.place import COMPUTE, find_place, is_container
 from ..facts.storage import amount, file_system
 from ..host import Host
-from ..model import MINOR, USER, Need, Result, failed, not_run, passed
+from ..model import MINOR, USER, Need, Result, failed, not_applicable, not_run, passed
 
 GROUP = "storage"
 ROOM = 20 << 30
@@ -21,10 +21,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     home = host.environ.get("XDG_CACHE_HOME") or host.environ.get("HOME", "/root") + "/.cache"
     path = host.environ.get("ENVBUILD_STORE") or f"{home}/envbuild"
     if is_container(host):
-        yield not_run("the store is outside of this container")
+        yield not_applicable("the store is outside of this container")
         return
     if find_place(host)[0] == COMPUTE:
-        yield not_run("a job reads its image, and needs no store of this node")
+        yield not_applicable("a job reads its image, and needs no store of this node")
         return
     found = file_system(host, path) if host.is_real else None
     if found is None:

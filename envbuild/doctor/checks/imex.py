@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..facts.gpus import smi_fault, smi_report
 from ..facts.place import is_container, job_id
 from ..host import Host
-from ..model import ADMINISTRATOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, Need, Result, failed, not_applicable, not_run, passed
 
 GROUP = "GPU"
 CHANNELS = "/dev/nvidia-caps-imex-channels"
@@ -25,7 +25,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     cliques = {(gpu.value("Fabric/ClusterUUID"), gpu.value("Fabric/CliqueId")) for gpu in gpus}
     if not need.imex and all(cluster in ZERO for cluster, _ in cliques):
-        yield not_run("these GPUs are not part of a domain of several nodes")
+        yield not_applicable("these GPUs are not part of a domain of several nodes")
     elif len(cliques) > 1 or any(cluster in ZERO or clique in ZERO for cluster, clique in cliques):
         yield failed(
             "the GPUs are not in one clique of a cluster",
@@ -35,7 +35,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif not host.names(CHANNELS) and not (job_id(host) or is_container(host)) and has_driver_part(host):
         # slurmd (SwitchType=switch/nvidia_imex, imex_device.c) empties the folder, and makes the channel of a job in
         # the mount namespace of that job; Kubernetes makes those of a pod
-        yield not_run(f"clique {next(iter(cliques))[1]}; channels are made for each job: none is here outside of one")
+        yield not_applicable(
+            f"clique {next(iter(cliques))[1]}; channels are made for each job: none is here outside of one"
+        )
     elif not host.names(CHANNELS):
         fix = "options nvidia NVreg_CreateImexChannel0=1 in /etc/modprobe.d; in a container: NVIDIA_IMEX_CHANNELS=0"
         yield failed(f"{CHANNELS} has no channel", ADMINISTRATOR, fix)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ..facts.kernel_messages import uptime
 from ..facts.network import counters, rdma_ports
 from ..host import Host
-from ..model import HARDWARE, MINOR, Need, Result, failed, not_run, passed
+from ..model import HARDWARE, MINOR, Need, Result, failed, not_applicable, not_run, passed
 from ..ports import Port
 
 GROUP = "network"
@@ -35,7 +35,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     ports = [port for port in rdma_ports(host) if port.active]
     before = counters(host, ports, NAMES)
     if not before:
-        yield not_run("no active port has counters" if ports else "there is no active port")
+        yield not_run("no active port has counters") if ports else not_applicable("there is no active port")
         return
     time.sleep(PAUSE)
     after = counters(host, ports, NAMES)

@@ -10,7 +10,7 @@ from ..facts.network import uses_rdma
 from ..facts.place import COMPUTE, JOB, LOGIN, find_place, is_container, job_id, pid_of
 from ..facts.storage import amount
 from ..host import Host
-from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_applicable, not_run, passed
 
 GROUP = "limits"
 PROPAGATED = "PropagateResourceLimitsExcept=MEMLOCK"
@@ -19,7 +19,7 @@ PROPAGATED = "PropagateResourceLimitsExcept=MEMLOCK"
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Compare this process's limit, and the one that slurmd passes to jobs."""
     if not uses_rdma(host, need):
-        yield not_run("jobs send through no RDMA device here")
+        yield not_applicable("jobs send through no RDMA device here")
         return
     soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] if host.is_real else daemon_limit(host, "self")
     slurmd = pid_of(host, "slurmd")

@@ -9,7 +9,7 @@ from ..facts.neuron import FOLDER, instance_type, neuron_command, neuron_devices
 from ..facts.packages import install_command
 from ..facts.place import device_hint, is_container
 from ..host import Host
-from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, HARDWARE, USER, Need, Result, failed, not_applicable, not_run, passed
 from ..tools.neuron_ls import parse_neuron
 
 GROUP = "Neuron"
@@ -21,7 +21,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Compare the kernel's devices with the target's and neuron-ls."""
     devices, driver = neuron_devices(host), neuron_driver(host)
     if not devices and not driver and not need.neuron:
-        yield not_run("there is no Neuron device")
+        yield not_applicable("there is no Neuron device")
         return
     on_bus = sum(device.vendor == AMAZON and device.device in NEURON_DEVICES for device in pci_devices(host))
     if not driver and not on_bus and pci_devices(host):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..facts.cpu import read_cpus
 from ..facts.neuron import neuron_devices
 from ..host import Host
-from ..model import MINOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_applicable, not_run, passed
 
 GROUP = "Neuron"
 PORT = 48620
@@ -17,7 +17,7 @@ FILE = "/proc/sys/net/ipv4/ip_local_reserved_ports"
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Search the port among the reserved ones."""
     if not need.neuron and not neuron_devices(host):
-        yield not_run("there is no Neuron device")
+        yield not_applicable("there is no Neuron device")
     elif host.read(FILE).fault:
         yield not_run(f"{FILE}: {host.read(FILE).fault}")
     elif PORT not in read_cpus(host.text(FILE)):

@@ -8,7 +8,7 @@ from ..facts.gpus import driver_version, pci_gpus
 from ..facts.packages import install_command
 from ..facts.place import is_container
 from ..host import Host
-from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_applicable, not_run, passed
 from ..tools.short_answers import TOOLKIT, parse_version
 from .pyxis import has_pyxis
 
@@ -20,12 +20,12 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Read its version, and search the program that enroot needs."""
     gpus = bool(pci_gpus(host) or driver_version(host))
     if is_container(host):
-        yield not_run("it belongs on the host, which cannot be seen from this container")
+        yield not_applicable("it belongs on the host, which cannot be seen from this container")
     elif not host.programs.find(TOOLKIT[0]) and not host.programs.find(HELPER):
         if not gpus:
-            yield not_run("there is no NVIDIA GPU")
+            yield not_applicable("there is no NVIDIA GPU")
         elif not any(host.programs.find(name) for name in ("enroot", "docker")):  # Apptainer needs none
-            yield not_run("it is not installed, nor is a program that needs it: enroot, docker")
+            yield not_applicable("it is not installed, nor is a program that needs it: enroot, docker")
         else:
             yield failed("it is not installed", severity(host), installing(host, "nvidia-container-toolkit"))
     elif gpus and host.programs.find("enroot") and not host.programs.find(HELPER):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..facts.gpus import driver_version, is_board, is_divided, models, smi_report, topology
 from ..host import Host
-from ..model import HARDWARE, MINOR, Need, Result, failed, not_run, passed
+from ..model import HARDWARE, MINOR, Need, Result, failed, not_applicable, not_run, passed
 from ..tools.nvidia_smi import Gpu
 from .fabric_manager import nvswitches
 
@@ -22,7 +22,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Compare the pairs with each other and with the board's number."""
     names = models(host)
     if not driver_version(host) or len(names) < 2:
-        yield not_run("there are not two NVIDIA GPUs")
+        yield not_applicable("there are not two NVIDIA GPUs")
         return
     matrix, fault = topology(host)
     if fault:
@@ -32,7 +32,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     divided = {f"GPU{number}" for number, gpu in enumerate(report.gpus) if is_divided(gpu) and not report.silent}
     links = {pair: number for pair, number in matrix.nvlinks().items() if not divided & set(pair)}
     if not links and divided:
-        yield not_run("the GPUs are divided (MIG), and use no NVLink")
+        yield not_applicable("the GPUs are divided (MIG), and use no NVLink")
         return
     counts = set(links.values())
     model = names[0].lower()
@@ -52,7 +52,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         fix = "nvidia-smi nvlink --status; drain the node, then reboot; again: replace the GPU or its board"
         yield failed(f"{most} NVLinks between most pairs, but {', '.join(fewer[:6])}", HARDWARE, fix)
     elif counts == {0} and not wanted:
-        yield not_run("these GPUs have no NVLink between them")
+        yield not_applicable("these GPUs have no NVLink between them")
     elif counts == {0} and not any(gpu.value("Fabric/State") for gpu in whole) and not nvswitches(host):
         fix = (
             "none, if it is a virtual machine with some of a board's GPUs; its host: a partition of the fabric manager"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..facts.place import is_container
 from ..host import Host
-from ..model import MINOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_applicable, not_run, passed
 from ..tools.short_answers import ENROOT, SRUN_HELP, parse_srun_help
 from ..tools.slurm_fault import slurm_fault
 
@@ -17,10 +17,10 @@ SINCE = (("--container-unshare", "0.24"), ("--container-env", "0.15"))  # option
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Search the options in the help of srun."""
     if is_container(host) and not host.programs.find("srun"):
-        yield not_run("srun is outside of this container")
+        yield not_applicable("srun is outside of this container")
         return
     if not host.programs.find("srun"):
-        yield not_run("srun is not installed")
+        yield not_applicable("srun is not installed")
         return
     output = host.output(*SRUN_HELP)
     options, complete = parse_srun_help(output.text)
@@ -29,7 +29,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif not complete:
         yield not_run("the help of srun is truncated")
     elif "--container-image" not in options and not host.programs.find(ENROOT[0]):
-        yield not_run("neither pyxis nor enroot is installed: jobs have other containers, or none")
+        yield not_applicable("neither pyxis nor enroot is installed: jobs have other containers, or none")
     elif "--container-image" not in options:
         fix = "install pyxis, build it again after an update of Slurm, and name it in /etc/slurm/plugstack.conf"
         fix = f"none, if jobs start enroot themselves; else {fix}"

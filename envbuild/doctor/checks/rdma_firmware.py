@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..facts.network import EFA, rdma_ports
 from ..host import Host
-from ..model import MINOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_applicable, passed
 
 GROUP = "network"
 
@@ -19,7 +19,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         if port.firmware and port.layer != EFA:
             kinds.setdefault((port.kind, port.board), {})[port.device] = port.firmware
     if not kinds:
-        yield not_run("no adapter states a firmware")
+        yield not_applicable("no adapter states a firmware")
         return
     for (kind, board), devices in kinds.items():
         usual = Counter(devices.values()).most_common(1)[0][0]

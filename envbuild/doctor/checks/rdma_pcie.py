@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ..facts.network import EFA, FOLDER, rdma_ports
 from ..facts.pcie import link_rate
 from ..host import Host
-from ..model import HARDWARE, MINOR, Need, Result, failed, not_run, passed
+from ..model import HARDWARE, MINOR, Need, Result, failed, not_applicable, not_run, passed
 from ..ports import Port
 
 GROUP = "network"
@@ -20,7 +20,11 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     ports = [port for port in rdma_ports(host) if port.layer != EFA]
     rates = {port.device: link_rate(host, "device", f"{FOLDER}/{port.device}") for port in ports}
     if not any(rates.values()):
-        yield not_run("no adapter states its PCIe link" if ports else "there is no InfiniBand or RoCE device")
+        yield (
+            not_run("no adapter states its PCIe link")
+            if ports
+            else not_applicable("there is no InfiniBand or RoCE device")
+        )
         return
     weak: dict[str, tuple[Port, int]] = {}
     for port in ports:

@@ -21,7 +21,7 @@ from ..missing_ports import (
     too_few,
     wrong_layer,
 )  # fmt: skip
-from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_applicable, not_run, passed
 from ..port_repair import STARTING, repair, repairs, states, urgency
 from ..ports import Port
 
@@ -39,7 +39,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             detail = f"InfiniBand adapters on the PCI bus, and no RDMA device: {', '.join(idle[:8])}"
             yield failed(detail, MINOR, DRIVER)
         else:
-            yield not_run("there is no InfiniBand or RoCE device")
+            yield not_applicable("there is no InfiniBand or RoCE device")
         return
     if not ports:
         yield no_ports(host, need)

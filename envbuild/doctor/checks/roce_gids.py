@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from ..facts.network import ETHERNET, FOLDER, INFINIBAND, rdma_ports, uses_rdma
 from ..host import Host
-from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_applicable, passed
 from ..ports import Port
 
 GROUP = "network"
@@ -18,13 +18,15 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Search the index of each active port."""
     ports = [port for port in rdma_ports(host) if port.layer == ETHERNET and port.active]
     if not ports:
-        yield not_run("there is no active RoCE port")
+        yield not_applicable("there is no active RoCE port")
         return
     if need.fabric in ("", "infiniband") and any(port.layer == INFINIBAND and port.active for port in rdma_ports(host)):
-        yield not_run("jobs use InfiniBand: " + ", ".join(port.name for port in ports) + " may be ports of storage")
+        yield not_applicable(
+            "jobs use InfiniBand: " + ", ".join(port.name for port in ports) + " may be ports of storage"
+        )
         return
     if not uses_rdma(host, need):
-        yield not_run("jobs send through no RDMA device here")
+        yield not_applicable("jobs send through no RDMA device here")
         return
     yield judge(host, ports)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..facts.packages import install_command
 from ..host import Host
-from ..model import MINOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_applicable, not_run, passed
 from ..tools.short_answers import SRUN_MPI, parse_mpi_list
 from ..tools.slurm_fault import slurm_fault
 
@@ -16,7 +16,7 @@ GROUP = "Slurm"
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Search PMIx among the plugins."""
     if not host.programs.find("srun"):
-        yield not_run("srun is not installed")
+        yield not_applicable("srun is not installed")
         return
     output = host.output(*SRUN_MPI)
     plugins = parse_mpi_list(output.text + "\n" + output.errors)

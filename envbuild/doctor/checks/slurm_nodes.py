@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..facts.place import LOGIN, find_place, slurm_name
 from ..host import Host
-from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_applicable, not_run, passed
 from ..tools.sinfo import COMMAND, parse_sinfo
 from ..tools.slurm_fault import ASK_CONTROLLER, slurm_fault
 from .slurm_node import starting
@@ -19,7 +19,7 @@ PLANNED = ("maint", "reboot", "boot", "reboot_issued", "reboot_requested")  # st
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Count the nodes by their states."""
     if find_place(host)[0] != LOGIN:
-        yield not_run("this is not a login node")
+        yield not_applicable("this is not a login node")
         return
     output = host.output(*COMMAND)
     rows = {row.node: row for row in parse_sinfo(output.text)}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from ..facts.packages import install_command
 from ..facts.place import COMPUTE, JOB, find_place
 from ..host import Host
-from ..model import MINOR, Need, Result, failed, not_run, passed
+from ..model import MINOR, Need, Result, failed, not_applicable, passed
 
 GROUP = "containers"
 NEEDED = 65535
@@ -20,10 +20,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Count the ids of /etc/subuid and /etc/subgid."""
     place = find_place(host)[0]
     if os.getuid() == 0:
-        yield not_run("root needs none")
+        yield not_applicable("root needs none")
         return
     if place in (COMPUTE, JOB):
-        yield not_run(f"only builds need them, and this is a {place}")
+        yield not_applicable(f"only builds need them, and this is a {place}")
         return
     user = user_name()
     counts = [count_ids(host.text(f"/etc/{name}"), user) for name in ("subuid", "subgid")]

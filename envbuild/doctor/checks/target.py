@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ..facts.node_kind import configured_gpus, other_kind
 from ..host import Host
-from ..model import USER, Need, Result, failed, not_run, passed
+from ..model import USER, Need, Result, failed, not_applicable, not_run, passed
 
 GROUP = "machine"
 
@@ -16,7 +16,7 @@ GROUP = "machine"
 def check(host: Host, need: Need) -> Iterator[Result]:
     """Compare what Slurm has configured with the target."""
     if not need.source:
-        yield not_run("no target is named")
+        yield not_applicable("no target is named")
     elif why := other_kind(host, need):
         fix = "envbuild doctor TARGET, with that of this kind of node; without one it is compared with itself, as here"
         yield failed(f"this is not a node of {need.source}: {why}", USER, fix)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from ..facts.place import CONTAINER, JOB, find_place
 from ..host import Host
-from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_applicable, not_run, passed
 
 GROUP = "containers"
 NEWNS, NEWUSER = 0x00020000, 0x10000000
@@ -50,7 +50,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if not number:
         yield passed("a tmpfs was mounted in a new user namespace")
     elif place == JOB:
-        yield not_run("inside the container of a job nothing needs another one")
+        yield not_applicable("inside the container of a job nothing needs another one")
     else:
         if host.text(f"/proc/sys/{APPARMOR}") == "1" and place != CONTAINER and (result := profile_result(host)):
             yield result
@@ -80,7 +80,7 @@ def profile_result(host: Host) -> Result | None:
     """Return the result where AppArmor permits it to programs by their profile, as Ubuntu does since 23.10: that
     Python has none states nothing about enroot (NVIDIA/enroot#201)."""
     if any(host.has(path) for path in PROFILES):
-        return not_run("AppArmor permits it to programs with a profile, as enroot has, and not to Python")
+        return not_applicable("AppArmor permits it to programs with a profile, as enroot has, and not to Python")
     if not host.programs.find("enroot"):
         fix = "none, if no program starts containers without root; else an AppArmor profile with userns for it"
         return failed("AppArmor permits it to programs with a profile alone", MINOR, fix)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..facts.network import EFA, FOLDER, INFINIBAND, rdma_ports
 from ..facts.place import device_hint, is_container
 from ..host import Host
-from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_run, passed
+from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_applicable, not_run, passed
 from ..tools.ibv_devinfo import parse_devinfo
 from .gpu_devices import open_fault
 
@@ -19,7 +19,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Open /dev/infiniband/uverbs*, then compare with ibv_devinfo."""
     devices = host.names(FOLDER)
     if not devices:
-        yield not_run("the kernel has no RDMA device")
+        yield not_applicable("the kernel has no RDMA device")
         return
     files = [name for name in host.names("/dev/infiniband") if name.startswith("uverbs")]
     wrong = [f"{name}: {fault}" for name in files if (fault := open_fault(host, f"/dev/infiniband/{name}"))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..host import Host
 from ..model import Need
 from ..tools.scontrol import PARTITION, gpus_of
-from .gpus import is_divided, models, pci_gpus, smi_report, usable_gpus
+from .gpus import is_divided, models, module_gpus, pci_gpus, smi_report, usable_gpus
 from .place import COMPUTE, find_place
 from .slurm import node_answer
 
@@ -38,12 +38,12 @@ def other_kind(host: Host, need: Need) -> str:
     configured = configured_gpus(host) if need.nvidia else None
     if configured is None:
         return ""
-    here = len(usable_gpus(host)) or len(pci_gpus(host))
+    here = len(module_gpus(host)) or len(pci_gpus(host))
     if configured != need.gpus and here != need.gpus:
         number = f"{configured or 'no'} GPU{'s' if configured != 1 else ''}"
         return f"Slurm has {number} configured for this node, and {need.source} has {need.gpus}"
     names = {name for name in models(host) if name}
-    if configured == here and names and not any(same_model(name, need.gpu) for name in names):
+    if configured == len(usable_gpus(host)) and names and not any(same_model(name, need.gpu) for name in names):
         return f"GPUs are {', '.join(sorted(names))}, as Slurm has {configured}, and {need.source} has {need.gpu}"
     return ""
 

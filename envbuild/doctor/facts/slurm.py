@@ -7,6 +7,8 @@ from ..tools.scontrol import FAILING, parse_node, states
 from ..tools.slurm_fault import UNKNOWN_NODE, SlurmFault, slurm_fault
 from .place import COMPUTE, find_place, slurm_name
 
+DRAINS = {"DRAIN", "DRAINED", "DRAINING"}
+
 
 def node_command(host: Host) -> tuple[str, ...]:
     """Return the command line."""
@@ -34,6 +36,13 @@ def known_name(host: Host) -> str:
     """Return Slurm's name of the machine; "" if the controller has no node of that name."""
     fault = node_answer(host)[1] if find_place(host)[0] == COMPUTE else None
     return "" if fault and fault.cause == UNKNOWN_NODE else slurm_name(host)
+
+
+def drain_reason(host: Host) -> str:
+    """Return the reason for which this node is drained, and nothing else is wrong with it in Slurm; or ""."""
+    node = node_answer(host)[0] if find_place(host)[0] == COMPUTE else {}
+    failing = set(failing_states(node))
+    return node.get("Reason", "") if failing and failing <= DRAINS else ""
 
 
 def has_reason(host: Host) -> bool:
