@@ -19,12 +19,12 @@ from .facts.node_kind import other_kind
 from .facts.place import COMPUTE, LOGIN, OTHER, find_place, is_container
 from .facts.slurm import drain_reason, has_reason, node_command
 from .facts.summary import machine_facts
-from .host import DEVICES, Host
-from .model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, Need, Result, failed, not_run, one_line, result_data
+from .host import PASS, Host
+from .model import FAIL, MINOR, NOT_RUN, Need, Result, not_run, one_line, result_data
+from .silent_files import FILES, unanswered
 from .tools import docker, short_answers, sinfo
 
 TARGET = "target"  # the check of the kind of the node
-FILES = "files"  # the name of the failures of files that do not answer
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,12 @@ def examine(host: Host, need: Need, without: Collection[str] = ()) -> Examinatio
         judged = Need() if other_kind(host, need) else need  # another kind of node is compared with itself
         for name in check_names():
             began = time.monotonic()
-            left_out = check_title(name) in without
-            results += [omitted(name)] if left_out else run_check(name, host, need if name == TARGET else judged)
+            if check_title(name) in without:
+                results.append(omitted(name, not_run("left out by --without")))
+            elif host.is_over:
+                results.append(omitted(name, not_run(f"the pass has reached its limit of {PASS:.0f} s")))
+            else:
+                results += run_check(name, host, need if name == TARGET else judged)
             times[check_title(name)] = time.monotonic() - began
         results += [] if FILES in without else unanswered(host)
         order = {name: number for number, name in enumerate(GROUPS)}
@@ -106,30 +110,16 @@ def examine(host: Host, need: Need, without: Collection[str] = ()) -> Examinatio
     return Examination(facts, need, tuple(results), time.monotonic() - start, times, reason, drained)
 
 
-def omitted(name: str) -> Result:
+def omitted(name: str, result: Result) -> Result:
     """Return the result of a check that is left out."""
     group = getattr(importlib.import_module(f".checks.{name}", __package__), "GROUP", GROUPS[0])
-    return replace(not_run("left out by --without"), check=check_title(name), group=group)
+    return replace(result, check=check_title(name), group=group)
 
 
 def unknown_checks(names: Collection[str]) -> list[str]:
     """Return the names that are not those of checks."""
     known = {FILES, *map(check_title, check_names())}
     return [name for name in names if name not in known]
-
-
-def unanswered(host: Host) -> list[Result]:
-    """Return the failures of devices and file systems that did not answer; no check waits for them."""
-    found = []
-    for path in host.silent:
-        if path.startswith(DEVICES):
-            word = path.rpartition("/")[2]
-            fix = f"dmesg | grep {word}; drain the node, then switch its power off and on; again: replace the device"
-            result = failed(f"{path} does not answer", HARDWARE, fix)
-        else:
-            result = failed(f"{path} does not answer", ADMINISTRATOR, f"findmnt -T {path}; the server of it; dmesg")
-        found.append(replace(result, check=FILES, group=GROUPS[0]))
-    return found
 
 
 def check_title(name: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -17,6 +18,9 @@ from .processes import LIMIT, Output, Programs, ignore
 PCI = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")  # domain, bus, device, function
 DEVICES = ("/sys/", "/proc/driver/", "/dev/")  # their files may wait for a device
 FOLDERS = (("/sys/bus/", 6), ("/proc/driver/nvidia/gpus/", 6), ("/sys/class/", 5))  # words of a path, to the device
+# seconds of a pass: slurmd ends its HealthCheckProgram after 60 (slurm.conf(5)); the longest program here has 30
+PASS = 50.0
+GRACE = 4.0  # seconds after it for second looks
 
 T = TypeVar("T")
 
@@ -47,13 +51,19 @@ class Host:
         self.environ = dict(os.environ if environ is None else environ)
         self.programs = Programs(self.environ, limit, notice)
         self.files, self.notice = FileReader(), notice
-        self.silent: list[str] = []  # devices and folders that did not answer
+        self.end = self.programs.end = time.monotonic() + PASS
+        self.silent: dict[str, tuple[str, str]] = {}  # devices and folders that did not answer; the call of each
         self.cache: dict[object, object] = {}
 
     @property
     def is_real(self) -> bool:
         """Return whether the files are those of this machine: otherwise the system is not called."""
         return self.root == Path("/")
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the time of this pass is over."""
+        return time.monotonic() > self.end
 
     def once(self, read: Callable[[Host], T]) -> T:
         """Return what a function reads of this machine; several checks need it, and it is read once."""
@@ -75,14 +85,27 @@ class Host:
         """Return the same, and wait for a limited time. A device that did not answer is not read again. Raises
         OSError."""
         device = device_of(path)
-        if device in self.silent:
+        if device in self.silent or self.is_over:
             raise NoAnswerError("it does not answer")
         try:
             return self.files.call(name, str(self.path(path)))
         except NoAnswerError:
-            self.silent.append(device)
+            self.silent[device] = (name, path)
             self.notice(f"{path} does not answer")
             raise
+
+    def answers_now(self, device: str) -> bool:
+        """Return whether a device that did not answer does so on a second try: a machine may have been busy."""
+        name, path = self.silent[device]
+        if time.monotonic() > self.end + GRACE:  # so many that the time is over
+            return False
+        try:
+            self.files.call(name, str(self.path(path)))
+        except NoAnswerError:
+            return False
+        except OSError:  # an answer, too
+            return True
+        return True
 
     def close(self) -> None:
         """End the programs whose output was not read, and the process that reads files."""

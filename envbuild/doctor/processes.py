@@ -51,7 +51,10 @@ class Output:
     def failure(self, command: str, *, last: bool = False) -> str:
         """Return why a command has no usable output: its fault, or its exit code and the first line that it printed, or
         the `last` one."""
-        lines = [line.strip() for line in (self.errors + "\n" + self.text).splitlines() if line.strip()]
+        printed = [line for line in (self.errors + "\n" + self.text).splitlines() if line.strip()]
+        # of a report that has ended too early, the line about it has no indentation, no value and no frame
+        words = [line for line in printed if not line.startswith((" ", "\t", "=")) and " : " not in line]
+        lines = [line.strip() for line in words or printed]
         line = f": {lines[-1 if last else 0][:200]}" if lines else ""
         return self.fault or f"{command} failed with exit code {self.code}{line}"
 
@@ -87,6 +90,7 @@ class Programs:
     ) -> None:
         self.environ = {**environ, "LC_ALL": "C"}
         self.limit, self.notice, self.largest = limit, notice, largest
+        self.end = float("inf")  # of all programs, by the clock of this process
         self.running: dict[tuple[str, ...], Running] = {}
         self.done: dict[tuple[str, ...], Output] = {}
 
@@ -143,9 +147,8 @@ class Programs:
             self._wait(command, running)
         except subprocess.TimeoutExpired:
             ended = end_tree(running.process)
-            fault = f"{name} did not end within {self.limit_of(command):.0f} s" + (
-                "" if ended else ", and cannot be killed"
-            )
+            limit = min(self.limit_of(command), self.end - running.start)
+            fault = f"{name} did not end within {limit:.0f} s" + ("" if ended else ", and cannot be killed")
         texts = []
         for file in (running.out, running.err):
             with file:
@@ -159,13 +162,14 @@ class Programs:
     def _wait(self, command: tuple[str, ...], running: Running) -> None:
         """Wait for a program until its limit, and report one that takes long. Raises TimeoutExpired."""
         limit = self.limit_of(command)
+        last = min(running.start + limit, self.end)
         if limit > FIRST_WORD:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 running.process.wait(max(running.start + FIRST_WORD - time.monotonic(), 0.001))
                 return
-            if running.start + limit - time.monotonic() > END:
-                self.notice(f"waiting for {' '.join(command)}, at most {limit:.0f} s")
-        running.process.wait(max(running.start + limit - time.monotonic(), 0.001))
+            if last - time.monotonic() > END:
+                self.notice(f"waiting for {' '.join(command)}, at most {last - running.start:.0f} s")
+        running.process.wait(max(last - time.monotonic(), 0.001))
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> bool:

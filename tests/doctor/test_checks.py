@@ -62,7 +62,7 @@ def test_locked_memory_of_a_session_and_of_a_job(node: Node) -> None:
     """slurmd passes no limit: an administrator's shell on the node has its own."""
     node.write("proc/self/limits", "Max locked memory  65536  65536 bytes")
     result = result_of(node.examine(), "memlock")
-    assert (result.status, result.detail) == (PASS, "slurmd passes no limit to jobs; this session has 65.5 kB")
+    assert (result.status, result.detail) == (PASS, "slurmd passes no limit to jobs; this session has 64 KiB")
     result = result_of(node.examine(SLURM_JOB_ID="7"), "memlock")
     assert (result.severity, result.fix.split(";")[0]) == (USER, "srun --propagate=NONE")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from envbuild.doctor import file_reader
-from envbuild.doctor.examination import unanswered
 from envbuild.doctor.facts import storage
 from envbuild.doctor.file_reader import FileReader, NoAnswerError
 from envbuild.doctor.health_check import health_lines
 from envbuild.doctor.host import Host, device_of
 from envbuild.doctor.model import ADMINISTRATOR, HARDWARE, PASS
+from envbuild.doctor.silent_files import unanswered
 from tests.support.node_files import Node, result_of
 
 pytestmark = pytest.mark.unit
@@ -63,9 +63,9 @@ def test_a_file_system_whose_server_is_gone_is_a_failure(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(host.files, "call", wait)
     assert storage.file_system(host, "/home/me") is None
-    monkeypatch.undo()
     (result,) = unanswered(host)
     assert (result.severity, result.detail) == (ADMINISTRATOR, "/home/me does not answer")
+    monkeypatch.undo()
 
 
 def test_errors_of_files_are_those_of_the_system(tmp_path: Path) -> None:

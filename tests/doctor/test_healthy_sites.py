@@ -11,7 +11,7 @@ from envbuild.doctor.checks import shared_memory
 from envbuild.doctor.facts.storage import FileSystem, binary_amount
 from envbuild.doctor.health_check import health_lines
 from envbuild.doctor.host import Host
-from envbuild.doctor.model import ADMINISTRATOR, FAIL, MINOR, NOT_RUN, PASS, Need
+from envbuild.doctor.model import ADMINISTRATOR, FAIL, MINOR, NOT_RUN, PASS, USER, Need
 from tests.support.node_files import NEED, Node, result_of
 
 pytestmark = pytest.mark.unit
@@ -71,7 +71,7 @@ def test_the_limit_of_a_login_node_is_minor_and_passed_to_jobs(node: Node) -> No
     assert (result.severity, "pass to jobs" in result.detail) == (MINOR, True)
     node.write("etc/systemd/system/multi-user.target.wants/slurmd.service", "")
     assert result_of(node.examine(), "memlock").status == NOT_RUN
-    assert result_of(node.examine(SLURM_JOB_ID="7"), "memlock").severity == ADMINISTRATOR
+    assert result_of(node.examine(SLURM_JOB_ID="7"), "memlock").severity == USER
 
 
 def test_memory_that_a_job_shares_is_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:

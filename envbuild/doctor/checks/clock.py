@@ -13,6 +13,7 @@ GROUP = "machine"
 UNSYNCHRONISED = 0x40  # STA_UNSYNC of <sys/timex.h>
 STATUS = 5  # index of `status` where struct timex is an array of long: modes, offset, freq, maxerror, esterror, status
 SIZE = 64
+DAEMONS = ("chronyd", "phc2sys", "ptp4l", "ntpd")
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -28,9 +29,19 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if code < 0:
         yield not_run("adjtimex is not permitted here")
     elif (timex[STATUS] & 0xFFFFFFFF) & UNSYNCHRONISED:
+        name = next((name for name in DAEMONS if name in running(host)), "")
+        if name:  # chronyd without rtcsync and phc2sys set the clock, and do not report it to the kernel
+            fix = "chronyc tracking; chrony.conf: rtcsync" if name == "chronyd" else f"the log of {name}"
+            yield failed(f"the kernel does not know whether the clock is synchronised; {name} runs", MINOR, fix)
+            return
         yield failed("the clock is not synchronised with a time server", MINOR, synchronising(host))
     else:
         yield passed("synchronised")
+
+
+def running(host: Host) -> set[str]:
+    """Return the names of the processes that this user sees."""
+    return {host.text(f"/proc/{entry}/comm") for entry in host.names("/proc") if entry.isdecimal()}
 
 
 def synchronising(host: Host) -> str:

@@ -51,14 +51,15 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     ]
     if wrong:
         service = "nvidia-fabricmanager"
-        fix = f"systemctl status {service}: its version must be the driver's; without jobs: systemctl restart {service}"
+        fix = f"systemctl status {service}; its version must be the driver's; without jobs: systemctl restart {service}"
         if need.imex:  # the fabric manager of an NVL72 runs on its switch trays, and IMEX does not register GPUs
             buses = [bus for bus, state in states.items() if state != ("Completed", "Success")]
             fix = f"the log of the fabric manager (NMX Controller) on the switch trays; {resetting(buses)}"
         starts = is_booting(host) and all(
             state == "In Progress" for state, _ in states.values() if state != "Completed"
         )
-        yield failed(f"not registered: {', '.join(wrong[:8])}", ADMINISTRATOR, fix, drains=not starts)
+        detail = f"not registered by the fabric manager: {grouped(states)}" + ("" if need.imex else runs_text(host))
+        yield failed(detail, ADMINISTRATOR, fix, drains=not starts)
     elif sick := unhealthy(gpus, BAD):
         fix = "nvidia-smi nvlink --status; drain the node, then reboot; again: replace the GPU or its board"
         yield failed(f"links of the fabric: {', '.join(sick[:8])}", HARDWARE, fix)
@@ -69,6 +70,24 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(f"the fabric recovers: {', '.join(sick[:8])}", MINOR, "wait, then: nvidia-smi -q -d FABRIC")
     else:
         yield passed(f"{len(states)} GPUs registered")
+
+
+def grouped(states: dict[str, tuple[str, str]]) -> str:
+    """Return the GPUs that are not registered by their state, each state once."""
+    found: dict[str, list[str]] = {}
+    for bus, state in states.items():
+        if state != ("Completed", "Success"):
+            found.setdefault(" ".join(state).strip() or "unknown", []).append(bus)
+    return "; ".join(
+        f"all {len(buses)} GPUs: {words}" if len(buses) == len(states) > 1 else f"{', '.join(buses[:8])}: {words}"
+        for words, buses in found.items()
+    )
+
+
+def runs_text(host: Host) -> str:
+    """Return that the fabric manager does not run, where that can be seen."""
+    hidden = hides_processes(host) or container_sign(host) or pid_of(host, MANAGER)
+    return "" if hidden else "; it does not run"
 
 
 def unhealthy(gpus: tuple[Gpu, ...], signs: tuple[tuple[str, str], ...]) -> list[str]:

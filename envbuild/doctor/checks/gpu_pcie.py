@@ -19,6 +19,7 @@ SLOW = (
     "Clocks Event Reasons/HW Slowdown", "Clocks Throttle Reasons/HW Slowdown",  # newer and older name
     "Clocks Event Reasons/HW Slowdown/HW Thermal Slowdown", "Clocks Event Reasons/HW Slowdown/HW Power Brake Slowdown",
 )  # fmt: skip
+IDLE = ("Clocks Event Reasons/Idle", "Clocks Throttle Reasons/Idle")
 WARM = ("Clocks Event Reasons/SW Thermal Slowdown", "Clocks Throttle Reasons/SW Thermal Slowdown")
 RESEAT = "drain the node; reseat the GPU or its riser"
 
@@ -42,8 +43,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(f"PCIe generation under load: {', '.join(down)}", HARDWARE, RESEAT)
     elif slow:
         yield failed(
-            f"the hardware slows the clock down: {', '.join(slow)}",
-            MINOR,  # of one moment: full load can do it, for milliseconds
+            f"the hardware slows the clock down{at_rest(gpus, slow)}: {', '.join(slow)}",
+            MINOR,  # of one moment: full load or a change of the clock can do it (nvidia-smi(1), clocks event reasons)
             "ask again: nvidia-smi -q -d PERFORMANCE; if it remains: air, fans, coolant, power supplies: ipmitool sdr",
         )
     elif warm:
@@ -54,6 +55,12 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     else:
         widths = "/".join(sorted({now for _, now, _ in pairs}))
         yield passed(f"width {widths}" + generations(gpus))
+
+
+def at_rest(gpus: tuple[Gpu, ...], slow: list[str]) -> str:
+    """Return that GPUs which are slowed down are idle: no load explains it, but heat or the power supply."""
+    idle = [gpu.bus for gpu in gpus if gpu.value(*IDLE).lower() == "active"]
+    return " of idle GPUs" if set(slow) <= set(idle) else ""
 
 
 def slot_repair(gpus: tuple[Gpu, ...]) -> tuple[str, str]:

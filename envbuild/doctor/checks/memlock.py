@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from ..facts.network import uses_rdma
 from ..facts.place import COMPUTE, JOB, LOGIN, find_place, is_container, job_id, pid_of
-from ..facts.storage import amount
 from ..host import Host
 from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_applicable, not_run, passed
 
@@ -39,7 +38,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(f"limit of {bytes_text(soft)}", USER, "docker run --ulimit memlock=-1")
     elif find_place(host)[0] in (JOB, COMPUTE) and job_id(host):
         fix = f"srun --propagate=NONE; for all: slurmd.service: LimitMEMLOCK=infinity; slurm.conf: {PROPAGATED}"
-        yield failed(f"limit of {bytes_text(soft)}", ADMINISTRATOR, fix)
+        yield failed(f"limit of {bytes_text(soft)}, of this job", USER, fix)
     elif find_place(host)[0] == COMPUTE:
         yield not_run(f"slurmd's limit, which jobs have, cannot be read; this session has {bytes_text(soft)}")
     elif find_place(host)[0] == LOGIN:
@@ -57,4 +56,5 @@ def daemon_limit(host: Host, pid: str) -> int:
 
 
 def bytes_text(limit: int) -> str:
-    return "no bytes" if not limit else amount(limit)
+    """Return a limit as ulimit -l has it."""
+    return f"{limit // 1024} KiB" if limit else "no bytes"
