@@ -87,9 +87,11 @@ def doctor_command(
 
     found = examine_for(target, image, log, without or ())
     if kind:
-        from envbuild.doctor.health_check import draining_failures, health_lines
+        from envbuild.doctor.health_check import draining_failures, health_lines, unknown_line
 
         lines = health_lines(found, kind, only_hardware)
+        if line := unknown_line(found):
+            sys.stderr.write(f"{line}\n")
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         unfit = draining_failures(found, only_hardware=only_hardware)
         raise typer.Exit(VerifyError.exit_code if unfit else 0)

@@ -16,6 +16,7 @@ from .model import HARDWARE, NOT_RUN, Result, one_line
 KINDS = ("nhc", "healthcheck")
 LONGEST = 180  # characters of a reason
 LONGEST_LINE = 1000  # of a line, with the commands that repair the failure
+DEVICES = ("GPU", "network", "Neuron")  # groups of checks
 SHORTEST = 16  # characters of a detail in a reason
 PREFIX = "envbuild doctor: "  # of its own reasons
 NAMED = re.compile(r"(?:^|; )([a-z][a-z0-9-]*): ")  # the checks in a reason
@@ -43,6 +44,12 @@ def health_lines(found: Examination, kind: str, only_hardware: bool = False) -> 
     start = f"scontrol update NodeName={shlex.quote(name)}" if name else "# scontrol update NodeName=NODE"
     command = f"{start} State=DRAIN Reason={shlex.quote(drain_reason(failures))}"
     return [*(reason_of(result) for result in failures), command]
+
+
+def unknown_line(found: Examination) -> str:
+    """Return a line that names the checks of devices that are not known, or "": silence is not a pass."""
+    names = dict.fromkeys(result.check for result in found.unknown if result.group in DEVICES)
+    return f"envbuild doctor: not known: {', '.join(names)}" if names else ""
 
 
 def resume_command(found: Examination) -> str:

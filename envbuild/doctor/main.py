@@ -11,7 +11,7 @@ from typing import Any
 
 from .ctrf import ctrf_data
 from .examination import examine, unknown_checks
-from .health_check import KINDS, draining_failures, health_lines
+from .health_check import KINDS, draining_failures, health_lines, unknown_line
 from .host import Host
 from .job_log import read_log_file
 from .log_results import log_results
@@ -50,6 +50,8 @@ def main(arguments: Sequence[str], need_data: dict[str, Any], version: str) -> i
     if reading:
         found = found.with_log(log_results(reading, need))
     lines = health_lines(found, options.kind, options.only_hardware) if options.kind else []
+    if options.kind and (line := unknown_line(found)):
+        print_line(line)
     if options.kind:
         text = "\n".join(lines)
     elif options.json:

@@ -20,7 +20,8 @@ def report_text(found: Examination) -> str:
     for group in dict.fromkeys([*GROUPS, *(result.group for result in found.results)]):
         rows = [result for result in found.results if result.group == group]
         if rows:
-            lines += [group, *(line for row in joined(rows) for line in result_lines(row)), ""]
+            root = facts["user"] == "root"
+            lines += [group, *(line for row in joined(rows) for line in result_lines(row, root=root)), ""]
     return "\n".join([*lines, summary_line(found)])
 
 
@@ -33,11 +34,13 @@ def joined(rows: Sequence[Result]) -> list[Result]:
     return [replace(same[0], check=", ".join(row.check for row in same)) for same in alike.values()]
 
 
-def result_lines(result: Result) -> list[str]:
-    """Return a result as lines."""
-    note = f" [{SEVERITY[result.severity]}]" if result.severity in SEVERITY else ""
+def result_lines(result: Result, *, root: bool = False) -> list[str]:
+    """Return a result as lines. `root`: whether its reader is the administrator."""
+    words = SEVERITY if not root else {**SEVERITY, "administrator": "administrator", "user": "the user"}
+    note = f" [{words[result.severity]}]" if result.severity in words else ""
     reason = ("not known: " if result.applies else "does not apply: ") if result.status == NOT_RUN else ""
-    lines = [f"  {MARKS[result.status]:<5} {result.check}: {reason}{result.detail}{note}"]
+    mark = "warn" if result.severity == MINOR else MARKS[result.status]
+    lines = [f"  {mark:<5} {result.check}: {reason}{result.detail}{note}"]
     word = "fix" if result.status == FAIL else "to run it"
     return [*lines, f"        {word}: {result.fix}"] if result.fix else lines
 

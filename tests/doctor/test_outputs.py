@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +15,13 @@ import pytest
 from envbuild.doctor.comparison_text import comparison_text
 from envbuild.doctor.ctrf import ctrf_data
 from envbuild.doctor.examination import Examination, run_check
-from envbuild.doctor.health_check import health_lines
+from envbuild.doctor.health_check import health_lines, unknown_line
 from envbuild.doctor.host import Host
 from envbuild.doctor.main import missing_folder, mount_command
 from envbuild.doctor.model import FAIL, NOT_RUN, SCHEMA, Need, Result, not_applicable, not_run
 from envbuild.doctor.outliers import compare_nodes, comparison_text
 from envbuild.doctor.report_text import joined, report_text, summary_line
-from tests.support.node_files import Node
+from tests.support.node_files import Node, result_of
 
 pytestmark = pytest.mark.unit
 
@@ -318,3 +319,41 @@ def test_a_log_is_judged_alone_where_its_job_did_not_run(sick: Examination) -> N
     assert replace(sick, facts=laptop).with_log(row).serious
     laptop |= {"nvidia": {"on_bus": 0, "driver": ""}, "neuron": {"devices": 0}}
     assert not replace(sick, facts=laptop).with_log(row).serious
+
+
+def test_one_difference_of_all_gpus_is_one_line_and_minor_failures_are_listed(healthy: Examination) -> None:
+    documents = answers(healthy)
+    for gpu in documents["n2.json"]["facts"]["nvidia"]["gpus"]:
+        gpu["vbios"] = "1.2"
+    documents["n3.json"]["results"] = [{"check": "xid", "status": "fail", "severity": "minor"}]
+    found = compare_nodes(documents, {})
+    lines = comparison_text(found).splitlines()
+    assert [line.partition(" (")[0] for line in lines if line.startswith("n2: ")] == [
+        "n2: nvidia.gpus[…].vbios of 2 is 1.2"
+    ]
+    assert "n3: minor: xid" in lines
+    assert "n3" not in found.failures
+
+
+def test_a_health_check_names_devices_that_are_not_known(node: Node, healthy: Examination) -> None:
+    node.program("nvidia-smi", "echo 'Attached GPUs : 2'")
+    assert "gpu-memory-errors" in unknown_line(node.examine())
+    assert "gpu-memory-errors" not in unknown_line(healthy)
+
+
+def test_nvidia_smi_does_not_load_the_driver(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.add_gpus()
+    shutil.rmtree(node.root / "sys/module/nvidia")
+    shutil.rmtree(node.root / "proc/driver")
+    node.program("nvidia-smi", f"echo loaded > {tmp_path}/loaded")
+    found = node.examine()
+    assert not (tmp_path / "loaded").exists()
+    assert result_of(found, "nvidia-driver").status == FAIL
+    assert result_of(found, "gpu-pcie").detail == "the NVIDIA driver is not loaded"
+
+
+def test_an_administrator_is_not_sent_to_one(sick: Examination) -> None:
+    for user, words in (("root", "[administrator]"), ("user", "[ask an administrator]")):
+        text = report_text(replace(sick, facts={**sick.facts, "user": user}))
+        assert words in text

@@ -45,7 +45,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(
             f"excluded by the driver: {', '.join(excluded)}",
             MINOR if left_out(host) else HARDWARE,
-            "none, if it is to remain so; else NVreg_ExcludedGpus in /etc/modprobe.d; drain the node; replace the GPU",
+            "on purpose: leave it so. To use it again: grep -r NVreg_ExcludedGpus /etc/modprobe.d, remove it, reboot. "
+            "Broken: drain the node; replace the GPU",
         )
     elif lacking:
         fix = "dmesg | grep -i RmInitAdapter; drain the node, then reboot; again: reseat or replace the GPU"
@@ -54,8 +55,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         fix = "use nodes of one model: srun --constraint=…, or a line for each model in gres.conf"
         yield failed(f"GPUs of several models: {listed}", USER, fix)
     elif fallen and not container_sign(host):  # a container sees the bus, and its own GPUs in the driver
-        detail = f"{on_bus} GPUs on the PCI bus, {found} in the driver: {', '.join(fallen)} has fallen off"
-        yield failed(detail, HARDWARE, "drain the node, then reboot")
+        detail = f"{on_bus} GPUs on the PCI bus, {found} in the driver: without {', '.join(fallen)}"
+        fix = f"dmesg | grep -i -e nvrm -e xid; drain the node, then reboot; again: {MISSING.partition('; ')[2]}"
+        yield failed(detail, HARDWARE, fix)
     elif not count:
         yield not_run("the driver lists no GPU")
     elif need.nvidia and count != need.gpus:

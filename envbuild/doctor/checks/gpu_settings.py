@@ -35,7 +35,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     named = [gpu.bus for gpu in gpus if gpu.bus in reset or actions[gpu.bus].lower() not in ("", "none")]
     if named:
         yield failed(
-            f"the driver requires a recovery: {', '.join(action or reset)}",
+            f"the driver requires a recovery: {', '.join(action or [f'{bus} (Reset Required)' for bus in reset])}",
             ADMINISTRATOR,
             "drain the node, then reboot" if reboot else P2P if peer else resetting(named),
         )
@@ -54,7 +54,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         fix = f"nvidia-smi -c 0 -i {','.join(exclusive)} (as root), if programs share a GPU"
         yield failed(f"compute mode is Exclusive_Process: {', '.join(exclusive)}", MINOR, fix)
     elif limited := power_limits(gpus):
-        yield failed(f"power limit below the default: {', '.join(limited)}", MINOR, "nvidia-smi -pl WATTS (as root)")
+        buses = ",".join(line.split(" ")[0] for line in limited)
+        fix = f"nvidia-smi -pl {limited[0].split(' of ')[1].partition('.')[0]} -i {buses} (as root)"
+        yield failed(f"power limit below the default: {', '.join(limited)}", MINOR, fix)
     elif slow:
         yield failed(f"persistence mode is off: {', '.join(slow)}", MINOR, "nvidia-smi -pm 1 (as root)")
     elif not all(gpu.value("Persistence Mode") for gpu in gpus):

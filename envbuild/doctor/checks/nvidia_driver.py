@@ -20,6 +20,7 @@ from ..facts.gpus import (
     without_gpus,
 )
 from ..facts.node_kind import is_of_target
+from ..facts.packages import package_manager
 from ..facts.place import COMPUTE, JOB, find_place, is_container, job_id
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, USER, Need, Result, failed, not_run, passed
@@ -73,7 +74,7 @@ def unloaded_result(host: Host, slots: list[str]) -> Result:
     """Return the failure of GPUs without their driver: another one has them, or it is not loaded."""
     drivers = {pci_driver(host, slot) for slot in slots}
     if host.has("/sys/module/nouveau") or "nouveau" in drivers:
-        image = "update-initramfs -u (Debian, Ubuntu) or dracut -f"
+        image = {"apt-get": "update-initramfs -u"}.get(package_manager(host), "dracut -f")
         fix = f"as root: echo blacklist nouveau > /etc/modprobe.d/blacklist-nouveau.conf; {image}; reboot"
         return failed(f"nouveau has the {len(slots)} NVIDIA GPUs, so that their driver cannot", ADMINISTRATOR, fix)
     if drivers == {VFIO}:

@@ -111,8 +111,8 @@ def usable_gpus(host: Host) -> list[ModuleGpu]:
 
 
 def wants_smi(host: Host) -> bool:
-    """Return whether nvidia-smi can state anything: its program without a GPU fails, or hangs."""
-    return bool(host.programs.find(SMI[0])) and bool(pci_gpus(host) or module_gpus(host) or driver_version(host))
+    """Return whether nvidia-smi can state anything. Without the driver it would load it, by nvidia-modprobe."""
+    return bool(host.programs.find(SMI[0])) and bool(module_gpus(host) or driver_version(host))
 
 
 def smi_fault(host: Host) -> str:
@@ -120,7 +120,7 @@ def smi_fault(host: Host) -> str:
     if not host.programs.find(SMI[0]):
         return "nvidia-smi is not installed"
     if not wants_smi(host):
-        return "there is no NVIDIA GPU"
+        return "the NVIDIA driver is not loaded" if pci_gpus(host) else "there is no NVIDIA GPU"
     if without_gpus(host):
         return WITHOUT_GPUS
     if failure := smi_failure(host):
