@@ -82,6 +82,8 @@ def too_few(host: Host, need: Need, active: list[Port], layer: str) -> Result:
         return failed(detail, USER, "export MELLANOX_VISIBLE_DEVICES=all")
     if find_place(host)[0] in (LOGIN, OTHER):
         return failed(detail, USER, "use a node of that target")
+    if active and not gaps and need.nics % len(active) == 0:  # nodes with 4 of 8 adapters are built, too
+        return failed(f"{detail}: perhaps another build", USER, "a target with the ports of this node: nics: count")
     return failed(detail, HARDWARE, POWER, drains=is_of_target(host, need))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import shutil
 import signal
@@ -25,6 +26,7 @@ SLOW = {"nvidia-smi": 3}  # times the limit: without persistence mode it initial
 # enroot makes its folders before each command, as root with modes that no user passes (NVIDIA/enroot, enroot.in); these
 # variables come before its settings, and a folder that exists remains as it is
 VARIABLES = {"enroot": dict.fromkeys(("ENROOT_CACHE_PATH", "ENROOT_DATA_PATH", "ENROOT_RUNTIME_PATH"), "/")}
+FRAME = re.compile(r"[ \t=]|GPU [0-9A-Fa-f:.]+$")  # of nvidia-smi -q: indentation, its banner, the name of a GPU
 FIRST_WORD = 3.0  # seconds without a word to the user, at most
 END = 1.0  # seconds that a killed program may take to end
 MAX_OUTPUT = 8 << 20  # bytes
@@ -53,7 +55,7 @@ class Output:
         the `last` one."""
         printed = [line for line in (self.errors + "\n" + self.text).splitlines() if line.strip()]
         # of a report that has ended too early, the line about it has no indentation, no value and no frame
-        words = [line for line in printed if not line.startswith((" ", "\t", "=")) and " : " not in line]
+        words = [line for line in printed if " : " not in line and not FRAME.match(line)]
         lines = [line.strip() for line in words or printed]
         line = f": {lines[-1 if last else 0][:200]}" if lines else ""
         return self.fault or f"{command} failed with exit code {self.code}{line}"

@@ -136,3 +136,10 @@ def test_an_adapter_that_is_gone_is_hardware_and_named(node: Node) -> None:
     result = result_of(node.examine(replace(NEED, nics=8)), "rdma-ports")
     assert (result.severity, "mlx5_3" in result.detail, "power off and on" in result.fix) == (HARDWARE, True, True)
     assert "use a node of" not in result.fix
+
+
+@pytest.mark.parametrize(("ports", "severity"), [(4, USER), (7, HARDWARE)])
+def test_a_node_that_is_built_with_half_of_the_adapters_is_not_hardware(ports: int, severity: str, node: Node) -> None:
+    for number in range(ports):
+        node.write_port(f"mlx5_{number}")
+    assert result_of(node.examine(replace(NEED, nics=8)), "rdma-ports").severity == severity

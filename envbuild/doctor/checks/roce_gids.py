@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from ..facts.network import ETHERNET, FOLDER, INFINIBAND, rdma_ports, uses_rdma
 from ..host import Host
@@ -28,7 +29,9 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if not uses_rdma(host, need):
         yield not_applicable("jobs send through no RDMA device here")
         return
-    yield judge(host, ports)
+    result = judge(host, ports)
+    # without a target it is not known whether jobs use these ports
+    yield replace(result, drains=bool(need.fabric))
 
 
 def judge(host: Host, ports: list[Port]) -> Result:
