@@ -17,6 +17,8 @@ KINDS = ("nhc", "healthcheck")
 LONGEST = 180  # characters of a reason
 LONGEST_LINE = 1000  # of a line, with the commands that repair the failure
 DEVICES = ("GPU", "network", "Neuron")  # groups of checks
+# checks whose faults show under load, or come and go: a drained node is idle, so that an administrator resumes it
+PASSING = {"link-errors", "gpu-pcie", "files"}
 SHORTEST = 16  # characters of a detail in a reason
 PREFIX = "envbuild doctor: "  # of its own reasons
 NAMED = re.compile(r"(?:^|; )([a-z][a-z0-9-]*): ")  # the checks in a reason
@@ -58,14 +60,18 @@ def resume_command(found: Examination) -> str:
 
 
 def is_repaired(found: Examination) -> bool:
-    """Return whether the doctor has drained this node, and each check that its reason names has run now and does not
-    drain: a check that did not run states nothing."""
+    """Return whether the doctor has drained this node for faults that last, and each check that its reason names has
+    run now and does not drain: a check that did not run states nothing."""
     reason = found.drained_for
     if not reason.startswith(PREFIX) or MORE.search(reason) or not found.facts["slurm_node"]:
         return False
     named = set(NAMED.findall(reason[len(PREFIX) :]))
     states = {name: {one.status for one in found.results if one.check == name} for name in named}
-    return bool(named) and all(known and NOT_RUN not in known for known in states.values())
+    return (
+        bool(named - PASSING)
+        and named.isdisjoint(PASSING)
+        and all(known and NOT_RUN not in known for known in states.values())
+    )
 
 
 def drain_reason(failures: list[Result]) -> str:

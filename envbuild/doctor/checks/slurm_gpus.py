@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..facts.gpus import NVIDIA, is_divided, pci_devices, pci_gpus, smi_report, usable_gpus
+from ..facts.neuron import neuron_devices
 from ..facts.node_kind import has_partitions
 from ..facts.place import COMPUTE, find_place
 from ..facts.slurm import node_answer
 from ..host import Host
 from ..model import ADMINISTRATOR, HARDWARE, MINOR, Need, Result, failed, not_applicable, not_run, passed
+from ..tools.lspci import PciDevice
 from ..tools.scontrol import gpus_of
 from .gpu_count import MISSING
 
 GROUP = "Slurm"
+GPU_VENDORS = ("1002", "8086")  # AMD, Intel
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -54,10 +57,12 @@ def not_compared(host: Host) -> str:
         return "the PCI bus cannot be read"
     if pci_gpus(host):
         return "the driver lists no GPU"
-    others = [one.slot for one in pci_devices(host) if one.vendor != NVIDIA and is_accelerator(one.kind)]
+    others = [one.slot for one in pci_devices(host) if is_other_accelerator(one)] or list(neuron_devices(host))
     return f"accelerators of another vendor: {', '.join(others[:8])}" if others else ""
 
 
-def is_accelerator(kind: str) -> bool:
-    """Return whether a class of the PCI bus is that of GPUs without a screen, or of other accelerators (pci.ids)."""
-    return kind in ("0302", "0380") or kind.startswith("12")
+def is_other_accelerator(device: PciDevice) -> bool:
+    """Return whether a device is a GPU or another accelerator, and not NVIDIA's, by its class (pci.ids). The VGA
+    controllers of servers, for their console, are of other vendors than AMD and Intel."""
+    is_gpu = device.kind in ("0302", "0380") or (device.kind == "0300" and device.vendor in GPU_VENDORS)
+    return device.vendor != NVIDIA and (is_gpu or device.kind.startswith("12"))
