@@ -158,8 +158,12 @@ class Host:
 
     def link_name(self, path: str) -> str:
         """Return the last name of the target of a link, or ""."""
+        return os.path.basename(self.link_text(path))  # noqa: PTH119
+
+    def link_text(self, path: str) -> str:
+        """Return the target of a link, or ""."""
         try:
-            return os.path.basename(str(self.call("link", path)))  # noqa: PTH119
+            return str(self.call("link", path))
         except OSError:
             return ""
 

@@ -50,6 +50,7 @@ def test_efa_is_counted_by_libfabric(tmp_path: Path) -> None:
     assert result_of(node.examine(replace(need, efa=4)), "efa").status == FAIL
     node.program("fi_info", "echo 'fi_getinfo: -61 (No data available)' >&2; exit 1")
     assert result_of(node.examine(need), "efa").status == FAIL
+    assert not result_of(node.examine(need), "efa").drains  # not the program of AWS' installer
 
 
 def test_neuron_devices_are_compared_with_the_target(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ def drain(node: Node, reason: str, state: str = "IDLE+DRAIN") -> None:
     ("by hand: rdma-ports: not active", "IDLE+DRAIN", False), (f"{PREFIX}clock: x", "IDLE+DRAIN", False),  # not run
     (f"{PREFIX}rdma-ports: x; and 3 more", "IDLE+DRAIN", False), (f"{PREFIX}rdma-ports: x", "DOWN+DRAIN", False),
     (f"{PREFIX}another: x", "IDLE+DRAIN", False), ("rdma-ports: x", "IDLE", False),
+    (f"{PREFIX}rdma-ports: x", "IDLE+DRAIN+REBOOT_REQUESTED", False),
     (f"{PREFIX}link-errors: x", "IDLE+DRAIN", False), (f"{PREFIX}rdma-ports: x; gpu-pcie: y", "IDLE+DRAIN", False),
 ])  # fmt: skip
 def test_a_node_that_the_doctor_drained_is_resumed(reason: str, state: str, resumes: bool, node: Node) -> None:

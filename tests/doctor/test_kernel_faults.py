@@ -23,7 +23,8 @@ HEALTH = "3,1,5,-;mlx5_core 0000:4d:00.0: poll_health:1: Fatal error 1 detected:
     ("3,1,5,-;NVRM: GPU 0000:df:00.0: RmInitAdapter failed! (0x62:0x40:2393)", HARDWARE),
     ("3,1,5,-;NVRM: GPU 0000:43:00.0: RmInitAdapter failed! (0x62:0x40:2393)", MINOR),  # it answers now
     ("3,1,5,-;mlx5_core 0000:1a:00.0: poll_health:1: device's health compromised", MINOR),  # its port is active now
-    ("3,1,5,-;pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:df:00.0", HARDWARE),
+    ("3,1,5,-;pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:43:00.0", HARDWARE),
+    ("3,1,5,-;pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:02:00.0", MINOR),  # of another one
     ("3,1,5,-;mce: [Hardware Error]: Machine check events logged", MINOR),
     ("3,1,5,-;EDAC MC0: 1 UE memory read error on CPU_SrcID#0", MINOR),
     ("3,1,5,-;nvme nvme0: controller is down; will reset: CSTS=0xffffffff", MINOR),
@@ -36,7 +37,7 @@ def test_the_kernel_names_hardware(line: str, severity: str, node: Node) -> None
     node.write("sys/bus/pci/devices/0000:1a:00.0/infiniband/mlx5_0/node_type", "1: CA")
     node.write("dev/kmsg", line)
     result = result_of(node.examine(), "kernel-faults")
-    assert "AER" not in line or "grep -F '0000:df:00.0'" in result.fix
+    assert "AER" not in line or f"grep -F '{line[-12:]}'" in result.fix
     assert (result.status, result.severity) == (FAIL if severity else PASS, severity)
 
 
@@ -102,3 +103,21 @@ def test_the_log_of_a_job_names_the_node_and_each_gpu() -> None:
     assert result.detail.startswith(
         "XID 79 of 0000:df:00 of dgx4: GPU has fallen off the bus; also XID 119 of 0000:9d:00 of dgx4"
     )
+
+
+def test_a_port_above_a_gpu_is_needed(node: Node) -> None:
+    slot = node.root / "sys/bus/pci/devices/0000:43:00.0"
+    real = node.root / "sys/devices/pci0000:00/0000:00:1c.0/0000:43:00.0"
+    real.parent.mkdir(parents=True)
+    slot.rename(real)
+    slot.symlink_to("../../../devices/pci0000:00/0000:00:1c.0/0000:43:00.0")
+    for port, severity in (("0000:00:1c.0", HARDWARE), ("0000:00:1d.0", MINOR)):
+        node.write("dev/kmsg", f"3,1,5,-;pcieport {port}: AER: Multiple Uncorrectable (Fatal) error message received")
+        assert result_of(node.examine(), "kernel-faults").severity == severity
+
+
+def test_errors_of_memory_are_minor_where_the_driver_needs_no_recovery(node: Node) -> None:
+    node.change_smi(r"(Volatile\n +SRAM Uncorrectable Parity +: )0", r"\g<1>2")
+    assert result_of(node.examine(), "gpu-memory-errors").severity == ADMINISTRATOR
+    node.change_smi(r"^( +)(Persistence Mode +:.*)$", r"\1\2\n\1GPU Recovery Action : None")
+    assert result_of(node.examine(), "gpu-memory-errors").severity == MINOR

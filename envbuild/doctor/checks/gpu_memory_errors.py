@@ -51,7 +51,10 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         yield failed(f"the infoROM is corrupted: {', '.join(corrupted)}", HARDWARE, fix)
     elif errors:
         fix = resetting(bus for bus, count in counts.items() if count)
-        yield failed(f"uncorrectable memory errors: {', '.join(errors)}", ADMINISTRATOR, fix)
+        # since driver 560 it states itself whether a GPU needs a recovery (NVML_GPU_RECOVERY_ACTION of nvml.h)
+        advice = {gpu.value("GPU Recovery Action") for gpu in gpus if counts[gpu.bus]}
+        severity = MINOR if advice == {"None"} else ADMINISTRATOR
+        yield failed(f"uncorrectable memory errors: {', '.join(errors)}", severity, fix)
     elif off:
         yield failed(f"ECC is off: {', '.join(off)}", MINOR, "nvidia-smi -e 1, then reboot")
     elif not all(gpu.value("ECC Mode/Current") for gpu in gpus):

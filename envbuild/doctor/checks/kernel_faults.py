@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..facts.gpus import smi_report
+from ..facts.gpus import pci_gpus, smi_report
 from ..facts.kernel_messages import READERS, kernel_log, log_span
 from ..facts.network import rdma_ports
 from ..host import Host
@@ -68,7 +68,9 @@ def judge(host: Host, lines: list[str], number: int) -> Result | None:
             if severity == HARDWARE and has_recovered(host, kind, slot, lines[number + 1 :]):
                 severity = MINOR
             if kind == FATAL:  # the port, and at the end of the line the device behind it
-                slot = re.findall(SLOT.replace("?P<slot>", ""), match["words"])[-1]
+                slots = re.findall(SLOT.replace("?P<slot>", ""), match["words"])
+                slot = slots[-1]
+                severity = severity if set(slots) & needed_slots(host) else MINOR
             word = slot or match["words"].partition(":")[0]
             fix = (
                 FIX.format(word=word)
@@ -93,3 +95,12 @@ def has_active_port(host: Host, slot: str) -> bool:
     """Return whether a port of an adapter is active: the kernel reads its state from the firmware, which so answers."""
     devices = host.names(f"/sys/bus/pci/devices/{slot}/infiniband")
     return any(port.device in devices and port.active for port in rdma_ports(host))
+
+
+def needed_slots(host: Host) -> set[str]:
+    """Return the places on the PCI bus of GPUs and RDMA devices, and of the ports above them: jobs need these."""
+    slots = {gpu.slot for gpu in pci_gpus(host)}
+    for device in {port.device for port in rdma_ports(host)}:
+        slots.add(host.link_name(f"/sys/class/infiniband/{device}/device"))
+    targets = [host.link_text(f"/sys/bus/pci/devices/{slot}") for slot in slots]
+    return slots.union(*(re.findall(SLOT.replace("?P<slot>", ""), target) for target in targets))

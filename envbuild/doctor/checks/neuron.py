@@ -42,6 +42,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
             f"{len(devices)} Neuron devices, and {need.source or 'a node'} has {max(wanted, 1)}",
             ADMINISTRATOR,
             "use an instance of that type",
+            drains=False,  # smaller instances have fewer
         )
         return
     errors = []

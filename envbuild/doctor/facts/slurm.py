@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..host import Host
-from ..tools.scontrol import FAILING, parse_node, states
+from ..tools.scontrol import FAILING, WAITING, parse_node, states
 from ..tools.slurm_fault import UNKNOWN_NODE, SlurmFault, slurm_fault
 from .place import COMPUTE, find_place, slurm_name
 
@@ -42,7 +42,8 @@ def drain_reason(host: Host) -> str:
     """Return the reason for which this node is drained, and nothing else is wrong with it in Slurm; or ""."""
     node = node_answer(host)[0] if find_place(host)[0] == COMPUTE else {}
     failing = set(failing_states(node))
-    return node.get("Reason", "") if failing and failing <= DRAINS else ""
+    waits = set(states(node)) & set(WAITING)  # for a reboot, a reservation
+    return node.get("Reason", "") if failing and failing <= DRAINS and not waits else ""
 
 
 def has_reason(host: Host) -> bool:
