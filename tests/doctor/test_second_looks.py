@@ -137,3 +137,10 @@ def test_ports_of_roce_without_an_address_drain_where_a_target_needs_them(tmp_pa
     for need, drains in ((Need(), False), (replace(NEED, layer="Ethernet"), True)):
         result = result_of(node.examine(need), "roce-gids")
         assert (result.severity, result.drains) == (ADMINISTRATOR, drains)
+
+
+def test_jobs_run_without_gpudirect(node: Node) -> None:
+    (node.root / "sys/module/nvidia_peermem/version").unlink()
+    node.write("proc/driver/nvidia/version", "NVRM version: Kernel Module  580.95.05  x")
+    result = result_of(node.examine(), "gpudirect")
+    assert (result.severity, result.unfit) == (ADMINISTRATOR, False)

@@ -30,7 +30,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     if models(host) and all("geforce" in name.lower() for name in models(host)):
         yield not_applicable("GeForce has no GPUDirect RDMA")
         return
-    # cards work without it, as their jobs use the network less; boards are made for it
+    # cards work without it, as their jobs use the network less; boards are made for it. Jobs run, and are slower: a
+    # site may have chosen so, and no node is drained
     severity = ADMINISTRATOR if any(is_board(name) for name in models(host)) else MINOR
     efa = all(port.layer == EFA for port in ports)
     found = next((path for path in (EFA_WAYS if efa else PEERMEM) if host.has(path)), "")
@@ -44,7 +45,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif efa:
         fix = "modprobe efa_nv_peermem, of the EFA installer; or install the open kernel module of NVIDIA's driver"
         detail = "neither efa_nv_peermem nor DMA buffers: data is copied through the host's memory"
-        yield failed(detail, severity, fix)
+        yield failed(detail, severity, fix, drains=False)
     else:
         fix = "modprobe nvidia-peermem, after the RDMA drivers; or install the open kernel module"
-        yield failed("neither nvidia-peermem nor DMA buffers: data is copied through the host's memory", severity, fix)
+        detail = "neither nvidia-peermem nor DMA buffers: data is copied through the host's memory"
+        yield failed(detail, severity, fix, drains=False)
