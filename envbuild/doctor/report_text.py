@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .checks import GROUPS
 from .examination import Examination
-from .model import FAIL, MINOR, NOT_RUN, PASS, Result
+from .model import FAIL, MINOR, NOT_RUN, PASS, SEVERITIES, Result
 
 MARKS = {PASS: "ok", FAIL: "FAIL", NOT_RUN: "-"}
 SEVERITY = {"minor": "minor", "user": "you can fix it", "administrator": "ask an administrator", "hardware": "hardware"}
@@ -46,7 +46,7 @@ def result_lines(result: Result, *, root: bool = False) -> list[str]:
 
 
 def summary_line(found: Examination) -> str:
-    """Return the counts and what they mean."""
+    """Return the counts and what they mean, the failures with the worst first, and the checks that are not known."""
     counts, minor = found.counts, sum(result.severity == MINOR for result in found.failures)
     failed = f"{counts[FAIL]} failed" + (f" ({minor} minor)" if minor else "")
     target = f" for {found.need.source}" if found.need.source else ""
@@ -58,10 +58,15 @@ def summary_line(found: Examination) -> str:
         verdict = "no serious failure" if minor else "no failure"
     else:
         verdict = "ready, with minor failures" if minor else "ready"
+    worst = "".join(
+        f"; {severity}: {', '.join(checks)}"
+        for severity in reversed(SEVERITIES)
+        if (checks := dict.fromkeys(result.check for result in found.serious if result.severity == severity))
+    )
     unknown = len(found.unknown)
     names = ", ".join(dict.fromkeys(result.check for result in found.unknown))
     numbers = f"{counts[PASS]} passed, {failed}, {unknown} not known, {counts[NOT_RUN] - unknown} do not apply"
-    return f"{verdict}{target}: {numbers} ({found.seconds:.1f} s)" + (f"; not known: {names}" if names else "")
+    return f"{verdict}{target}: {numbers} ({found.seconds:.1f} s){worst}" + (f"; not known: {names}" if names else "")
 
 
 def log_verdict(found: Examination) -> str:

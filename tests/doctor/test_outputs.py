@@ -357,3 +357,9 @@ def test_an_administrator_is_not_sent_to_one(sick: Examination) -> None:
     for user, words in (("root", "[administrator]"), ("user", "[ask an administrator]")):
         text = report_text(replace(sick, facts={**sick.facts, "user": user}))
         assert words in text
+
+
+def test_the_last_line_names_the_failures_with_the_worst_first(sick: Examination) -> None:
+    found = sick.with_results([Result(FAIL, "x", "hardware", "y", "xid", "GPU")])
+    line = summary_line(found)
+    assert line.index("; hardware: xid") < line.index("; administrator: nvidia-driver") < line.index("; not known: ")

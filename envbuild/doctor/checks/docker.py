@@ -32,6 +32,6 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     elif is_container(host):
         yield not_applicable("no Docker Engine answers in this container")
     else:
-        client = f", client {found.client}" if found else ""
+        client = f", client {found.client}" if found and found.client else ""
         start = "systemctl start docker" if host.has("/run/systemd/system") else "start dockerd as root"
         yield failed(f"no Docker Engine answers{client}", MINOR, f"{start}, or set DOCKER_HOST")

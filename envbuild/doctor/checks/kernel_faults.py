@@ -48,7 +48,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Judge the last line of each kind, the worst first."""
     text, fault = kernel_log(host)
     if fault:
-        yield not_run(f"kernel log: {fault}", READERS)
+        yield not_run(f"/dev/kmsg, the log of the kernel: {fault}", READERS)
         return
     lines = text.split("\n")
     found = [result for result in (judge(host, lines, number) for number in range(len(lines))) if result]

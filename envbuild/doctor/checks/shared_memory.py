@@ -18,7 +18,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     """Compare its size with 1 GiB for each GPU of the target."""
     found = file_system(host, "/dev/shm") if host.is_real else None
     if found is None or (found.kind and found.kind != "tmpfs"):
-        yield not_run("/dev/shm is not a tmpfs")
+        yield not_run("/dev/shm is not a tmpfs" if host.is_real else "only the running system states it")
         return
     wanted = max(need.gpus, 1) * PER_RANK
     container = find_place(host)[0] == CONTAINER

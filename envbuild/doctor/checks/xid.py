@@ -51,7 +51,7 @@ def check(host: Host, need: Need) -> Iterator[Result]:
         return
     text, fault = kernel_log(host)
     if fault:
-        yield not_run(f"kernel log: {fault}", READERS)
+        yield not_run(f"/dev/kmsg, the log of the kernel: {fault}", READERS)
         return
     events, reset = current_events(text)
     left = [event for event in events if not is_recovered(event, events, host)]
