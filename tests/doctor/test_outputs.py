@@ -19,7 +19,7 @@ from envbuild.doctor.health_check import health_lines, unknown_line
 from envbuild.doctor.host import Host
 from envbuild.doctor.main import missing_folder, mount_command
 from envbuild.doctor.model import FAIL, NOT_RUN, SCHEMA, Need, Result, not_applicable, not_run
-from envbuild.doctor.outliers import compare_nodes, comparison_text
+from envbuild.doctor.outliers import compare_nodes
 from envbuild.doctor.report_text import joined, report_text, summary_line
 from tests.support.node_files import Node, result_of
 
