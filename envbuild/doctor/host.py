@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from .file_reader import CALLS, FileReader, NoAnswerError
 from .processes import LIMIT, Output, Programs, ignore
+from .sorting import sorting_key
 
-PCI = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")  # domain, bus, device, function
 DEVICES = ("/sys/", "/proc/driver/", "/dev/")  # their files may wait for a device
 FOLDERS = (("/sys/bus/", 6), ("/proc/driver/nvidia/gpus/", 6), ("/sys/class/", 5))  # words of a path, to the device
 # seconds of a pass: slurmd ends its HealthCheckProgram after 60 (slurm.conf(5)); the longest program here has 30
@@ -176,21 +175,3 @@ def device_of(path: str) -> str:
     """Return the folder of the device to which a file belongs: /sys/class/infiniband/mlx5_3; or the file itself."""
     length = next((number for start, number in FOLDERS if path.startswith(start)), None)
     return "/".join(path.split("/")[:length])
-
-
-def sorting_key(name: str) -> list[int | str]:
-    """Return the parts of a name by which it is sorted, the first one a text."""
-    if PCI.fullmatch(name):
-        return [name.lower()]
-    return [int(part) if part.isdecimal() else part for part in split_digits(name)]
-
-
-def split_digits(name: str) -> list[str]:
-    """Return a name in pieces that are all digits or have none, beginning with one that has none."""
-    pieces = [""]
-    for sign in name:
-        digit = sign.isdecimal()
-        if digit != (len(pieces) % 2 == 0):
-            pieces.append("")
-        pieces[-1] += sign
-    return pieces

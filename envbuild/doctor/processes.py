@@ -12,14 +12,14 @@ import os
 import re
 import resource
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO
+
+from .process_tree import END, end_tree
 
 LIMIT = 10.0  # seconds
 SLOW = {"nvidia-smi": 3}  # times the limit: without persistence mode it initialises one GPU after another
@@ -28,7 +28,6 @@ SLOW = {"nvidia-smi": 3}  # times the limit: without persistence mode it initial
 VARIABLES = {"enroot": dict.fromkeys(("ENROOT_CACHE_PATH", "ENROOT_DATA_PATH", "ENROOT_RUNTIME_PATH"), "/")}
 FRAME = re.compile(r"[ \t=]|GPU [0-9A-Fa-f:.]+$")  # of nvidia-smi -q: indentation, its banner, the name of a GPU
 FIRST_WORD = 3.0  # seconds without a word to the user, at most
-END = 1.0  # seconds that a killed program may take to end
 MAX_OUTPUT = 8 << 20  # bytes
 
 
@@ -172,33 +171,3 @@ class Programs:
             if last - time.monotonic() > END:
                 self.notice(f"waiting for {' '.join(command)}, at most {last - running.start:.0f} s")
         running.process.wait(max(last - time.monotonic(), 0.001))
-
-
-def end_tree(process: subprocess.Popen[bytes]) -> bool:
-    """Kill a program and all that it started. Return whether it ended."""
-    for pid in [process.pid, *descendants(process.pid)]:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    try:
-        process.wait(END)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the processes below a process, by /proc."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            parent = int(entry.read_text(errors="replace").rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(entry.parent.name))
-    found: list[int] = []
-    left = [pid]
-    while left:
-        below = children.get(left.pop(), [])
-        found += below
-        left += below
-    return found

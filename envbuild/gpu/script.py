@@ -9,7 +9,7 @@ from .model import Job, job_data
 
 PACKAGE = "envbuild_checks"
 # The modules of the doctor that these import; the package above both is empty.
-SHARED = ("model", "processes", "log_signs", "program_text")
+SHARED = ("model", "process_tree", "processes", "log_signs", "program_text")
 LEFT_OUT = ("script.py", "__main__.py")
 MODULE = f"{PACKAGE}.gpu.main"
 # The program writes itself again for its own processes: standard input, which it may be read from, is at its end then.
