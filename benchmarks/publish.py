@@ -2,9 +2,11 @@
 registry.
 
     python benchmarks/publish.py NAME CHANGED
+    python benchmarks/publish.py --pulls SOURCE CHANGED
 
 Both are images of the project in the current folder, built in this store; CHANGED differs from NAME in one layer. The
-figures that count are ratios: they hold on any machine. enroot is measured where it is in PATH.
+figures that count are ratios: they hold on any machine. enroot is measured where it is in PATH. With --pulls,
+pulls alone are measured; an image is then what `publish` takes, such as oci:DIR:TAG, and a small one is enough.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ def median(costs: Sequence[Cost]) -> Cost:
     return Cost(*(statistics.median(getattr(cost, key) for cost in costs) for key in ("cpu", "wall", "memory")))
 
 
-def pulls(place: Path, there: Registry, name: str, changed: str) -> None:
+def pulls(place: Path, there: Registry, name: str, changed: str, *, layers: bool = True) -> None:
     """Measure pulls into an empty store, and into one that has the old image."""
     row("start of a command", measure([*ENVBUILD, "pull", "--help"]))
     made = cold_pulls(place, there, name)
@@ -97,7 +99,7 @@ def pulls(place: Path, there: Registry, name: str, changed: str) -> None:
     row("pull, every pack in the store", again, both, "CPU ≤ 1.2, without the start of the command")
     new, made = answer(["pull", f"{there.host}/bench/{changed}:2"], place / "b")
     row("pull after a change", new, both, f"{made['fetched_bytes'] / MB:.1f} MB fetched")
-    if shutil.which("enroot"):
+    if layers and shutil.which("enroot"):
         for form, options in ENROOT_OPTIONS.items():
             imports(place, there, name, changed, new, form, options)
 
@@ -164,13 +166,24 @@ def squashfs_only(place: Path, name: str, changed: str) -> None:
     shutil.rmtree(place / "registry-only")
 
 
+def only_pulls(place: Path, name: str, changed: str) -> None:
+    """Measure pulls of two images that are published without their layers."""
+    with registry(place / "registry") as there:
+        for source, tag in ((name, "1"), (changed, "2")):
+            answer(["publish", source, "--to", f"{there.host}/bench/image:{tag}", "--squashfs-only"])
+        pulls(place, there, "image", "image", layers=False)
+
+
 def main() -> None:
-    name, changed = sys.argv[1:]
+    *only, name, changed = sys.argv[1:]
     compileall.compile_dir(Path(__file__).resolve().parent.parent / "envbuild", quiet=1)
     machine()
     print("\n| what | CPU s | wall s | CPU ratio | wall ratio | note |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         place = Path(folder)
+        if only == ["--pulls"]:
+            only_pulls(place, name, changed)
+            return
         same_bytes(place, name)
         squashfs_only(place, name, changed)
         with registry(place / "registry") as there:
