@@ -329,7 +329,7 @@ def test_one_difference_of_all_gpus_is_one_line_and_minor_failures_are_listed(he
     found = compare_nodes(documents, {})
     lines = comparison_text(found).splitlines()
     assert [line.partition(" (")[0] for line in lines if line.startswith("n2: ")] == [
-        "n2: nvidia.gpus[…].vbios of 2 is 1.2"
+        "n2: nvidia.gpus[2 alike: 0000:1b:00.0, 0000:43:00.0].vbios is 1.2"
     ]
     assert "n3: minor: xid" in lines
     assert "n3" not in found.failures
