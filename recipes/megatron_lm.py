@@ -134,10 +134,22 @@ class MegatronLm(Recipe):
         )
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(debian=("make",), python=(self.release.numpy, "packaging>=24.2", "psutil", "pybind11"))
+        # Jobs compile with torch.utils.cpp_extension, which runs ninja: --recompute-modules, and --use-nccl-ub, whose
+        # code includes nccl.h. pynvml is imported by --fine-grained-activation-offloading and --log-straggler.
+        at_run_time = ("ninja", "nvidia-ml-py", "packaging>=24.2", "psutil", "pybind11")
+        nccl = {"CPATH": "/opt/nccl/include", "LIBRARY_PATH": "/opt/nccl/lib"} if env.has("nccl") else {}
+        return Runtime(debian=("make",), python=(self.release.numpy, *at_run_time), env=nccl)
 
     def extensions(self) -> tuple[str, ...]:
         return () if self.commit else (HELPERS,)
+
+    def _nccl_headers(self, env: RecipeEnv) -> list[Check]:
+        """Return the check that what a job compiles finds NCCL's header and library."""
+        if not (env.has("nccl") and env.has("torch")):
+            return []
+        code = r"printf '#include <nccl.h>\nint main(void) { return NCCL_MAJOR == 0; }\n'"
+        command = f"cd /tmp && {code} | gcc -x c - -I/opt/cuda/include -lnccl -o nccl-header && echo compiled"
+        return [Check("megatron-lm: a job finds NCCL's header and library", command, "^compiled$")]
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         if self.commit:
@@ -151,6 +163,9 @@ class MegatronLm(Recipe):
                 show=f"{HELPERS}.build_sample_idx_int32 is not None",
                 expect="^True$",
             ),
+            imports("megatron-lm: NVML of the driver", ("pynvml",)),
+            Check("megatron-lm: ninja, which torch compiles extensions with", "ninja --version", r"^\d+\.\d+"),
+            *self._nccl_headers(env),
             imports(
                 "megatron-lm: writer of checkpoints",
                 (WRITER,),

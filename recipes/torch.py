@@ -66,8 +66,9 @@ class Torch(Recipe):
     `compiler` adds the distribution's C and C++ compilers and Python's headers to the image: 309 MB on Debian 13 (81 MB
     as packages) in addition to 3.2 GB of wheels. It is the default because torch.compile fails without them: Triton
     compiles its launcher with gcc and Python.h at the first call on every node, and Inductor its CPU kernels with g++.
-    DeepSpeed, Megatron-LM and torch.utils.cpp_extension compile ops, for which nvcc needs a compiler as well. Write
-    ``compiler: false`` if the jobs of an image compile nothing. With ``base`` the base image's compilers are used.
+    DeepSpeed, Megatron-LM and torch.utils.cpp_extension (with the package ninja) compile ops, for which nvcc needs a
+    compiler as well. Write ``compiler: false`` if the jobs of an image compile nothing. With ``base`` the base image's
+    compilers are used.
     """
 
     package: ClassVar[str] = "torch"

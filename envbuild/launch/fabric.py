@@ -51,8 +51,14 @@ def uses_nccl(image: LaunchImage, target: Target) -> bool:
 
 
 def uses_ucx(image: LaunchImage) -> bool:
-    """Return whether programs of an image may communicate with UCX."""
-    return image.has("ucx", "ucc", "hpcx", "openmpi", "torch-ucc")
+    """Return whether programs of an image may communicate with UCX: that of a layer, or the distribution's, for which
+    its Open MPI is compiled. One that is compiled in an image without UCX has none."""
+    return image.has("ucx", "ucc", "hpcx", "torch-ucc") or (image.has("openmpi") and not has_compiled_mpi(image))
+
+
+def has_compiled_mpi(image: LaunchImage) -> bool:
+    """Return whether the Open MPI of an image is that of ``openmpi: {provider: source}``."""
+    return "/opt/openmpi/bin" in image.env.get("PATH", "").split(":")
 
 
 def nccl_net(target: Target, image: LaunchImage, nodes: int) -> Setting | None:
@@ -107,12 +113,15 @@ def fabric_settings(
 
 
 def _interface_settings(target: Target, image: LaunchImage, devices: Devices) -> Iterator[Setting]:
-    because = "the interface that all nodes share"
+    shared = "the interface that all nodes share"
     name, owner = devices.interface, devices.interface_owner
     if uses_nccl(image, target):
-        yield Setting("NCCL_SOCKET_IFNAME", name, owner, f"NCCL's first contact: {because}")
+        yield Setting("NCCL_SOCKET_IFNAME", name, owner, f"NCCL's first contact: {shared}")
+    if image.has("openmpi") and not uses_ucx(image):
+        because = f"Open MPI without UCX, which takes every interface of a host: {shared}"
+        yield Setting("OMPI_MCA_btl_tcp_if_include", name, owner, because)
     if has_torch(image):
-        yield Setting("GLOO_SOCKET_IFNAME", name, owner, f"gloo's traffic: {because}")
+        yield Setting("GLOO_SOCKET_IFNAME", name, owner, f"gloo's traffic: {shared}")
 
 
 def _ucx_settings(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from envbuild.core.errors import SpecError
@@ -85,6 +87,17 @@ def test_as_many_nics_as_the_target_has() -> None:
 def test_ucx_starts_nccl_over_the_interface_alone() -> None:
     found = variables(make_plan(NCCL_TEST))
     assert (found["UCX_NET_DEVICES"], found["UCX_TLS"]) == ("eth0", "tcp")
+
+
+def test_an_open_mpi_that_is_compiled_without_ucx_uses_the_interface_alone() -> None:
+    """It takes all interfaces of a host, also those that no other host reaches (virbr0)."""
+    image = torch_image(layers=("torch", "nccl", "openmpi", "nccl-tests"))
+    distribution = variables(make_plan(NCCL_TEST, image=image))
+    assert distribution["UCX_TLS"] == "tcp" and "OMPI_MCA_btl_tcp_if_include" not in distribution
+    compiled = replace(image, env={**image.env, "PATH": f"/opt/openmpi/bin:{image.env['PATH']}"})
+    found = variables(make_plan(NCCL_TEST, image=compiled))
+    assert found["OMPI_MCA_btl_tcp_if_include"] == "eth0"
+    assert not {"UCX_TLS", "UCX_NET_DEVICES"} & found.keys()
 
 
 @pytest.mark.parametrize("command", [("ucc_perftest", "-c", "allreduce"), ("osu_allreduce",)])
