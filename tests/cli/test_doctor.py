@@ -53,7 +53,7 @@ def test_mistakes_are_refused_with_a_hint(tmp_path: Path) -> None:
     refused(envbuild("doctor", "--without", "nvlinks"), 2, "nvlinks")
     refused(envbuild("doctor", "--only-hardware"), 2, "--as nhc")
     refused(envbuild("doctor", "--log", str(tmp_path / "none")), 2, "No such file")
-    refused(envbuild("doctor", "--gather", str(tmp_path)), 2, "too few answers of nodes (0 of 2)")
+    refused(envbuild("doctor", "--gather", str(tmp_path)), 2, "has 0 answers of envbuild doctor, and two are needed")
     refused(envbuild("doctor", "--gather", str(tmp_path / "none")), 2, "is not a folder")
     refused(envbuild("doctor", "--image", "no-image"), 2, "no-image")
     refused(envbuild("check", "torch", "--host"), 2, "--host is for images")

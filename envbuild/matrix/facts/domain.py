@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.atoms import pick_penalty
 from envbuild.matrix.facts.fact_table import FactTable
 
+# A package of a known version is that version: 2.19.3-1+cuda12.2, 1.18.1+ds-2, 44.0-2+b1. A label of Python's
+# (2.8.3+cu12torch2.8) names a build of its own, which no fact knows.
+LOCAL_LABEL = re.compile(r"[^-+]+\+(?!ds|dfsg|really|b\d|deb\d)[^-]*")
+OF_CUDA = re.compile(r".+\+cuda(\d+)\.\d+")  # of NVIDIA's packages
 OLDEST, NEWEST = "0", "99999"  # older and newer than every version that there is
 
 
@@ -33,8 +38,8 @@ def outside_reason(matrix: FactTable, number: int, value: str) -> str:
     """Return why a version that the facts do not list is outside of what they know; "" for one that is not."""
     component = matrix.components[number]
     known = listed_versions(matrix, number) if component.kind == "version" else []
-    if not component.labels and re.split(r"[-+]", value)[0] in known:  # a package of it, or a build: 2.19.3-1+cuda12.2
-        return ""
+    if not component.labels and re.split(r"[-+]", value)[0] in known:
+        return f"no fact knows {component.name} {value}: a build of its own" if LOCAL_LABEL.fullmatch(value) else ""
     if not known or "+" in value or not version.is_comparable(value):
         return f"no fact knows {component.name} {value}"
     oldest, newest = known[0], known[-1]
@@ -45,6 +50,21 @@ def outside_reason(matrix: FactTable, number: int, value: str) -> str:
     else:
         where = "" if component.between else f"{nearest_text(known, value)}; newest known is {newest}"
     return f"no fact knows {component.name} {value}: {where}" if where else ""
+
+
+def other_cuda_reason(matrix: FactTable, assignment: Sequence[int], number: int) -> str:
+    """Return why a package that NVIDIA built for a CUDA (2.28.9-1+cuda13.0) is not known in an assignment: nothing in
+    it has that CUDA, so that no fact is about this build; "" for others."""
+    value = matrix.value(number, assignment[number]) or ""
+    if not (label := OF_CUDA.fullmatch(value)):
+        return ""
+    places = [matrix.number[name] for name in ("cuda", "torch-cuda") if name in matrix.number]
+    there = [found for place in places if (found := matrix.value(place, assignment[place]))]
+    if any(found.partition(".")[0] == label[1] for found in there):
+        return ""
+    name = matrix.components[number].name
+    beside = f"beside CUDA {there[0]}" if there else f"without a CUDA: name it too, such as cuda={label[1]}"
+    return f"no fact knows {name} {value}, which is built for CUDA {label[1]}, {beside}"
 
 
 def nearest_text(known: list[str], value: str) -> str:

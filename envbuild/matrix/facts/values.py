@@ -190,7 +190,8 @@ def _version_text(component: Component, text: str) -> str:
         version.parse(lower)
     except ValueError as error:
         raise InvalidValueError(f"'{short(text)}' {error} of {component.name}", _example(component)) from None
-    return lower.removeprefix("v")
+    # the first package of a version, as NVIDIA also calls its releases: v2.21.5-1 of NCCL is 2.21.5
+    return re.sub(r"^([\d.]+)-1$", r"\1", lower.removeprefix("v"))
 
 
 def _widened(op: str, full: str, cut: str) -> Term:

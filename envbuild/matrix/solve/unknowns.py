@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from envbuild.matrix.facts.atoms import ABSENT, PRESENT_KINDS
 from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.constraint_masks import constraint_mask, unknown_versions
-from envbuild.matrix.facts.domain import NEWEST, OLDEST, listed_versions, outside_reason
+from envbuild.matrix.facts.domain import NEWEST, OLDEST, listed_versions, other_cuda_reason, outside_reason
 from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.evidence import evidence_components
 from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
@@ -59,7 +59,9 @@ def unheard_versions(matrix: FactTable, assignment: Sequence[int], rows: Iterabl
     """Yield the versions that are outside of the domain of the facts, and those that a fact needs and no fact lists."""
     for number, added in matrix.added.items():
         value = matrix.value(number, assignment[number] & added)
-        if value is not None and (reason := outside_reason(matrix, number, value)):
+        if value is None:
+            continue
+        if reason := outside_reason(matrix, number, value) or other_cuda_reason(matrix, assignment, number):
             yield Unknown("unheard", (matrix.components[number].name,), reason)
     for row in (one.row for one in rows if matrix.fact(one.row).strength == "hard"):
         fact = matrix.fact(row)
