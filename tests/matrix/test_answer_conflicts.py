@@ -139,6 +139,13 @@ def test_one_of_many_builds_that_nothing_names_is_no_reason() -> None:
     assert "torch is a build of" not in text
 
 
+def test_rows_of_one_fact_that_differ_in_a_word_are_one_clause() -> None:
+    (conflict,) = ask(shipped_matrix(), "flash-attn=2.8.3 gpu=V100 torch=2.6.0").conflicts
+    text = " ".join([conflict.text, *conflict.also])
+    assert text.count("compiles no code for sm_70 with CUDA <11.8, >=11.8,<12.8 or >=12.8 [flash-attn.arch-code]") == 1
+    assert text.count("flash-attn.arch-code") == 1
+
+
 def test_one_of_many_versions_is_an_example() -> None:
     (conflict,) = ask(shipped_matrix(), "gpu=Trainium1 torch-neuronx torch=2.10.0").conflicts
     assert "torch-neuronx==2.9 needs torch==2.9, for example [neuron.torch]" in conflict.text

@@ -24,7 +24,7 @@ def because_clauses(matrix: FactTable, core: Core, reasons: Sequence[Reason], kn
     parts = obstacles or parts  # one of many builds, which nothing names, is not
     inside = {row: reason for row, reason in parts.items() if alternatives and row in alternatives.rows}
     if alternatives is None or len(merge_texts(list(inside.values()))) < 2:
-        return list(dict.fromkeys(reason.cited for reason in parts.values()))
+        return merge_texts(list(parts.values()))
     clauses = [
         reason.cited if row not in inside else _alternatives_clause(matrix, core, alternatives, inside, known)
         for row, reason in parts.items()

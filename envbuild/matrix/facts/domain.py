@@ -10,8 +10,9 @@ from envbuild.matrix.facts.atoms import pick_penalty
 from envbuild.matrix.facts.fact_table import FactTable
 
 # A package of a known version is that version: 2.19.3-1+cuda12.2, 1.18.1+ds-2, 44.0-2+b1. A label of Python's
-# (2.8.3+cu12torch2.8) names a build of its own, which no fact knows.
-LOCAL_LABEL = re.compile(r"[^-+]+\+(?!ds|dfsg|really|b\d|deb\d)[^-]*")
+# (2.8.3+cu12torch2.8) names a build of its own, which no fact knows; a
+# commit (2.9.0.2.12.22436+0f1dac25 of Neuron) does not.
+LOCAL_LABEL = re.compile(r"[^-+]+\+(?!ds|dfsg|really|b\d|deb\d|[0-9a-f]{7,40}$)[^-]*")
 OF_CUDA = re.compile(r".+\+cuda(\d+)\.\d+")  # of NVIDIA's packages
 OLDEST, NEWEST = "0", "99999"  # older and newer than every version that there is
 
