@@ -11,7 +11,7 @@ import shlex
 
 from .examination import Examination
 from .facts.place import LOGIN, OTHER
-from .model import HARDWARE, NOT_RUN, Result, one_line
+from .model import HARDWARE, PASS, Result, one_line
 
 KINDS = ("nhc", "healthcheck")
 LONGEST = 180  # characters of a reason
@@ -23,6 +23,8 @@ SHORTEST = 16  # characters of a detail in a reason
 PREFIX = "envbuild doctor: "  # of its own reasons
 NAMED = re.compile(r"(?:^|; )([a-z][a-z0-9-]*): ")  # the checks in a reason
 MORE = re.compile(r"; and \d+ more\b")
+WRITTEN = re.compile(r" \[[^\[\]]*@[^\[\]]*\]$")  # by Slurm: [root@2026-11-28T10:00:00]
+END = " (until repaired)"  # of its own reasons: one to which an administrator added words does not end so
 
 
 def draining_failures(found: Examination, *, only_hardware: bool = False) -> list[Result]:
@@ -60,18 +62,15 @@ def resume_command(found: Examination) -> str:
 
 
 def is_repaired(found: Examination) -> bool:
-    """Return whether the doctor has drained this node for faults that last, and each check that its reason names has
-    run now and does not drain: a check that did not run states nothing."""
-    reason = found.drained_for
-    if not reason.startswith(PREFIX) or MORE.search(reason) or not found.facts["slurm_node"]:
+    """Return whether the doctor has drained this node for faults that last, and each check that its reason names
+    passes now: one that did not run, or that fails without draining (no target is named), states nothing."""
+    reason = WRITTEN.sub("", found.drained_for)
+    whole = reason.startswith(PREFIX) and reason.endswith(END)
+    if not whole or MORE.search(reason) or not found.facts["slurm_node"]:
         return False
     named = set(NAMED.findall(reason[len(PREFIX) :]))
-    states = {name: {one.status for one in found.results if one.check == name} for name in named}
-    return (
-        bool(named - PASSING)
-        and named.isdisjoint(PASSING)
-        and all(known and NOT_RUN not in known for known in states.values())
-    )
+    passed = all({one.status for one in found.results if one.check == name} == {PASS} for name in named)
+    return bool(named) and named.isdisjoint(PASSING) and passed
 
 
 def drain_reason(failures: list[Result]) -> str:
@@ -79,7 +78,7 @@ def drain_reason(failures: list[Result]) -> str:
     for count in range(len(failures), 0, -1):
         more = f"; and {len(failures) - count} more" if count < len(failures) else ""
         names = sum(len(result.check) + len(": ; ") for result in failures[:count])
-        room = LONGEST - len(PREFIX) - len(more) - names
+        room = LONGEST - len(PREFIX) - len(more) - len(END) - names
         whole = [clean(result.detail, LONGEST) for result in failures[:count]]
         longest = LONGEST if sum(map(len, whole)) <= room else room // count
         if longest >= SHORTEST or count == 1:
@@ -87,7 +86,7 @@ def drain_reason(failures: list[Result]) -> str:
             parts = [
                 f"{result.check}: {clean(detail.replace('; ', ', '), max(longest, 4))}" for result, detail in pairs
             ]
-            return clean(PREFIX + "; ".join(parts) + more)
+            return clean(PREFIX + "; ".join(parts) + more, LONGEST - len(END)) + END
     return PREFIX.strip(": ")
 
 

@@ -25,6 +25,7 @@ NODE = re.compile(
     r"^\w{3} [ \d]\d [\d:]{8} ([\w.-]{1,64}) kernel:"
 )
 DIRECT = re.compile(r"via (NET/[^/\s]+/\d+)\S*")
+CUT = re.compile(r"via NET/\S*$")  # at the end of a log that was cut: the rest of the path decides
 # of a communicator since NCCL 2.19, and before
 SIZE = re.compile(r"nRanks (?P<ranks>\d+) nNodes (?P<nodes>\d+)|nranks (?P<all>\d+) .*localSize (?P<local>\d+)")
 TRACEBACK = "Traceback (most recent call last)"
@@ -84,7 +85,7 @@ def bounded_lines(file: IO[str], path: str = "", notice: Callable[[str], object]
             notice(f"reading {path}: {lines} lines so far")
             due = time.monotonic() + NEXT_WORD
         if at_start:
-            yield line
+            yield line if line.endswith("\n") or len(line) == LONGEST else CUT.sub("", line)
         at_start = line.endswith("\n")
 
 

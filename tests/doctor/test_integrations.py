@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.doctor.health_check import LONGEST, PREFIX, drain_reason, draining_failures, health_lines
-from envbuild.doctor.model import HARDWARE, Result
+from envbuild.doctor.health_check import END, LONGEST, PREFIX, drain_reason, draining_failures, health_lines
+from envbuild.doctor.model import HARDWARE, MINOR, Need, Result
 from tests.support.node_files import Node
 
 pytestmark = pytest.mark.unit
@@ -81,12 +81,18 @@ def drain(node: Node, reason: str, state: str = "IDLE+DRAIN") -> None:
 
 
 @pytest.mark.parametrize(("reason", "state", "resumes"), [
-    (f"{PREFIX}rdma-ports: down", "IDLE+DRAIN", True), (f"{PREFIX}xid: XID 79; rdma-ports: x", "IDLE+DRAIN", True),
-    ("by hand: rdma-ports: not active", "IDLE+DRAIN", False), (f"{PREFIX}clock: x", "IDLE+DRAIN", False),  # not run
-    (f"{PREFIX}rdma-ports: x; and 3 more", "IDLE+DRAIN", False), (f"{PREFIX}rdma-ports: x", "DOWN+DRAIN", False),
-    (f"{PREFIX}another: x", "IDLE+DRAIN", False), ("rdma-ports: x", "IDLE", False),
-    (f"{PREFIX}rdma-ports: x", "IDLE+DRAIN+REBOOT_REQUESTED", False),
-    (f"{PREFIX}link-errors: x", "IDLE+DRAIN", False), (f"{PREFIX}rdma-ports: x; gpu-pcie: y", "IDLE+DRAIN", False),
+    (f"{PREFIX}rdma-ports: down{END}", "IDLE+DRAIN", True),
+    (f"{PREFIX}xid: XID 79; rdma-ports: x{END}", "IDLE+DRAIN", True),
+    ("by hand: rdma-ports: not active", "IDLE+DRAIN", False),
+    (f"{PREFIX}clock: x{END}", "IDLE+DRAIN", False),  # not run
+    (f"{PREFIX}rdma-ports: x; and 3 more{END}", "IDLE+DRAIN", False),
+    (f"{PREFIX}rdma-ports: x{END}", "DOWN+DRAIN", False),
+    (f"{PREFIX}another: x{END}", "IDLE+DRAIN", False), ("rdma-ports: x", "IDLE", False),
+    (f"{PREFIX}rdma-ports: x{END}", "IDLE+DRAIN+REBOOT_REQUESTED", False),
+    (f"{PREFIX}rdma-ports: x -- keep down, RMA 4711", "IDLE+DRAIN", False),
+    (f"{PREFIX}rdma-ports: x{END} RMA 4711", "IDLE+DRAIN", False),
+    (f"{PREFIX}link-errors: x{END}", "IDLE+DRAIN", False),
+    (f"{PREFIX}rdma-ports: x; gpu-pcie: y{END}", "IDLE+DRAIN", False),
 ])  # fmt: skip
 def test_a_node_that_the_doctor_drained_is_resumed(reason: str, state: str, resumes: bool, node: Node) -> None:
     drain(node, reason, state)
@@ -95,6 +101,15 @@ def test_a_node_that_the_doctor_drained_is_resumed(reason: str, state: str, resu
     assert health_lines(found, "nhc") == draining_failures(found) == []
     node.write_port("mlx5_1", state="1: DOWN", physical="2: Polling")
     assert not [line for line in health_lines(node.examine(), "healthcheck") if "RESUME" in line]
+
+
+def test_a_node_whose_fault_is_minor_without_a_target_is_not_resumed(node: Node) -> None:
+    """It was drained by a pass with a target, of which each port counts."""
+    drain(node, f"{PREFIX}rdma-ports: down{END}")
+    node.write_port("mlx5_1", state="1: DOWN", physical="2: Polling")
+    found = node.examine(Need())
+    assert [one.severity for one in found.failures if one.check == "rdma-ports"] == [MINOR]
+    assert health_lines(found, "healthcheck") == []
 
 
 def test_a_drained_node_without_its_gpus_is_not_resumed(node: Node) -> None:
@@ -110,5 +125,5 @@ def test_a_reason_has_the_names_of_its_checks(node: Node) -> None:
     assert len(reason) <= LONGEST
     assert all(f"{failure.check}: " in reason for failure in failures)
     many = [Result("fail", "x" * 150, HARDWARE, "z", f"check-{number}") for number in range(20)]
-    assert re.search(r"; and \d+ more$", drain_reason(many))
+    assert re.search(r"; and \d+ more \(until repaired\)$", drain_reason(many))
     assert len(drain_reason(many)) <= LONGEST

@@ -331,3 +331,11 @@ def test_a_long_log_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_missing_multicast_is_minor_because_older_gpus_have_none() -> None:
     assert results(LINES["nvls-missing"])["nvls-missing"].severity == MINOR
+
+
+@pytest.mark.parametrize("cut", ["", "/", "/GDR", "/GDRDMA"])
+def test_a_channel_at_the_end_of_a_log_that_was_cut_decides_nothing(cut: str, tmp_path: Path) -> None:
+    whole = NCCL + "Channel 00/0 : 8[0] -> 0[0] [send] via NET/IB/0/GDRDMA\n"
+    (tmp_path / "log").write_text(whole + whole.partition("/GDRDMA")[0] + cut)
+    found = read_log_file(str(tmp_path / "log"))
+    assert (found.direct, sum(found.bounced.values())) == (1, 0)
