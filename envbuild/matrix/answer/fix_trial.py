@@ -146,7 +146,9 @@ class Trial:
 
     def all_work(self, at: int, bits: Sequence[int]) -> bool:
         """Return whether there is a good plan with each of `bits`."""
-        plans: list[list[int]] = []
+        good, plans = self._task.good, list[list[int]]()
+        if good is not None and any(good.bars({**self._fixed, at: bit}) for bit in reversed(bits)):
+            return False
         for bit in {self._alike[at][bit]: bit for bit in reversed(bits)}.values():  # the farthest fails first
             if (plan := self.plan({at: bit})) is None:
                 return False
