@@ -6,6 +6,10 @@ words, then the architecture as a 32-bit number at byte 28 and 64 flag bits at b
 compressed. NVIDIA does not document this; the fields were compared with ``cuobjdump --list-elf --list-ptx`` of CUDA
 13.2 on what nvcc wrote for sm_80, sm_90, sm_90a, sm_100f, compute_90 and compute_100a in every compression mode, and on
 NCCL 2.30.7.
+
+A library of relocatable code has its objects in RELOCATABLE and what was linked of them in CODE. For a GPU that CODE
+does not serve, the driver compiles the PTX of every object and links the results when the library is loaded (NVIDIA,
+nvcc manual, Using Separate Compilation in CUDA, JIT Linking). So PTX of RELOCATABLE counts where each object has it.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from mmap import mmap
 
 MAGIC = 0xBA55ED50
 CODE = ".nv_fatbin"  # what the driver is given
-RELOCATABLE = "__nv_relfatbin"  # input of a later device link; counts only where nothing was linked
+RELOCATABLE = "__nv_relfatbin"  # objects: input of a device link
 SECTIONS = frozenset({CODE, RELOCATABLE})
 KINDS = {1: "compute", 2: "sm", 8: "lto"}
 MOST = 1000  # architectures of one file
@@ -28,20 +32,39 @@ def count_architectures(data: bytes | mmap, sections: dict[str, tuple[int, int]]
 
     `sections` as `elf.parse` found them. Raises ValueError if the bytes violate the format.
     """
-    for name in (CODE, RELOCATABLE):
-        if name in sections:
-            found: dict[str, int] = {}
-            for arch in read_entries(data, *sections[name]):
-                found[arch] = found.get(arch, 0) + 1
-                if len(found) > MOST:
-                    raise ValueError(f"more than {MOST} architectures")
-            if found:
-                return found
-    return {}
+    found = _count(read_binaries(data, *sections[CODE])) if CODE in sections else {}
+    if RELOCATABLE not in sections:
+        return found
+    if not found:  # nothing was linked
+        return _count(read_binaries(data, *sections[RELOCATABLE]))
+    return _in_all(read_binaries(data, *sections[RELOCATABLE])) | found
 
 
-def read_entries(data: bytes | mmap, offset: int, size: int) -> Iterator[str]:
-    """Yield the architecture of each entry in the fat binaries of one section."""
+def _count(binaries: Iterator[dict[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for binary in binaries:
+        for arch, count in binary.items():
+            found[arch] = found.get(arch, 0) + count
+        _limit(found)
+    return found
+
+
+def _in_all(binaries: Iterator[dict[str, int]]) -> dict[str, int]:
+    """Return the PTX that every one of the objects has."""
+    found: dict[str, int] | None = None
+    for binary in binaries:
+        own = {arch: count for arch, count in binary.items() if arch.startswith("compute_")}
+        found = own if found is None else {arch: found[arch] + own[arch] for arch in found.keys() & own.keys()}
+    return found or {}
+
+
+def _limit(found: dict[str, int]) -> None:
+    if len(found) > MOST:
+        raise ValueError(f"more than {MOST} architectures")
+
+
+def read_binaries(data: bytes | mmap, offset: int, size: int) -> Iterator[dict[str, int]]:
+    """Yield the architectures of each fat binary of one section: name → entries."""
     end = offset + size
     if end > len(data):
         raise ValueError("a fat binary section reaches beyond the file")
@@ -52,7 +75,11 @@ def read_entries(data: bytes | mmap, offset: int, size: int) -> Iterator[str]:
             continue
         if magic != MAGIC or header < 16 or offset + header + length > end:
             raise ValueError(f"no fat binary at offset {offset}")
-        yield from _entries(data, offset + header, offset + header + length)
+        found: dict[str, int] = {}
+        for arch in _entries(data, offset + header, offset + header + length):
+            found[arch] = found.get(arch, 0) + 1
+            _limit(found)
+        yield found
         offset += (header + length + 7) & ~7
 
 

@@ -129,6 +129,16 @@ def test_relocatable_code_counts_only_where_nothing_was_linked() -> None:
     assert fatbin.count_architectures(alone, elf.parse(alone, fatbin.SECTIONS).sections) == {"sm_75": 1}
 
 
+def test_ptx_of_all_objects_counts_beside_what_was_linked() -> None:
+    """NCCL 2.21.5's wheel has it: the driver compiles and links it for a later GPU when the library is loaded."""
+    linked = make_fatbin([("sm", 80, ""), ("sm", 90, "")])
+    first = make_fatbin([("sm", 80, ""), ("sm", 90, ""), ("compute", 90, ""), ("compute", 80, "")])
+    second = make_fatbin([("sm", 80, ""), ("sm", 90, ""), ("compute", 90, "")])
+    data = make_elf(sections={"__nv_relfatbin": first + second, ".nv_fatbin": linked})
+    found = fatbin.count_architectures(data, elf.parse(data, fatbin.SECTIONS).sections)
+    assert found == {"sm_80": 1, "sm_90": 1, "compute_90": 2}
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -108,11 +108,12 @@ def test_of_the_requirements_of_the_host_the_strictest_of_all_scopes_is_reported
         ("runtime=2.0", "module>=1.2,<=1.3"),
         ("runtime=3.0", "module>=1.3"),
         ("runtime=4.0", "module>1.0"),
+        ("runtime=5.0", "module 1.1 to 1.2 or 1.4"),
     ],
 )
 def test_a_host_needs_what_is_known_to_work_where_facts_list_it(tmp_path: Path, words: str, need: str) -> None:
     """The only bound excludes very old ones; others that no fact lists are unknown."""
-    tested = {"1.0": "==1.1", "2.0": ["==1.2", "==1.3"], "3.0": ["==1.3", "==1.4"]}
+    tested = {"1.0": "==1.1", "2.0": ["==1.2", "==1.3"], "3.0": ["==1.3", "==1.4"], "5.0": ["==1.1", "==1.2", "==1.4"]}
     facts = [
         fact("module.oldest", "limits", {"runtime": "*"}, {"module": ">1.0"}, scope="container-start"),
         fact(
@@ -122,7 +123,7 @@ def test_a_host_needs_what_is_known_to_work_where_facts_list_it(tmp_path: Path, 
             question="starts",
         ),
     ]
-    components = {"runtime": ["1.0", "2.0", "3.0", "4.0"], "module": ["1.0", "1.1", "1.2", "1.3", "1.4"]}
+    components = {"runtime": ["1.0", "2.0", "3.0", "4.0", "5.0"], "module": ["1.0", "1.1", "1.2", "1.3", "1.4"]}
     given = matrix(tmp_path, components, facts, {"starts": ["runtime", "module"]})
     assert [one.text for one in ask(given, words).needs] == [need]
     assert [one.text for one in ask(given, words, "module.tested").needs] == ["module>1.0"]

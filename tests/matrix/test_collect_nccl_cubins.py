@@ -69,6 +69,9 @@ def test_a_wheel_that_is_known_is_not_read_again(tmp_path: Path) -> None:
     second.unlink()
     with pytest.raises(InputError, match=f"{second.name} is not available"):  # another digest: another wheel
         nccl_cubins.collect(known)
+    (folder / "nccl-cubins.yaml").write_text(text.replace(nccl_cubins.COLLECTOR, "collector cubins 0"))
+    with pytest.raises(InputError, match="is not available"):  # what an earlier collector read is read again
+        nccl_cubins.collect(known)
 
 
 @pytest.mark.parametrize(

@@ -99,16 +99,27 @@ def listed_versions(
 
 
 def versions_text(matrix: FactTable, number: int, mask: int, below: str = "") -> str:
-    """Return versions as a need: ``neuron-driver>=2.30.2.0``, ``neuron-driver>=2.27.4.0,<=2.28.0.0``. `below`: a bound
+    """Return versions as a need: ``neuron-driver>=2.30.2.0``, ``neuron-driver>=2.27.4.0,<=2.28.0.0``,
+    ``driver 535.161.07 to 535.288.01 or 570``. `below`: a bound
     that a fact states, such as ``<581``."""
     name, bits = matrix.components[number].name, ascending_bits(matrix, number)
     places = [at for at, bit in enumerate(bits) if bit & mask]
     low, high = (matrix.values_of(number, bits[places[end]])[0] for end in (0, -1))
     if len(places) <= places[-1] - places[0]:  # some between them are not known to work
-        return f"{name} {join_or([matrix.values_of(number, bits[at])[0] for at in places])}"
+        names = [[matrix.values_of(number, bits[at])[0] for at in run] for run in _runs(places)]
+        return f"{name} {join_or([run[0] if len(run) == 1 else f'{run[0]} to {run[-1]}' for run in names])}"
     if low == high and places[-1] < len(bits) - 1:
         return f"{name}=={low}"
     return f"{name}>={low}" if places[-1] == len(bits) - 1 else f"{name}>={low},{below or f'<={high}'}"
+
+
+def _runs(places: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield the parts of ascending numbers that have no gap."""
+    start = 0
+    for end in range(1, len(places) + 1):
+        if end == len(places) or places[end] != places[end - 1] + 1:
+            yield places[start:end]
+            start = end
 
 
 def foreign_hosts(matrix: FactTable, hosts: set[int], chosen: Mapping[str, str]) -> set[int]:

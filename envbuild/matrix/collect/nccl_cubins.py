@@ -20,7 +20,7 @@ from envbuild.matrix.facts.index_releases import list_releases
 from envbuild.net.python_index import IndexFile
 from envbuild.net.range_file import MalformedFileError
 
-COLLECTOR = "collector cubins 1"
+COLLECTOR = "collector cubins 2"  # another number: rows of an earlier one are read again
 NAME = "nccl-cubins"
 # Package → CUDA major, machines. The torch wheels for arm64 have CUDA from 13 on.
 PACKAGES = {
@@ -63,8 +63,10 @@ def collect(context: Context) -> dict[str, Derived]:
 
 
 def _known(context: Context) -> dict[str, DerivedRow]:
-    """Return the rows that the file has: wheel → row."""
-    rows = [row for fact in fact_diff.list_facts(context.before(NAME)) for row in fact_diff.list_rows(fact)]
+    """Return the rows that this collector wrote: wheel → row."""
+    facts = fact_diff.list_facts(context.before(NAME))
+    own = [fact for fact in facts if str(fact.get("source", {}).get("how", "")).startswith(f"{COLLECTOR};")]
+    rows = [row for fact in own for row in fact_diff.list_rows(fact)]
     made = [DerivedRow(row.get("when", {}), row.get("then", {}), row.get("note", "")) for row in rows]
     return {row.note.partition(",")[0]: row for row in made if row.note.startswith("wheel sha256 ")}
 
