@@ -41,6 +41,14 @@ def named_writers(path: str) -> Iterator[Writer]:
             yield Writer(tag == GROUP, number)
 
 
+def has_access_lists(path: str | Path) -> bool:
+    """Return whether a file has a list; False on a file system without lists."""
+    try:
+        return not set(ACCESS_LISTS).isdisjoint(os.listxattr(path, follow_symlinks=False))
+    except OSError:
+        return False
+
+
 def remove_access_lists(folder: int | Path) -> None:
     """Remove the lists of a folder, which is a path or open. Nothing where the file system has none.
 

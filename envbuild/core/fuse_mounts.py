@@ -34,6 +34,12 @@ def fuse_user(device: int) -> int | None:
     return None
 
 
+def owner_of(status: os.stat_result) -> int:
+    """Return the user who decides about a file: its owner; in a FUSE file system of another user than root, that user.
+    The kernel shows there what that user's program states, also root or the caller."""
+    return fuse_user(status.st_dev) or status.st_uid
+
+
 def _own_number(user: int) -> int:
     """Return the number in this user namespace of a user of the machine."""
     for line in UID_MAP.read_text().splitlines():

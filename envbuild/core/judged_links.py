@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
+from envbuild.core.fuse_mounts import owner_of
 from envbuild.core.link_walk import Place, Step, walk
 from envbuild.core.ownership import Intrusion, find_intrusion, find_renamer, own_users, private_groups
 from envbuild.core.regular_file import NotRegularError
@@ -38,7 +39,7 @@ def open_judged(path: Path, users: frozenset[int]) -> IO[bytes]:
         status = os.fstat(node)
         if not stat.S_ISREG(status.st_mode):
             raise NotRegularError(f"{path} is not a regular file")
-        if status.st_uid in users and not status.st_mode & stat.S_IROTH and (other := _find_mover(folders, status)):
+        if owner_of(status) in users and not status.st_mode & stat.S_IROTH and (other := _find_mover(folders, status)):
             raise MovedFileError(errno.EPERM, str(other.reason), str(other.path))
         return os.fdopen(os.open(f"/proc/self/fd/{node}", os.O_RDONLY | os.O_CLOEXEC), "rb")
 
@@ -49,7 +50,7 @@ def _find_mover(folders: Sequence[int], file: os.stat_result) -> Intrusion | Non
     users, last = own_users(), os.fstat(folders[-1])
     movers = [(one, find_renamer(f"/proc/self/fd/{one}".encode(), users, private_groups)) for one in folders[:-1]]
     group_reads = file.st_mode & stat.S_IRGRP and file.st_gid == last.st_gid
-    if not (last.st_uid in users and group_reads and not last.st_mode & stat.S_IWOTH):
+    if not (owner_of(last) in users and group_reads and not last.st_mode & stat.S_IWOTH):
         # With the sticky bit others can put in what is not there yet.
         movers.append((folders[-1], find_intrusion(f"/proc/self/fd/{folders[-1]}", users, private_groups)))
     named = (found._replace(path=Path(f"/proc/self/fd/{one}").readlink()) for one, found in movers if found)
@@ -78,8 +79,8 @@ def _walk_judged(path: Path, users: Collection[int], opened: ExitStack) -> tuple
         status = os.fstat(fd)
         if not stat.S_ISLNK(status.st_mode):
             return Step(fd, None, stat.S_ISDIR(status.st_mode))
-        if status.st_uid not in users:
-            owners.add(status.st_uid)
+        if owner_of(status) not in users:
+            owners.add(owner_of(status))
         return Step(fd, os.readlink(b"", dir_fd=fd))
 
     root = os.open("/", ENTRY | os.O_DIRECTORY)
@@ -87,7 +88,7 @@ def _walk_judged(path: Path, users: Collection[int], opened: ExitStack) -> tuple
     place = walk(Place((root,)), os.fsencode(path.absolute()), enter)
     if place is None or place.missing:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    owner = os.fstat(place.node).st_uid
+    owner = owner_of(os.fstat(place.node))
     if owners - {owner}:
         raise ForeignLinkError(errno.EPERM, "a link of another user leads to it", str(path))
     return place.node, tuple(folders)

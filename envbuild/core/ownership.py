@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envbuild.core.access_lists import named_writers
-from envbuild.core.fuse_mounts import fuse_user
+from envbuild.core.fuse_mounts import fuse_user, owner_of
 from envbuild.core.link_walk import Place, Step, walk
 
 UID_MAP = Path("/proc/self/uid_map")
@@ -136,7 +136,7 @@ def find_renamers(
             target = os.readlink(entry)  # noqa: PTH115 - as in find_intrusion
         except OSError:
             return Step(entry, is_folder=not last)
-        status, owner = os.stat(folder), os.lstat(entry).st_uid  # noqa: PTH116
+        status, owner = os.stat(folder), owner_of(os.lstat(entry))  # noqa: PTH116
         if status.st_mode & stat.S_ISVTX and status.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and owner not in users:
             reason = f"belongs to {user_name(owner)}, in a folder that others can write"
             found[entry] = Intrusion(Path(os.fsdecode(entry)), reason, False)

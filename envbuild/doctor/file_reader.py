@@ -47,9 +47,14 @@ def statistics(path: str) -> tuple[str, str, int, int, int]:
     return path, os.path.realpath(path), found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, files
 
 
+def mode(path: str) -> int:
+    """Return the kind and the permissions of a file (inode(7))."""
+    return os.stat(path).st_mode  # noqa: PTH116
+
+
 CALLS: dict[str, Callable[[str], Any]] = {
     "read": read_bytes, "names": os.listdir, "link": os.readlink, "exists": os.path.exists, "open": open_device,
-    "statistics": statistics,
+    "statistics": statistics, "mode": mode,
 }  # fmt: skip
 
 

@@ -58,6 +58,6 @@ def caches_below(resolution: Resolution, lock: Lock, workspace: Workspace) -> Ma
         made = read_any_record(resolution, workspace)
         taken = [workspace.store.find_layer(f"sha256:{digest}") for digest, *_ in layers]
         layers = ()  # the nearest image has those of all below it
-        of_layers = {cache for layer in taken if layer for cache in layer.caches}
+        of_layers = {cache for layer in taken if layer for cache in (*layer.caches, *layer.built_with)}
         found[resolution.spec.name] = tuple(sorted(of_layers.union(made.caches if made else ())))
     return found

@@ -28,7 +28,11 @@ def boxes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RootSpec, list[list[str
         (box.work / "out" / "x-1-py3-none-any.whl").write_text("wheel")
         (box.work / "out" / "log.txt").write_text("log")
         failed = [number for number, command in enumerate(commands) if command[-1] == "fail"]
-        return Outcome(failed[0], 3) if failed else Outcome(notes=("a note",), protection=Protection(True, True, False))
+        return (
+            Outcome(failed[0], 3)
+            if failed
+            else Outcome(notes=("a note",), protection=Protection(True, True, False, True))
+        )
 
     monkeypatch.setattr(unit_process, "run_in_sandbox", run)
     return seen
@@ -104,7 +108,7 @@ def test_a_command_in_an_image(tmp_path: Path, boxes: list[Any]) -> None:
     assert unit_process.run_job(command(tmp_path / "work")) == {
         "code": 0,
         "notes": ["a note"],
-        "protection": {"seccomp": True, "keyring": True, "cgroup": False},
+        "protection": {"seccomp": True, "keyring": True, "cgroup": False, "users": True},
     }
     ((box, commands, more),) = boxes
     assert (box.lowers, box.image, box.network, box.build, box.sys) == (

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import struct
 from pathlib import Path
 
 import pytest
 
-from envbuild.core.access_lists import ACCESS, Writer, named_writers
+from envbuild.core.access_lists import Writer, named_writers
 from envbuild.core.ownership import find_intrusion
+from tests.support.access_lists import GROUP, USER, set_list
 
 pytestmark = pytest.mark.unit
 STRANGER = 12345
-OWNER, USER, OWN_GROUP, GROUP, MASK, OTHER = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20  # acl(5), as the kernel stores them
-
-
-def set_list(path: Path, *entries: tuple[int, int, int], mask: int = 7) -> None:
-    """Give a file entries of further users and groups; skip where its file system has none."""
-    rows = sorted([(OWNER, 6, -1), *entries, (OWN_GROUP, 4, -1), (MASK, mask, -1), (OTHER, 4, -1)])
-    content = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *row) for row in rows)
-    try:
-        os.setxattr(path, ACCESS, content)
-    except OSError as error:
-        if error.errno != errno.ENOTSUP:
-            raise
-        pytest.skip("this file system has no access control lists")
 
 
 def test_who_may_write_by_a_list(tmp_path: Path) -> None:

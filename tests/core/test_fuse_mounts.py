@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 from envbuild.core import fuse_mounts
+from envbuild.core.errors import EngineError
 from envbuild.core.fuse_mounts import fuse_user
+from envbuild.core.judged_links import ForeignLinkError, check_links
 from envbuild.core.ownership import find_any_intrusions, find_intrusion, own_users
+from envbuild.core.store.members import check_members
+from envbuild.core.store.permissions import make_own_place, own_place
+from envbuild.core.store.place import check_place
 
 pytestmark = pytest.mark.unit
 STRANGER = 54_321
@@ -64,3 +69,49 @@ def test_owners_in_the_file_system_of_another_user_are_not_believed(
         assert bool(found) == (user == STRANGER) == bool(list(find_any_intrusions(path)))
         if found:
             assert found.reason == f"is in a FUSE file system that the user {STRANGER} mounted"
+
+
+def test_a_store_in_the_file_system_of_another_user_is_that_users(
+    mounted: Callable[[str], None], tmp_path: Path
+) -> None:
+    """It states that its folders are the caller's, with mode 0700: its apt would run commands as the caller."""
+    root = tmp_path / "store"
+    root.mkdir(mode=0o700)
+    mounted(f"fuse.evil evil rw,user_id={os.geteuid()},group_id=0")
+    check_place(root)
+    mounted(f"fuse.evil evil rw,user_id={STRANGER},group_id={STRANGER},allow_other")
+    with pytest.raises(EngineError, match=f"the store {root} belongs to the user {STRANGER}"):
+        check_place(root)
+
+
+def test_a_folder_of_a_store_in_the_file_system_of_another_user(mounted: Callable[[str], None], tmp_path: Path) -> None:
+    (tmp_path / "packs").mkdir()
+    mounted(f"fuse.evil evil rw,user_id={STRANGER},group_id={STRANGER},allow_other")
+    with pytest.raises(EngineError, match=f"{tmp_path / 'packs'} belongs to the user {STRANGER}"):
+        check_members(tmp_path, ("packs",), ())
+
+
+def test_the_place_of_a_member_is_not_what_another_one_mounted_there(
+    mounted: Callable[[str], None], tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o3770)
+    named = tmp_path / f"user-{os.geteuid()}"
+    named.mkdir(mode=0o700)
+    assert own_place(tmp_path) == named
+    mounted(f"fuse.evil evil rw,user_id={STRANGER},group_id={STRANGER},allow_other")
+    assert own_place(tmp_path) != named
+    mounted("ext4 /dev/vda1 rw")
+    assert make_own_place(tmp_path) == named
+
+
+def test_a_link_in_the_file_system_of_another_user_is_that_users(
+    mounted: Callable[[str], None], tmp_path: Path
+) -> None:
+    """Its owner is root there, and it leads to a private layout of the caller."""
+    link = tmp_path / "layout"
+    link.symlink_to("/proc")  # another file system
+    mounted("ext4 /dev/vda1 rw")
+    check_links(link, own_users())
+    mounted(f"fuse.evil evil rw,user_id={STRANGER},group_id={STRANGER},allow_other")
+    with pytest.raises(ForeignLinkError):
+        check_links(link, own_users())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.core.access_lists import has_access_lists
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store import former_members, store_folders
@@ -19,6 +20,7 @@ from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import check_former_group
 from envbuild.export.progress_list import list_exports
+from tests.support.access_lists import USER, set_list
 from tests.support.as_user import run_as
 from tests.support.store_members import GROUP, ONE, OUTSIDE, TWO, as_member
 
@@ -105,6 +107,24 @@ def test_an_older_store_of_a_group_is_repaired_by_its_owner_once(shared: Path) -
     lines: list[str] = []
     Store.open(shared, lines.append)
     assert len(lines) == 1 and "blobs/" in lines[0] and (shared / "blobs").stat().st_mode & 0o7777 == 0o3775
+    Store.open(shared, lines.append)
+    as_member(ONE, lambda: Store.open(shared))
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("name", [".", "packs"])
+def test_a_further_user_of_an_access_list_is_not_of_the_group(name: str, shared: Path) -> None:
+    """The folder above has a default list, as for a backup: it decides the list of each new folder."""
+    path = shared / name
+    mode = path.stat().st_mode
+    set_list(path, (USER, 7, OUTSIDE), own=7)
+    path.chmod(mode)  # as the owner types it: the mask of the list
+    with pytest.raises(AssertionError, match=rf"user {OUTSIDE} can write {path}, by its access list"):
+        as_member(ONE, lambda: Store.open(shared))
+    lines: list[str] = []
+    Store.open(shared, lines.append)
+    assert lines == [f"store {shared}: access lists of {path} are removed: its group alone shares it"]
+    assert not has_access_lists(path) and path.stat().st_mode == mode
     Store.open(shared, lines.append)
     as_member(ONE, lambda: Store.open(shared))
     assert len(lines) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from envbuild.doctor.facts import storage
 from envbuild.doctor.file_reader import FileReader, NoAnswerError
 from envbuild.doctor.health_check import health_lines
 from envbuild.doctor.host import Host, device_of
-from envbuild.doctor.model import ADMINISTRATOR, HARDWARE, PASS
+from envbuild.doctor.model import ADMINISTRATOR, HARDWARE, MINOR, PASS
 from envbuild.doctor.silent_files import unanswered
 from tests.support.node_files import Node, result_of
 
@@ -65,6 +66,28 @@ def test_a_file_system_whose_server_is_gone_is_a_failure(monkeypatch: pytest.Mon
     assert storage.file_system(host, "/home/me") is None
     (result,) = unanswered(host)
     assert (result.severity, result.detail) == (ADMINISTRATOR, "/home/me does not answer")
+    monkeypatch.undo()
+
+
+def test_what_any_user_can_have_made_drains_no_node(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's file system in the place of a folder that root has not used yet, whose program is stopped."""
+    host, folder = node.host(), "/tmp/enroot-data/user-0"
+    (node.root / "tmp").mkdir(exist_ok=True)
+    call = host.files.call
+
+    def wait(name: str, path: str) -> Any:
+        if "user-0" in path:
+            raise NoAnswerError(path)
+        return call(name, path)
+
+    monkeypatch.setattr(host.files, "call", wait)
+    for mode, severity in ((0o1777, MINOR), (0o755, ADMINISTRATOR)):
+        (node.root / "tmp").chmod(mode)
+        (node.root / "tmp/enroot-data").mkdir(exist_ok=True)
+        host.silent.clear()
+        assert storage.file_system(host, folder) is None
+        (result,) = unanswered(host)
+        assert result.severity == severity
     monkeypatch.undo()
 
 

@@ -46,8 +46,22 @@ def test_root_tries_namespaces_as_another_user(is_root: bool, monkeypatch: pytes
     monkeypatch.setattr(os, "getuid", lambda: 0 if is_root else 1000)
     for name in ("setgroups", "setgid", "setuid"):
         monkeypatch.setattr(os, name, lambda value, name=name: called.append((name, value)))
+    monkeypatch.setattr(user_namespaces, "unused_user", lambda uid_map: 4242)
     user_namespaces.become_user(ctypes.CDLL(None))
-    assert called == ([("setgroups", []), ("setgid", 65534), ("setuid", 65534)] if is_root else [])
+    assert called == ([("setgroups", []), ("setgid", 4242), ("setuid", 4242)] if is_root else [])
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "first", "last"),
+    [
+        ("         0          0 4294967295\n", 4_200_000_000, 4_290_000_000),
+        ("0 1000 1\n1 100000 65536\n", 32_769, 65_536),
+        ("0 1000 1\n", 0, 0),  # root of a user namespace with one id
+    ],
+)
+def test_root_tries_namespaces_as_a_user_without_processes(uid_map: str, first: int, last: int) -> None:
+    """One of the user 65534, under which services run, could trace the process that root forked."""
+    assert all(first <= user_namespaces.unused_user(uid_map) <= last for _ in range(100))
 
 
 def test_nvidia_smi_has_more_time_than_other_programs(node: Node) -> None:

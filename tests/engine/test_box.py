@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -9,6 +10,8 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,8 +52,9 @@ BOTH = {
     **({"i386": "SIGSYS"} if platform.machine() == "x86_64" else {}),
 }
 IN_A_BUILD = {"packet": "EAFNOSUPPORT", "netlink generic": "EPROTONOSUPPORT", "perf": "EPERM", "kcmp": "EPERM"}
-PROTECTED = {"seccomp": True, "keyring": True, "cgroup": True}
+PROTECTED = {"seccomp": True, "keyring": True, "cgroup": True, "users": True}
 SESSION_KEYRING = -3
+USER = 54_321
 
 # Before it starts the driver: a key in a session keyring of its own; and a kernel that has no filters to give.
 PREPARE = """
@@ -133,6 +137,46 @@ def test_a_program_in_an_image_sees_no_tables_of_the_firmware(network: bool, sto
     trees = [store.layer_tree(kit.build(store).layers[0].diff_id)]
     look = ["/bin/sh", "-c", "ls -A /sys/firmware; ls -d /sys/class"]
     assert run_captured(trees, look, env={}, store=store, network=network) == (0, b"/sys/class\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the sandbox of root has processes with numbers of other users")
+@pytest.mark.parametrize("network", [False, True])
+def test_a_user_of_the_machine_does_not_enter_a_process_with_the_same_number(store: Store, network: bool) -> None:
+    """The user could give it a folder of the machine through a socket in its /tmp, and it would leave its root."""
+    trees = [store.layer_tree(diff_id) for diff_id in build_box(store)[:-1]]
+    code = f"import os; os.setresgid({USER}, {USER}, {USER}); os.setresuid({USER}, {USER}, {USER})"
+    code += "; os.execv('/bin/sh', ['/bin/sh', '-c', 'read x < /tmp/door', 'envbuild-door'])"
+    command = (
+        RUN.partition("exec")[0]
+        + f'mkfifo /tmp/door && chmod 666 /tmp/door && exec /opt/python/bin/python3 -S -c "{code}"'
+    )
+    with ThreadPoolExecutor(1) as threads:
+        ran = threads.submit(run_captured, trees, ["/bin/sh", "-c", command], env={}, store=store, network=network)
+        place = Path("/proc", wait_for(USER, b"envbuild-door", ran), "root")
+        try:
+            looks = [run_as(user, ["ls", f"{place}/tmp"]) for user in (0, USER)]
+        finally:
+            (place / "tmp/door").write_text("x\n")
+        assert ran.result()[0] == 0
+    assert looks == [(0, b"door\n"), (2, b"")]
+
+
+def wait_for(user: int, word: bytes, ran: Future[tuple[int, bytes]]) -> str:
+    """Return the number of the process of a user with a word in its arguments, once it runs."""
+    while not ran.done():
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if entry.stat().st_uid == user and word in (entry / "cmdline").read_bytes().split(b"\0"):
+                    return entry.name
+        time.sleep(0.01)
+    raise AssertionError(ran.result())
+
+
+def run_as(user: int, command: list[str]) -> tuple[int, bytes]:
+    done = subprocess.run(
+        command, user=user, group=user, extra_groups=[], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+    )
+    return done.returncode, done.stdout
 
 
 def modes_of(path: Path) -> tuple[int, int]:

@@ -106,7 +106,7 @@ def test_a_command_runs_in_a_file_and_may_change_all_of_it(name: str, user: str,
     code, output, lines, box = run(user, files[name], command)
     assert (code, output) == (0, "0\nold\nold\nnew\n")
     assert any("no subordinate ids" in line for line in lines)
-    assert set(box) == {"seccomp", "keyring", "cgroup"} and box["keyring"]
+    assert set(box) == {"seccomp", "keyring", "cgroup", "users"} and box["keyring"]
 
 
 def test_a_box_with_one_id_is_as_closed_as_another(user: str, files: dict[str, Path]) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envbuild.lock.base_image.file_tree import ImageTree
-from envbuild.lock.base_image.requirements import check_base
+from envbuild.lock.base_image.requirements import check_base, python_packages
+from envbuild.lock.model import VenvRule
+from envbuild.lock.python.provided import normalize_versions
+from envbuild.lock.python.uv_inputs import write_dummy_wheel
 
 pytestmark = pytest.mark.unit
 
@@ -25,6 +29,27 @@ def test_a_shell_is_a_file(shell: Any) -> None:
     assert [item.message for item in findings] == (
         [] if shell in (None, "dash") else ["nothing can be installed on image: it has no /bin/sh"]
     )
+
+
+@pytest.mark.parametrize("name", ["/srv/folder/owned", "../../owned", "-r/etc/passwd", "a;b", "x/y", "a b"])
+def test_a_name_that_no_package_has_is_left_out(name: str, tmp_path: Path) -> None:
+    """An empty wheel is written for each package, named after it; and names are arguments of uv."""
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode()
+    packages = {
+        "p.dist-info": {"METADATA": metadata},
+        "click-8.1.7.dist-info": {"METADATA": b"Name: Click\nVersion: 8"},
+    }
+    tree = ImageTree({"usr": {"lib": {"python3": {"dist-packages": packages}}}})
+    found = python_packages(tree, "/usr/bin/python3.13", "3.13", VenvRule.NONE)
+    assert found == ({"click": "8", "a": "1.0"} if name == "a b" else {"click": "8"})
+    assert normalize_versions({name: "1.0", "click": "8"}) == {"click": "8"}  # of a lock
+
+
+def test_a_wheel_without_content_replaces_no_file(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("content")
+    (tmp_path / "click-8.1.7-py3-none-any.whl").symlink_to("real")
+    write_dummy_wheel(tmp_path, "click", "8.1.7")
+    assert (tmp_path / "real").read_text() == "content"
 
 
 def damaged(status: bytes, release: bytes = b"ID=debian\nVERSION_ID='13'\n") -> list[str]:

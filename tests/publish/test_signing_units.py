@@ -132,12 +132,13 @@ def test_the_cache_that_the_site_removed_is_named(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("rebuilt", [True, False])
+@pytest.mark.parametrize("relation", ["caches", "built_with"])
 def test_a_layer_of_such_a_cache_in_the_lock_is_found_after_the_image_below_was_built_again(
-    tmp_path: Path, team: Keys, rebuilt: bool
+    tmp_path: Path, team: Keys, rebuilt: bool, relation: str
 ) -> None:
-    """Or if it is not built here."""
+    """Or if it is not built here. Also one that was built with a unit of such a cache that is not in the image."""
     at = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN))
-    made = replace(layer(at.store, "base", files(a="a")), caches=(OPEN,))
+    made = replace(layer(at.store, "base", files(a="a")), **{relation: (OPEN,)})
     write_sealed(at.store.layer_path(made.diff_id) / "layer.json", asdict(made))
     if rebuilt:
         built("below", at)

@@ -25,6 +25,7 @@ from envbuild.build.plan.containerfile import containerfile, has_debs, script_pa
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.errors import PublishError
 from envbuild.core.folder_removal import remove_folder
+from envbuild.core.fuse_mounts import owner_of
 from envbuild.core.json_text import json_value
 from envbuild.core.regular_file import MAX_TEXT, read_bounded
 from envbuild.core.store.store import Store
@@ -87,7 +88,7 @@ def open_older(folder: Path, stack: contextlib.ExitStack) -> int | None:
     handle = Path(f"/proc/self/fd/{fd}")
     names = check_older(folder, handle)
     status = os.fstat(fd)
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+    if owner_of(status) != os.geteuid() or status.st_mode & 0o022:
         return None
     for name in sorted(names, key=lambda name: name == LISTED):  # the list last
         if stat.S_ISDIR((handle / name).lstat().st_mode):

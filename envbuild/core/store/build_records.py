@@ -27,13 +27,15 @@ WHEEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,200}\.whl")
 @dataclass(frozen=True, slots=True)
 class LayerRecord:
     """A layer in the store. `diff_id` is ``sha256:<hex>`` of its canonical tar, `size` the length of that tar in
-    bytes. `caches`: the cache that described the folders of its tree that are not members; none: it was built here."""
+    bytes. `caches`: the cache that described the folders of its tree that are not members; none: it was built here.
+    `built_with`: the caches of which units were taken that it was built with."""
 
     diff_id: str
     size: int
     files: int
     unit: str = ""
     caches: tuple[str, ...] = ()
+    built_with: tuple[str, ...] = ()
 
     @property
     def hex(self) -> str:
@@ -43,12 +45,13 @@ class LayerRecord:
     def parse(cls, value: Any) -> LayerRecord | None:
         """Return the record in a JSON value; None if it is not one."""
         try:
-            caches = value.get("caches", [])
-            found = cls(**{**value, "caches": tuple(caches)})
+            names = {field: value.get(field, []) for field in ("caches", "built_with")}
+            found = cls(**{**value, **{field: tuple(caches) for field, caches in names.items()}})
         except (AttributeError, TypeError):
             return None
-        if not isinstance(caches, (list, tuple)) or not all(isinstance(cache, str) for cache in caches):
-            return None
+        for caches in names.values():
+            if not isinstance(caches, (list, tuple)) or not all(isinstance(cache, str) for cache in caches):
+                return None
         kinds = (found.diff_id, str), (found.size, int), (found.files, int), (found.unit, str)
         return (
             found if all(isinstance(item, kind) for item, kind in kinds) and DIFF_ID.fullmatch(found.diff_id) else None

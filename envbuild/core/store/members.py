@@ -17,10 +17,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
+from envbuild.core.fuse_mounts import fuse_user, owner_of
 from envbuild.core.ownership import group_name, own_users, user_name
 from envbuild.core.shell import shell_word
+from envbuild.core.store.access_list_check import check_access_list
 from envbuild.core.store.permissions import GROUP, OTHERS, STICKY, is_shared, make_shared_folder
 from envbuild.core.store.place import is_open, is_root, may_change
+from envbuild.core.text import human_list
 
 LOCKS = "locks"  # a lock needs no more than the right to read its file: only users of the store may enter the folder
 
@@ -55,6 +58,11 @@ def check_members(
     repaired = [f"{name}/" for name in folders if _check_folder(root / name, root, sticky=has_folders(name, folders))]
     if repaired:
         report(f"store {root}: other users could replace what is in {', '.join(repaired)}; only its owner can now")
+    listed = [str(path) for path in (root, *map(root.joinpath, folders)) if check_access_list(path, root)]
+    if listed:
+        report(
+            f"store {root}: access lists of {human_list(listed, len(listed))} are removed: its group alone shares it"
+        )
 
 
 def has_folders(folder: str, names: Iterable[str]) -> bool:
@@ -90,9 +98,10 @@ def check_entry(path: Path) -> None:
         found = path.lstat()
     except FileNotFoundError:
         return
-    if found.st_uid not in own_users():
+    owner = owner_of(found)
+    if owner not in own_users():
         raise EngineError(
-            f"{path} belongs to {user_name(found.st_uid)}, who could make your commands change files elsewhere",
+            f"{path} belongs to {user_name(owner)}, who could make your commands change files elsewhere",
             hint=f"rm -r {shell_word(path)}",
         )
     if stat.S_ISDIR(found.st_mode) and is_open(found.st_mode):
@@ -104,7 +113,7 @@ def check_entry(path: Path) -> None:
 
 def _check_folder(path: Path, root: Path, *, sticky: bool) -> bool:
     """Check a folder that members share; return whether its mode was repaired."""
-    owner = root.stat().st_uid
+    owner = owner_of(root.stat())
     name = user_name(owner)
     if may_change(owner) and not os.path.lexists(path):
         make_shared_folder(path, sticky=sticky, closed=path.name == LOCKS)
@@ -117,15 +126,17 @@ def _check_folder(path: Path, root: Path, *, sticky: bool) -> bool:
         ) from None
     if not stat.S_ISDIR(found.st_mode):
         raise EngineError(f"{path} is not a folder", hint=f"its owner, {user_name(found.st_uid)}, removes it")
-    if found.st_uid not in (owner, 0):
-        if not is_root():
-            who = user_name(found.st_uid)
-            raise EngineError(
-                f"{path} belongs to {who}, who could make commands of other members change their files",
-                hint=f"as root: chown {shell_word(name)} {shell_word(path)}",
-            )
+    if owner_of(found) not in (owner, 0) and is_root():
         _change_folder(path, owner)
         found = path.lstat()
+    if (other := owner_of(found)) not in (owner, 0):
+        is_mount = fuse_user(found.st_dev) == other
+        raise EngineError(
+            f"{path} belongs to {user_name(other)}, who could make commands of other members change their files",
+            hint=f"as root: umount {shell_word(path)}"
+            if is_mount
+            else f"as root: chown {shell_word(name)} {shell_word(path)}",
+        )
     mode = stat.S_IMODE(found.st_mode)
     wanted = mode & ~OTHERS | (STICKY if sticky else 0)
     if mode == wanted:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from envbuild.core.access_lists import remove_access_lists
+from envbuild.core.fuse_mounts import owner_of
 
 GROUP, OTHERS, STICKY = 0o020, 0o002, 0o1000  # may write, twice; only the owner of an entry may replace it
 SETGID = 0o2000  # entries get the folder's group: a folder that is writable by the umask alone does not have it
@@ -145,7 +146,7 @@ def is_own_folder(path: Path) -> bool:
         status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    return stat.S_ISDIR(status.st_mode) and owner_of(status) == os.geteuid() and not status.st_mode & 0o077
 
 
 def share_file(path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
+from envbuild.core.fuse_mounts import owner_of
 from envbuild.core.judged_links import ForeignLinkError, check_links
 from envbuild.core.ownership import group_name, in_user_namespace, own_users, user_name
 from envbuild.core.shell import shell_word
@@ -21,8 +22,9 @@ def check_place(root: Path) -> None:
         hint = "set ENVBUILD_STORE to a folder of your own"
         raise EngineError(f"a link of another user is on the way to the store {root}", hint=hint) from None
     status = root.stat()
-    name, own = user_name(status.st_uid), may_change(status.st_uid)
-    if is_root() and status.st_uid not in own_users():
+    owner = owner_of(status)
+    name, own = user_name(owner), may_change(owner)
+    if is_root() and owner not in own_users():
         raise EngineError(
             f"the store {root} belongs to {name}, who could make commands of root change any file",
             hint="set ENVBUILD_STORE to a folder of root, or work as that user",
@@ -34,12 +36,12 @@ def check_place(root: Path) -> None:
             if own
             else f"set ENVBUILD_STORE to a new folder, such as {shell_word(root / 'envbuild')}",
         )
-    if not is_shared(root) and status.st_uid not in own_users():
+    if not is_shared(root) and owner not in own_users():
         raise EngineError(
             f"the store {root} belongs to {name}, who could make your commands change files elsewhere",
             hint="set ENVBUILD_STORE to a folder of your own",
         )
-    if status.st_uid not in own_users() and not in_user_namespace() and is_anyones_place(root) and not _is_member(root):
+    if owner not in own_users() and not in_user_namespace() and is_anyones_place(root) and not _is_member(root):
         joined = root / f"user-{os.geteuid()}"
         raise EngineError(
             f"the store {root} belongs to {name}, in a folder where every user can make one of any name",
@@ -53,7 +55,7 @@ def is_anyones_place(root: Path) -> bool:
     folder that every user may write, such as /tmp."""
     path = root.absolute()
     return any(
-        above.stat().st_mode & OTHERS and entry.lstat().st_uid not in own_users()
+        above.stat().st_mode & OTHERS and owner_of(entry.lstat()) not in own_users()
         for entry, above in itertools.pairwise((path, *path.parents))
     )
 

@@ -36,7 +36,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -228,6 +228,14 @@ class Store:
 
     def record_unit(self, record: UnitRecord) -> None:
         write_sealed(self.root / "units" / f"{record.key}.json", dataclasses.asdict(record))
+
+    def record_built_with(self, layer: LayerRecord, caches: Sequence[str]) -> None:
+        """Record the caches of which units were taken that a layer was built with here; none of them if it was built
+        without: then they have not changed it."""
+        path = self.layer_path(layer.diff_id) / "layer.json"
+        found = LayerRecord.parse(read_sealed(path))
+        if found and found.built_with != tuple(caches):
+            write_sealed(path, dataclasses.asdict(dataclasses.replace(found, built_with=tuple(caches))))
 
     def layer(self, diff_id: str) -> LayerRecord:
         """Return the record of a layer. Raises EngineError if the store does not have it."""

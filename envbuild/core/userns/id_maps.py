@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from envbuild.core.ownership import in_user_namespace
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError, die_with
 
@@ -63,8 +64,7 @@ def user_name(uid: int) -> str:
 def describe() -> str:
     """Return how a unit would run: ``root``, ``root inside a user namespace``, ``subordinate ids 100000:65536``."""
     if os.geteuid() == 0:
-        whole = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
-        return "root" if whole else "root inside a user namespace"
+        return "root inside a user namespace" if in_user_namespace() else "root"
     first, count = subordinate(SUBORDINATE[0], os.geteuid(), user_name(os.geteuid()))
     return f"subordinate ids {first}:{count}"
 

@@ -1,7 +1,8 @@
 """A user may make a user namespace and mount in it: enroot, pyxis and builds do.
 
 It is tried, in a process of its own: AppArmor of Ubuntu permits the namespace and then refuses the mount, which no
-setting shows. Root tries it as the user 65534: a health check has rights that the user of a job does not have."""
+setting shows. Root tries it as a user: a health check has rights that the user of a job does not have. The user has no
+other process, which could trace that one, or end it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ import contextlib
 import ctypes
 import errno
 import os
+import random
 from collections.abc import Iterator
+from pathlib import Path
 
 from ..facts.place import CONTAINER, JOB, find_place
 from ..host import Host
@@ -17,7 +20,7 @@ from ..model import ADMINISTRATOR, MINOR, Need, Result, failed, not_applicable, 
 
 GROUP = "containers"
 NEWNS, NEWUSER = 0x00020000, 0x10000000
-NOBODY = 65534
+UNUSED = range(4_200_000_000, 4_290_000_000)  # no directory, container or service has them (systemd, UIDS-GIDS.md)
 SET_DUMPABLE = 4  # of <sys/prctl.h>: after a change of the user, /proc/self would belong to root
 STEPS = ("make a user namespace", "map its user", "mount in it", "mount an overlay in it")
 APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
@@ -102,9 +105,7 @@ def try_mount(*, overlay: bool = False) -> tuple[int, int]:
             else:
                 step = 1
                 for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
-                    map_file = os.open(
-                        f"/proc/self/{name}", os.O_WRONLY
-                    )  # the user 65534 may not read Python's own modules
+                    map_file = os.open(f"/proc/self/{name}", os.O_WRONLY)  # the user may not read Python's own modules
                     os.write(map_file, text.encode())
                     os.close(map_file)
                 step = 2
@@ -133,7 +134,17 @@ def become_user(libc: ctypes.CDLL) -> None:
     """Give up the rights of root in this process, where it has them: root of a user namespace may have one id alone."""
     if os.getuid() == 0:
         with contextlib.suppress(OSError):
+            user = unused_user(Path("/proc/self/uid_map").read_text())
             os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+            os.setgid(user)
+            os.setuid(user)
             libc.prctl(SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def unused_user(uid_map: str) -> int:
+    """Return the number of a user who has no process; `uid_map`: which numbers there are (user_namespaces(7))."""
+    first, _, count = max(
+        (tuple(map(int, line.split())) for line in uid_map.splitlines()), key=lambda row: row[0] + row[2]
+    )
+    last = min(first + count, UNUSED.stop)
+    return random.randrange(max(last - len(UNUSED), first + count // 2), last)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidName, canonicalize_name
 
 from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.core.distributions import find_distribution as known_distribution
@@ -93,8 +94,10 @@ def _packages_in(tree: ImageTree, folders: Iterable[str]) -> dict[str, str]:
         for entry in tree.listing(folder):
             if entry.endswith((".dist-info", ".egg-info")):
                 name, version = _package(tree, f"{folder}/{entry}")
-                if name and version:
-                    found.setdefault(str(canonicalize_name(name)), version)
+                with suppress(InvalidName):  # pip ignores it, too; it may be a path
+                    known = str(canonicalize_name(name, validate=True))
+                    if version:
+                        found.setdefault(known, version)
     return dict(sorted(found.items()))
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envbuild.core.errors import ConflictError, SpecError
@@ -99,11 +99,12 @@ def parse_exact(text: str, unit: str) -> tuple[str, str]:
 
 
 def normalize_versions(packages: Mapping[str, str]) -> dict[str, str]:
-    """Return `packages` by their normalized names; those with an invalid version (PEP 440) are left out."""
+    """Return `packages` by their normalized names; those with an invalid name or version (PEP 508,
+    PEP 440) are left out: a lock may have them from an older envbuild."""
     found = {}
     for name, version in packages.items():
-        with suppress(InvalidVersion):
-            found[str(canonicalize_name(name))] = str(Version(version))
+        with suppress(InvalidName, InvalidVersion):
+            found[str(canonicalize_name(name, validate=True))] = str(Version(version))
     return found
 
 

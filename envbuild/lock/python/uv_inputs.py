@@ -61,7 +61,9 @@ def write_dummy_wheel(folder: Path, name: str, version: str) -> None:
 
     plain = name.replace("-", "_")
     info = f"{plain}-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"{plain}-{version}-py3-none-any.whl", "w") as wheel:
+    path = folder / f"{plain}-{version}-py3-none-any.whl"
+    path.unlink(missing_ok=True)  # of an earlier call; never written through a link
+    with zipfile.ZipFile(path, "x") as wheel:
         wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/RECORD", "")

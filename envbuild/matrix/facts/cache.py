@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import SpecError
+from envbuild.core.fuse_mounts import owner_of
 from envbuild.core.gc_pause import gc_paused
 from envbuild.core.regular_file import open_regular
 from envbuild.matrix import fact_files, read_fact_file
@@ -80,7 +81,7 @@ def read_entry(path: Path) -> FactTable | None:
     try:
         with open_regular(path, follow=False) as file:  # another user may write XDG_CACHE_HOME
             status = os.fstat(file.fileno())
-            if status.st_uid not in (0, os.geteuid()) or status.st_mode & WRITABLE or status.st_size > MAX_SIZE:
+            if owner_of(status) not in (0, os.geteuid()) or status.st_mode & WRITABLE or status.st_size > MAX_SIZE:
                 return None
             head, _, body = file.read(MAX_SIZE).partition(b"\n")
         if head != checksum(body):
@@ -117,7 +118,7 @@ def write_entry(path: Path, matrix: FactTable) -> None:
         return
     try:
         status = os.fstat(folder)
-        if status.st_uid != os.geteuid():
+        if owner_of(status) != os.geteuid():
             return
         if status.st_mode & WRITABLE:  # made with an umask of 002
             os.fchmod(folder, stat.S_IMODE(status.st_mode) & ~WRITABLE)

@@ -16,7 +16,7 @@ import signal
 import sys
 import termios
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from envbuild.build.engines.embedded.unit_root import RootSpec, mount_root, no_services
@@ -37,6 +37,8 @@ from envbuild.core.userns.namespaces import (
     isolate,
     private_mounts,
 )
+from envbuild.core.userns.own_users import NONE as NO_USERS
+from envbuild.core.userns.own_users import OwnUsers, is_root_of_machine
 from envbuild.core.userns.profiles import BUILD, RUN
 from envbuild.core.userns.seccomp import make_program
 from envbuild.core.userns.starter import make_starter, read_report, start
@@ -50,11 +52,13 @@ NO_FILTER = "this kernel has no seccomp: system calls of the sandbox are not fil
 @dataclass(frozen=True)
 class Protection:
     """The protections that were in force in a sandbox beside its other namespaces: the filter of system calls
-    (`seccomp`), a session keyring and a cgroup namespace of its own."""
+    (`seccomp`), a session keyring and a cgroup namespace of its own; `users`: its processes are of no user of the
+    machine, as long as this one is root."""
 
     seccomp: bool
     keyring: bool
     cgroup: bool
+    users: bool
 
 
 @dataclass(frozen=True)
@@ -116,10 +120,13 @@ def _run_keeper(
         os.closerange(3, write)  # among them the pipe on which this process's parent answers
         os.closerange(write + 1, 1 << 20)
         isolate(box.network)
-        protection = Protection(bool(program), hide_keyring(), hide_cgroup())
+        users = OwnUsers() if is_root_of_machine() else None
+        protection = Protection(bool(program), hide_keyring(), hide_cgroup(), not users)
         init = fork_init()
         if init == 0:
-            _run_init(write, box, commands, env, interactive, program, protection)
+            _run_init(write, box, commands, env, interactive, program, protection, users)
+        if users:
+            users.map(init)
         os.waitpid(init, 0)
     except (SetupError, OSError) as error:
         os.write(write, encode_error(error))
@@ -135,6 +142,7 @@ def _run_init(
     interactive: bool,
     program: bytes,
     protection: Protection,
+    users: OwnUsers | None,
 ) -> None:
     """Run as pid 1: mount, run the commands, reap; never returns."""
     answer = encode_error(SetupError("init", "unknown"))
@@ -146,6 +154,9 @@ def _run_init(
             libc.pivot_root(tree.root)
             if not box.one_id:
                 drop_groups()
+            if users:
+                protection = replace(protection, users=users.enter(network=box.network))
+                notes += [] if protection.users else [NO_USERS]
             starter = make_starter()
             _confine(program, network=box.network)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python would raise in pid 1, which every step may send it

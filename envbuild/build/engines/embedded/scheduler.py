@@ -217,6 +217,7 @@ class Schedule:
         if record is None:
             raise EngineError(f"the process of unit {unit.name} returned a record that is not one", hint="run it again")
         if record.layer:
+            self.store.record_built_with(record.layer, record.caches)
             self.store.share_packs(record.layer.diff_id)
         for _, sha256 in record.wheels:
             share_file(self.store.blob(sha256))
