@@ -15,11 +15,18 @@ from envbuild.net.answer_head import LimitedAdapter
 from envbuild.net.body import discard_body
 from envbuild.net.failures import RefusedError
 from envbuild.net.limits import DownloadLimits
+from envbuild.net.urls import has_one_host
 
 # A certificate that is refused because of the clock is an error of its own, and `lock` reports the hosts that are not
 # checked (`UncheckedHosts`); the warnings would name a file of urllib3.
 for category in (SystemTimeWarning, InsecureRequestWarning):
     warnings.simplefilter("ignore", category)
+
+
+def check_host(url: str) -> None:
+    """Check that an address has one host (`has_one_host`). Raises InvalidURL."""
+    if not has_one_host(url):
+        raise requests.exceptions.InvalidURL("its host is ambiguous")
 
 
 class LimitedSession(requests.Session):
@@ -33,6 +40,11 @@ class LimitedSession(requests.Session):
         self.headers["Accept-Encoding"] = "identity"  # a .tar.gz must arrive as its own bytes
         for scheme in ("http://", "https://"):
             self.mount(scheme, LimitedAdapter(limits.grace, pool_maxsize=4))
+
+    def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
+        """Prepare a request. Raises InvalidURL for an address whose host is another one for another parser."""
+        check_host(str(request.url))
+        return super().prepare_request(request)
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
         """Send one request of a chain of redirects; the certificate of each host is checked as the site requires it for
@@ -59,8 +71,10 @@ class LimitedSession(requests.Session):
             return None
         discard_body(response, self.limits)  # requests would read all of it
         try:
-            schemes = urlsplit(response.url).scheme, urlsplit(urljoin(response.url, target)).scheme
-        except ValueError:
+            following = urljoin(response.url, target)
+            check_host(following)
+            schemes = urlsplit(response.url).scheme, urlsplit(following).scheme
+        except ValueError:  # InvalidURL is one
             response.close()
             raise RefusedError("it redirects to a malformed address") from None
         if schemes == ("https", "http"):

@@ -10,6 +10,7 @@ LOGIN = re.compile(r"//[^/@\s]*@")
 QUERY = re.compile(r"(\w://[^\s?`'\"<>]*)(?:\?[^\s`'\"<>)]*)?")  # takes each address whole: one pass, of any text
 BARE_LOGIN = re.compile(r"[^/@\s]+:[^/]*@")
 ADDRESS_IN_PATH = re.compile(r"(\b[a-z][a-z0-9+.-]*:/+)(?:[^/]*:)?[^/:]*@")  # a path has one slash of two
+AUTHORITY = re.compile(r"[\w\-.~!$&'()*+,;=:@%\[\]]*")
 PARTS = re.compile(r"([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 
 
@@ -24,6 +25,25 @@ def join(place: str, path: str) -> str:
     """Return `path` (plain text) below `place` (an address or folder)."""
     path = quote(path, safe="/+~@:!,()") if "://" in place else path
     return f"{place.rstrip('/')}/{path.lstrip('/')}"
+
+
+def has_one_host(url: str) -> bool:
+    """Return whether all parsers of addresses find the same host in one that a server may have written. ``requests``
+    takes a login of ~/.netrc for the host that `urllib.parse` finds, and connects to the one that `urllib3` finds:
+    in ``http://evil\\@host/`` these are two. A host has no signs but those of RFC 3986, section 3.2, and letters."""
+    from urllib3.exceptions import LocationParseError
+    from urllib3.util import parse_url
+
+    authority = _split(url.partition("://")[2])[0]
+    if not AUTHORITY.fullmatch(authority):
+        return False
+    try:
+        found, connected = urlsplit(url), parse_url(url)
+        ports = found.port, connected.port
+    except (ValueError, LocationParseError):
+        return False
+    host = (connected.host or "").strip("[]").lower()
+    return not authority.isascii() or (host == (found.hostname or "").lower() and ports[0] == ports[1])
 
 
 def redact(place: str) -> str:

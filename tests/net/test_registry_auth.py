@@ -147,6 +147,24 @@ def test_a_token_service_may_not_redirect_to_another_host(
     assert inner.seen == []
 
 
+def test_an_address_with_two_hosts_gets_no_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``requests`` finds the login of one host, and connects to the other: of a page, a redirect, a token service."""
+    netrc(tmp_path, monkeypatch)
+    transport, evil, first = Transport(Site(tmp_path).network()), Fake(), Fake()
+    with evil.running() as there, first.running() as here:
+        two = f"http://{there}\\@localhost/file"
+        evil.answers["/%5C@localhost/file"] = evil.answers["/file"] = (200, {}, b"{}")
+        first.answers["/file"] = (302, {"Location": two}, b"")
+        for url in (two, f"http://{here}/file"):
+            with pytest.raises((RefusedError, UnreachableError)):
+                transport.read(url)
+        login = Login(transport, "x.io")
+        for realm in (f"http://{there}\\@{here}/token", f"http://{here}/file"):
+            with pytest.raises((RefusedError, UnreachableError)):
+                login.token(here, Credential("u", "p"), {"realm": realm}, f"http://{here}/v2/y/manifests/1")
+    assert evil.seen == []
+
+
 def test_a_token_service_redirects_a_few_times(tmp_path: Path) -> None:
     login, service = Login(Transport(Site(tmp_path).network()), "x.io"), Fake()
     with service.running() as there, pytest.raises(UnreachableError):

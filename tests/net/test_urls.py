@@ -9,9 +9,37 @@ import pytest
 from envbuild.core.errors import SpecError
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site_file import read_site
-from envbuild.net.urls import has_raw_login, may_have_login, redact, redact_reference, redact_text, redact_written
+from envbuild.net.urls import (
+    has_one_host,
+    has_raw_login,
+    may_have_login,
+    redact,
+    redact_reference,
+    redact_text,
+    redact_written,
+)
 
 pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("url", "one"),
+    [
+        ("https://user:p%40s@host.example:443/a@b\\c", True),
+        ("http://[::1]:80/", True),
+        ("https://HOST.example", True),
+        ("https://b\u00fccher.example/simple", True),
+        ("http://evil.example:80\\@host.example/file", False),
+        ("http://evil.example\t@host.example/", False),
+        ("http://evil.example\uff3c@host.example/", False),
+        ("http://evil.example `@host.example/", False),
+        ("http://h%6fst.example/", False),
+        ("http://host.example:99999/", False),
+        ("http://[bad/", False),
+    ],
+)
+def test_an_address_of_a_server_has_one_host(url: str, one: bool) -> None:
+    assert has_one_host(url) == one
 
 
 @pytest.mark.parametrize(
