@@ -25,7 +25,7 @@ from envbuild.oci.tar.reader import LayerError
 from envbuild.oci.tar.unpack_limit import open_limited
 from tests.support import tars as kit
 from tests.support.layer_streams import MIB, TAR, WRONG, Count
-from tests.support.tars import source
+from tests.support.tars import END, header, octal, padded, pax, source
 
 pytestmark = pytest.mark.unit
 
@@ -159,3 +159,18 @@ def test_every_reader_of_a_blob_refuses_a_bomb(monkeypatch: pytest.MonkeyPatch, 
     tree = ImageTree()
     with pytest.raises(LayerError, match="it is a bomb"):
         _apply_checked(tree, file, hashlib.sha256(blob).hexdigest())
+
+
+def test_a_hole_of_a_sparse_file_counts_where_it_is_unpacked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The layer of the tree has its zeros: 300 bytes would keep a build busy for hours."""
+    monkeypatch.setattr(bombs, "SUSPECT", 2 * MIB)
+    monkeypatch.setattr(bombs, "EMPTY", 4 * MIB)
+    for size in (3 * MIB, 32 * MIB):
+        records = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", b"%d" % size)]
+        place = padded(b"1\n0\n1\n")
+        archive = pax(*records) + header(b"s", size=octal(len(place) + 1)) + padded(place + b"x") + END
+        (tmp_path / "layer.tar").write_bytes(archive)
+        (tmp_path / f"tree-{size}").mkdir()
+        with contextlib.nullcontext() if size == 3 * MIB else pytest.raises(InputError, match="it is a bomb"):
+            apply_layers([tmp_path / "layer.tar"], tmp_path / f"tree-{size}")
+    assert (tmp_path / f"tree-{3 * MIB}/s").stat().st_size == 3 * MIB

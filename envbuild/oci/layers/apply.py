@@ -37,15 +37,16 @@ def apply_layers(blobs: Sequence[Path], tree: Path, progress: Callable[[str], ob
     for number, blob in enumerate(blobs, 1):
         progress(f"layer {number} of {len(blobs)}")
         with convert_layer_errors(f"layer {number} ({blob.name})"), open_blob_file(blob) as stream:
-            PlainTree(os.fsencode(tree)).apply(stream)
+            PlainTree(os.fsencode(tree), stream.add).apply(stream)
 
 
 class PlainTree(Changeset):
-    """Folder on disk without layers below it: what a layer deletes is deleted."""
+    """Folder on disk without layers below it: what a layer deletes is deleted. `count` is called with the bytes of each
+    hole: no byte of the tar is one of them, and the layer of the folder has them all."""
 
-    def __init__(self, root: bytes) -> None:
+    def __init__(self, root: bytes, count: Callable[[int], object] = lambda count: None) -> None:
         super().__init__()
-        self.root = root
+        self.root, self.count = root, count
         self.times: dict[bytes, float] = {}  # of folders, to be set when they are complete
         self.file: BufferedWriter | None = None  # the one that data goes to
         self.member, self.path, self.hole = ROOT, b"", False
@@ -130,6 +131,7 @@ class PlainTree(Changeset):
             self.file.write(chunk)
 
     def zeros(self, count: int) -> None:
+        self.count(count)
         if self.file:
             self.file.seek(count, os.SEEK_CUR)
             self.hole = True

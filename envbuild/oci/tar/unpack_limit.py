@@ -36,9 +36,13 @@ class LimitedContent:
     def read(self, size: int) -> bytes:
         """Return at most `size` bytes; none at the end. Raises LayerTooLargeError."""
         piece = self.content.read(size)
-        self.size += len(piece)
-        check_ratio(self.size - bombs.EMPTY, self.packed or self.blob.size, self.blob.size)
+        self.add(len(piece))
         return piece
+
+    def add(self, count: int) -> None:
+        """Count bytes of it; also those of a hole, which are read later as zeros. Raises LayerTooLargeError."""
+        self.size += count
+        check_ratio(self.size - bombs.EMPTY, self.packed or self.blob.size, self.blob.size)
 
 
 def check_ratio(size: int, packed: int, read: int, ratio: int = bombs.RATIO) -> None:
