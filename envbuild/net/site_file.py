@@ -19,7 +19,7 @@ from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
 from envbuild.net.site import Site, store_folder, user_file
 from envbuild.net.slurm_site import NODE_KEYS, Slurm, read_node_settings, read_slurm, read_target_settings
 from envbuild.net.trusted_file import check_trusted_file
-from envbuild.net.urls import has_bare_login, may_have_login, redact_written
+from envbuild.net.urls import has_bare_login, is_well_formed, may_have_login, redact_written
 
 if TYPE_CHECKING:
     from envbuild.net.signature_policy import SignaturePolicy
@@ -206,6 +206,10 @@ def _read_places(reader: Reader, node: Node, prefix: str) -> list[str]:
         elif place and has_bare_login(place):
             what = f"'{prefix}': the address of {short(redact_written(place))} has a login and no scheme"
             reader.wrong(item.where, what, "write https://, or ./ before the name of a folder")
+        elif place and "://" in place and not is_well_formed(place):
+            reader.wrong(
+                item.where, f"'{prefix}': {short(redact_written(place))} is not an address", "write https://HOST:PORT/…"
+            )
         elif place:
             found.append(place)
     return found

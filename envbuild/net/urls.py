@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 LOGIN = re.compile(r"//[^/@\s]*@")
 QUERY = re.compile(r"(\w://[^\s?`'\"<>]*)(?:\?[^\s`'\"<>)]*)?")  # takes each address whole: one pass, of any text
 BARE_LOGIN = re.compile(r"[^/@\s]+:[^/]*@")
-ADDRESS_IN_PATH = re.compile(r"(\b[a-z][a-z0-9+.-]*:/+)(?:[^/]*:)?[^/:]*@")  # a path has one slash of two
+ADDRESS_IN_PATH = re.compile(r"(\b[a-z][a-z0-9+.-]*:/+).*@")  # a path has one slash of two
 AUTHORITY = re.compile(r"[\w\-.~!$&'()*+,;=:@%\[\]]*")
 PARTS = re.compile(r"([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 
@@ -34,16 +34,23 @@ def has_one_host(url: str) -> bool:
     from urllib3.exceptions import LocationParseError
     from urllib3.util import parse_url
 
-    authority = _split(url.partition("://")[2])[0]
-    if not AUTHORITY.fullmatch(authority):
+    if not is_well_formed(url):
         return False
+    found = urlsplit(url)
     try:
-        found, connected = urlsplit(url), parse_url(url)
-        ports = found.port, connected.port
-    except (ValueError, LocationParseError):
+        connected = parse_url(url)
+    except LocationParseError:
         return False
     host = (connected.host or "").strip("[]").lower()
-    return not authority.isascii() or (host == (found.hostname or "").lower() and ports[0] == ports[1])
+    return not found.netloc.isascii() or (host == (found.hostname or "").lower() and found.port == connected.port)
+
+
+def is_well_formed(url: str) -> bool:
+    """Return whether the host of an address, its login and its port have the signs that they may have."""
+    try:
+        return bool(AUTHORITY.fullmatch(_split(url.partition("://")[2])[0])) and (urlsplit(url).port or 0) >= 0
+    except ValueError:
+        return False
 
 
 def redact(place: str) -> str:
@@ -99,8 +106,12 @@ def redact_written(place: str) -> str:
 
 
 def has_bare_login(place: str) -> bool:
-    """Return whether a place is an address with a password and without its scheme (``user:hush@HOST/path``)."""
-    return BARE_LOGIN.match(place) is not None
+    """Return whether a place is an address with a password and without its scheme: ``user:hush@HOST/path``,
+    ``//user:hush@HOST``, ``https//user:hush@HOST``."""
+    if "://" in place:
+        return False
+    before, mark, _ = place.partition("@")
+    return BARE_LOGIN.match(place) is not None or (bool(mark) and ":" in before.partition("//")[2])
 
 
 def redact_file(file: str) -> str:
