@@ -65,10 +65,17 @@ def test_a_store_that_any_user_can_have_made_is_used_by_those_who_joined_it(shar
     shared.parent.chmod(0o1777)
     text = str(as_member(TWO, refusal))
     assert "in a folder where every user can make one of any name" in text
-    assert f"mkdir -m 700 {shared}/user-{TWO}" in text
+    hint = f"mkdir -p -m 700 {shared}/user-{TWO} && echo {shared} > {shared}/user-{TWO}/joined"
+    assert text.endswith(hint)
     assert as_member(ONE, refusal) == ""  # who used it before
     as_member(TWO, lambda: (shared / f"user-{TWO}").mkdir(mode=0o700))
+    assert as_member(TWO, refusal) != ""  # another command may have made it in a folder of the store's owner
+    as_member(TWO, lambda: subprocess.run(["sh", "-c", hint], check=True) and None)
     assert as_member(TWO, refusal) == ""
+    moved = shared.with_name("moved")
+    shared.rename(moved)
+    shared = moved  # to the name of another user's store
+    assert as_member(TWO, refusal) != ""
 
 
 def replace_by_link(path: Path, target: Path) -> str:

@@ -17,6 +17,7 @@ from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.registry.auth import Login
 from envbuild.net.registry.client import RegistryAddress, RegistryTransport
 from envbuild.net.registry.push import Push, UploadStateError
+from envbuild.net.registry.referrers import _call
 from envbuild.net.registry.upload import send
 from envbuild.net.transport import Transport
 from tests.support.endless_server import sending
@@ -123,6 +124,13 @@ def test_a_malformed_address_of_a_token_service(realm: str) -> None:
     login = Login(Transport(NetworkSettings()), "x.io")
     with pytest.raises(UnreachableError):
         login.token("x.io", None, {"realm": realm}, "https://x.io/v2/y/manifests/1")
+
+
+@pytest.mark.parametrize("address", ["http://[::1/x", "http://[x]/y"])
+def test_a_list_of_artifacts_that_goes_on_at_a_malformed_address(address: str) -> None:
+    link = {"Link": f'<{address}>; rel="next"'}
+    with serving(answering(200, link, b'{"manifests": []}')) as url, pytest.raises(RefusedError, match="malformed"):
+        _call(RegistryAddress(url, "a"), RegistryTransport(NetworkSettings()), f"sha256:{'0' * 64}", "x")
 
 
 @pytest.mark.parametrize("token", ["a\r\nX-Other: 1", "\u20ac", "\ud800"])

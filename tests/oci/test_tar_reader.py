@@ -175,7 +175,13 @@ def test_devices() -> None:
 def test_prefixes() -> None:
     assert only(header(b"name", prefix=b"some/folder")).path == b"some/folder/name"
     assert only(header(b"n" * 100, prefix=b"p" * 155)).path == b"p" * 155 + b"/" + b"n" * 100
-    assert only(header(b"name", prefix=b"x", magic=b"ustar  \0")).path == b"name", "GNU tar has other things there"
+    for version in (b"\0\0", b"  ", b"xy"):
+        assert only(header(b"name", prefix=b"folder", magic=b"ustar\0" + version)).path == b"folder/name"
+    assert only(header(b"name", prefix=b"folder", magic=bytes(8))).path == b"name", "of Unix version 7"
+    times = b"14371723214\x0014371723214\0"
+    assert only(header(b"name", prefix=times, magic=b"ustar  \0")).path == b"name", "GNU tar has times there"
+    with pytest.raises(LayerError, match="a prefix that programs read differently"):
+        read(header(b"name", prefix=b"x", magic=b"ustar  \0") + END)
     star = b"p".ljust(131, b"\0") + b"00000000000\x0000000000000\0" + bytes(8) + b"tar\0" + bytes(0)
     assert only(header(b"name", tail=star[:163] + b"tar\0")).path == b"p/name"
 

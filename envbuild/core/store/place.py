@@ -11,6 +11,7 @@ from envbuild.core.fuse_mounts import owner_of
 from envbuild.core.judged_links import ForeignLinkError, check_links
 from envbuild.core.ownership import group_name, in_user_namespace, own_users, user_name
 from envbuild.core.shell import shell_word
+from envbuild.core.store.joined import has_joined, joining_command
 from envbuild.core.store.permissions import OTHERS, OWN, STICKY, is_own_folder, is_shared
 
 
@@ -42,11 +43,10 @@ def check_place(root: Path) -> None:
             hint="set ENVBUILD_STORE to a folder of your own",
         )
     if owner not in own_users() and not in_user_namespace() and is_anyones_place(root) and not _is_member(root):
-        joined = root / f"user-{os.geteuid()}"
         raise EngineError(
             f"the store {root} belongs to {name}, in a folder where every user can make one of any name",
             hint="set ENVBUILD_STORE to a folder of your own; or, if you trust that user and the group "
-            f"{group_name(status.st_gid)} with what your images contain: mkdir -m 700 {shell_word(joined)}",
+            f"{group_name(status.st_gid)} with what your images contain: {joining_command(root)}",
         )
 
 
@@ -61,9 +61,10 @@ def is_anyones_place(root: Path) -> bool:
 
 
 def _is_member(root: Path) -> bool:
-    """Return whether this user has a folder in the store of a group."""
+    """Return whether this user joined the store of a group."""
     try:
-        return any(OWN.fullmatch(entry.name) and is_own_folder(entry) for entry in root.iterdir())
+        own = [entry for entry in root.iterdir() if OWN.fullmatch(entry.name) and is_own_folder(entry)]
+        return any(has_joined(entry, root) for entry in own)
     except OSError:
         return False
 

@@ -64,8 +64,12 @@ def _call(place: RegistryAddress, transport: Transport, digest: str, kind: str) 
         following = NEXT.search(link)
         if not following:
             break
-        after = urljoin(url, following[1])
-        if split_url(after)[0] != split_url(url)[0]:  # the login is for this host, and not without its https
+        try:
+            after = urljoin(url, following[1])
+            same = split_url(after)[0] == split_url(url)[0]  # the login is for this host, and not without its https
+        except ValueError:
+            raise RefusedError("its list of artifacts names a malformed address") from None
+        if not same:
             break
         url = after
     return found

@@ -20,7 +20,7 @@ from envbuild.oci.tar.fields import (
 )
 from envbuild.oci.tar.member import Kind
 
-POSIX, STAR = b"ustar\x0000", b"tar\0"
+POSIX, GNU, STAR = b"ustar\0", b"ustar  \0", b"tar\0"  # of magic and version; of the end
 
 # types of headers
 OLD_FILE, FILE, LINK, CONTIGUOUS, GNU_SPARSE = b"\x00017S"
@@ -40,13 +40,25 @@ NO_DEVICE = (0, 0)
 
 
 def read_names(head: bytes) -> tuple[bytes, bytes]:
-    """Return (name, target of a link). A field that is full has no NUL."""
+    """Return (name, target of a link). A field that is full has no NUL. Raises LayerError."""
     end = head.find(0)
     name = head[: end if 0 <= end < 100 else 100]
-    if head[257:265] == POSIX and head[345]:
-        prefix = head[345 : 476 if head[508:] == STAR else 500].partition(b"\0")[0]
-        name = prefix + b"/" + name
+    if head[345]:
+        if head[257:263] == POSIX:  # with any version, as for GNU tar and Go
+            prefix = head[345 : 476 if head[508:] == STAR else 500].partition(b"\0")[0]
+            name = prefix + b"/" + name
+        elif head[257:265] == GNU:
+            _check_gnu_time(head[345:357], name)
     return name, head[157:257].partition(b"\0")[0] if head[157] else b""
+
+
+def _check_gnu_time(field: bytes, name: bytes) -> None:
+    """Raise LayerError for a header of GNU tar with a text in the place of the time of access: Go's archive/tar reads a
+    prefix there, as its releases before 1.8 wrote it, and GNU tar does not."""
+    try:
+        parse_number(field, "time")
+    except LayerError:
+        raise LayerError(f"the header of {quote_name(name)} has a prefix that programs read differently") from None
 
 
 def read_owner(field: bytes) -> tuple[int, int, int]:
