@@ -80,33 +80,34 @@ class Consequences:
         """Prepare for the facts of `matrix`, less those that are `waived`."""
         self._matrix, self._waived = matrix, waived
         self._disputed = {row for rows, _ in matrix.groups for row in rows}
-        self._known: dict[tuple[int, int], Sequence[tuple[int, int]]] = {}
 
     def close(self, assignment: list[int], fixed: Collection[int]) -> set[int]:
         """Give the components whose values follow from those of `fixed` ones these values; return all of them."""
         found, left = set(fixed), list(fixed)
         while left:
-            for number, value in self._decided_by(one := left.pop(), assignment[one]):
-                if number not in found:
+            for fact, number, value in self._decided_by(one := left.pop(), assignment[one]):
+                if number not in found and fact not in self._waived:
                     assignment[number] = value
                     found.add(number)
                     left.append(number)
         return found
 
-    def _decided_by(self, number: int, value: int) -> Sequence[tuple[int, int]]:
-        if (number, value) not in self._known:
-            self._known[number, value] = tuple(self._find_decided(number, value))
-        return self._known[number, value]
+    def _decided_by(self, number: int, value: int) -> Sequence[tuple[str, int, int]]:
+        known = self._matrix.caches.decided
+        if (number, value) not in known:
+            known[number, value] = tuple(self._find_decided(number, value))
+        return known[number, value]
 
-    def _find_decided(self, number: int, value: int) -> Iterator[tuple[int, int]]:
+    def _find_decided(self, number: int, value: int) -> Iterator[tuple[str, int, int]]:
+        """Yield (fact, component, value) that follow from one value."""
         matrix = self._matrix
         for (row, others), sure in guarded_rows(matrix).get(number, ()):
             fact = matrix.fact(row)
-            if others or value & ~sure or row in self._disputed or fact.strength != "hard" or fact.id in self._waived:
+            if others or value & ~sure or row in self._disputed or fact.strength != "hard":
                 continue
             for other, allowed in row_claim(matrix, row).allowed.items():
                 if allowed.bit_count() == 1 and (row, other) not in matrix.narrowed:
-                    yield other, allowed
+                    yield fact.id, other, allowed
 
 
 def _may_answer(
