@@ -75,6 +75,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         return done
 
     # imported only when there is work, so that a run without any is short
+    from envbuild.export.base_caches import caches_below
     from envbuild.lock.model import lock_digest
     from envbuild.verify.provenance import image_documents, write_documents
     from envbuild.verify.verify import verify
@@ -85,7 +86,9 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     built, artifact = build_and_write(ready.engine, plan, lock, workspace, ready.build, inputs.obtain, earlier)
     path, evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else ("", None)
     caches = inputs.used_caches()
-    documents = image_documents(resolution, lock, evidence, built.engine, workspace, caches)
+    base_caches = {cache for names in caches_below(resolution, lock, workspace).values() for cache in names}
+    all_caches = sorted(base_caches.union(caches))
+    documents = image_documents(resolution, lock, evidence, built.engine, workspace, all_caches)
     write_documents(documents, artifact.path, artifact.sha256)
     link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
     made = ImageRecord(
@@ -101,6 +104,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         reused=tuple(unit for unit in built.reused if unit not in inputs.cached),
         cached=tuple(unit for unit in built.reused if unit in inputs.cached),
         caches=caches,
+        base_caches=tuple(sorted(base_caches)),
         seconds=round(time.monotonic() - began, 1),
         forecast=inputs.forecast.row() if inputs.forecast else {},
     )
@@ -135,6 +139,7 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     from envbuild.build.cache.unit_supply import UnitSupply
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
+    from envbuild.export.base_caches import check_base_caches
     from envbuild.export.built_layout import open_base_layout
     from envbuild.lock.request import lock_request
     from envbuild.lock.required_lock import require_lock
@@ -150,6 +155,7 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     else:
         rules = {LockRule.MAKE: ensure_lock, LockRule.RENEW: renew_lock, LockRule.REQUIRE: require_lock}
         lock = rules[options.lock](resolution, workspace, partial(open_base_layout, workspace))
+    check_base_caches(resolution, lock, workspace)
     engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
     plan = make_plan(resolution, lock)
     caches = cache_names(options, workspace)

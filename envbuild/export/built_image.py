@@ -55,7 +55,7 @@ def load_built_image(name: str, workspace: Workspace, *, mounted: bool = False) 
         raise EnvbuildError(
             f"{resolution.spec.name} is not built, or something changed since", hint=f"envbuild make {name}"
         )
-    if unlisted := names_without(made.caches, workspace.site.caches):
+    if unlisted := names_without(made.all_caches, workspace.site.caches):
         raise EnvbuildError(
             f"{resolution.spec.name} has units of caches that the site does not list: {', '.join(unlisted)}",
             hint=f"envbuild make {name}",
@@ -74,7 +74,7 @@ class ImageRecord:
 
     `artifact` is the squashfs file. `evidence` is the file with the results of verify ("": this user did not run it).
     `messages` are the repairs made for enroot. `cached`: units that this run took from a cache; `caches`: those of
-    which a unit was taken, by this run or an earlier one.
+    which a unit was taken, by this run or an earlier one; `base_caches`: those of the images of the project below.
     """
 
     image: str
@@ -91,7 +91,13 @@ class ImageRecord:
     up_to_date: bool = False
     cached: tuple[str, ...] = ()
     caches: tuple[str, ...] = ()
+    base_caches: tuple[str, ...] = ()
     forecast: Mapping[str, Any] = field(default_factory=dict)  # of this run alone: the record does not have it
+
+    @property
+    def all_caches(self) -> tuple[str, ...]:
+        """Return the caches of the image and of those below it. Raises TypeError if one is not a text."""
+        return tuple(sorted({*self.caches, *self.base_caches}))
 
 
 def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | None:
@@ -119,7 +125,7 @@ def read_image_record(
     made = read_any_record(resolution, workspace)
     if made is None or (verified and not made.evidence) or engine not in ("", "auto", made.engine):
         return None
-    if names_without(made.caches, workspace.site.caches):
+    if names_without(made.all_caches, workspace.site.caches):
         return None
     evidence = made.evidence if stat.S_ISREG(mode_at(Path(made.evidence))) else ""
     return replace(made, evidence=evidence)
@@ -139,7 +145,8 @@ def read_any_record(resolution: Resolution, workspace: Workspace) -> ImageRecord
         texts = (made.image, made.artifact, made.sha256, made.lock, made.engine, made.evidence)
         whole = all(
             isinstance(text, str)
-            for text in (*texts, *made.messages, *made.layers, *made.built, *made.reused, *made.cached, *made.caches)
+            for part in (texts, made.messages, made.layers, made.built, made.reused, made.cached, made.all_caches)
+            for text in part
         )
     except TypeError:  # a record of something else
         return None

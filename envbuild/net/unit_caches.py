@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+UNKNOWN = "?"  # in records: of which caches it was taken is not known, because the store no longer has its record
+
 
 @dataclass(frozen=True, slots=True)
 class UnitCache:
@@ -39,11 +41,13 @@ class UnitCache:
 
 def names_without(names: Collection[str], caches: Iterable[UnitCache]) -> list[str]:
     """Return those of `names`, of records, that none of `caches` has: the site removed the cache, or the key, because
-    such units are not to be used. Raises SignatureError for a key that cannot be read."""
-    return sorted(set(names).difference(*(cache.names for cache in caches))) if names else []
+    such units are not to be used. What is not known is not one of them. Raises SignatureError for a key that cannot be
+    read."""
+    return sorted(set(names).difference((UNKNOWN,), *(cache.names for cache in caches))) if names else []
 
 
 def names_without_keys(names: Collection[str], caches: Iterable[UnitCache]) -> list[str]:
     """Return those of `names`, of records, that no cache with keys has: every user who can write such a cache decides
-    what its units contain. Raises SignatureError for a key that cannot be read."""
-    return names_without(names, (cache for cache in caches if cache.keys))
+    what its units contain; also what is not known. Raises SignatureError for a key that cannot be read."""
+    unknown = [UNKNOWN] if UNKNOWN in names else []
+    return names_without(names, (cache for cache in caches if cache.keys)) + unknown

@@ -39,17 +39,17 @@ def make_and_share(make: Make, name: str, workspace: Workspace, options: Options
         return made
     from envbuild.build.engines.select import load_engine
     from envbuild.build.plan.planner import make_plan
+    from envbuild.export.base_caches import caches_below
     from envbuild.lock.resolve import resolve_image
     from envbuild.lock.update import current_lock
     from envbuild.publish.cached_units import send_units
-    from envbuild.publish.signing_units import caches_below
 
     if load_engine(made.engine).caches:
         resolution = resolve_image(name, workspace)
         lock = current_lock(resolution, workspace)
         plan = make_plan(resolution, lock)
         found = (workspace.store.unit(key) for key in plan.keys().values())
-        below = {cache for names in caches_below(resolution, lock, workspace).values() for cache in names}
+        below = {cache for names in caches_below(resolution, lock, workspace, made).values() for cache in names}
         records = [
             replace(record, caches=tuple(sorted(below.union(record.caches))))
             for record in found

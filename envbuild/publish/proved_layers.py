@@ -24,7 +24,6 @@ from envbuild.core.text import counted
 from envbuild.oci.layers.compressed import DIGEST, is_compressed_layer
 from envbuild.oci.sources.base import SourceImage, SourceLayer
 from envbuild.oci.sources.read_layer import corrupt_layer_error, read_blob, read_layer, read_unnamed_layer
-from envbuild.oci.tar.writer import TarSink
 from envbuild.publish.known_repositories import FOLDER
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import pack_path
@@ -98,7 +97,7 @@ def read_all(image: SourceImage, wanted: Sequence[SourceLayer], known: Callable[
                 read_layer(replace(layer, places=1), [])
                 del left[layer.diff_id]
             elif not layer.diff_id:
-                left.pop(read_unnamed_layer(layer, TarSink()), None)
+                left.pop(read_unnamed_layer(layer), None)
     for layer in left.values():
         raise corrupt_layer_error(layer, "the archive came without it")
 

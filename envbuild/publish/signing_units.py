@@ -6,20 +6,16 @@ not trust these users.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from envbuild.core.distributions import is_own_image
 from envbuild.core.errors import SignatureError
 from envbuild.core.shell import shell_word
-from envbuild.export.built_image import read_any_record
-from envbuild.lock.resolve import resolve_image
+from envbuild.export.base_caches import caches_below
 from envbuild.net.unit_caches import names_without_keys
 
 if TYPE_CHECKING:
     from envbuild.export.built_image import BuiltImage
-    from envbuild.lock.model import Lock
-    from envbuild.spec.resolve import Resolution
     from envbuild.spec.workspace import Workspace
 
 
@@ -27,7 +23,7 @@ def check_signing_units(image: BuiltImage, workspace: Workspace) -> None:
     """Check that no unit of an image, or of the images of the project below it, is from a cache without keys, or was
     built on such a unit. Raises SignatureError."""
     name, settings = image.record.image, workspace.site.caches
-    used = {name: image.record.caches, **caches_below(image.resolution, image.lock, workspace)}
+    used = {name: image.record.caches, **caches_below(image.resolution, image.lock, workspace, image.record)}
     unsigned = {built: found for built, caches in used.items() if (found := names_without_keys(caches, settings))}
     for built, caches in unsigned.items():
         raise SignatureError(
@@ -46,18 +42,3 @@ def build_commands(images: Sequence[str], unsigned: Collection[str]) -> Iterator
         if name in unsigned or below:
             yield f"envbuild make {name}{' --no-cache' if name in unsigned else ''}"
             below = True
-
-
-def caches_below(resolution: Resolution, lock: Lock, workspace: Workspace) -> Mapping[str, tuple[str, ...]]:
-    """Return image → caches of the images of the project that an image is based on, the nearest first. Of one that is
-    not built here, or that was built again since, those of the layers in the lock count."""
-    found: dict[str, tuple[str, ...]] = {}
-    layers = lock.base_image.layers if lock.base_image else ()
-    while is_own_image(resolution.spec.base):
-        resolution = resolve_image(resolution.spec.base, workspace)
-        made = read_any_record(resolution, workspace)
-        taken = [workspace.store.find_layer(f"sha256:{digest}") for digest, *_ in layers]
-        layers = ()  # the nearest image has those of all below it
-        of_layers = {cache for layer in taken if layer for cache in (*layer.caches, *layer.built_with)}
-        found[resolution.spec.name] = tuple(sorted(of_layers.union(made.caches if made else ())))
-    return found

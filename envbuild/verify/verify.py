@@ -122,7 +122,14 @@ def verify_built(
         return None, evidence, evidence_document(evidence)
     written = write_own_evidence(evidence, workspace.store)
     if not evidence.failures:
-        documents = image_documents(image.resolution, image.lock, evidence, record.engine, workspace, record.caches)
+        documents = image_documents(
+            image.resolution,
+            image.lock,
+            evidence,
+            record.engine,
+            workspace,
+            record.all_caches,
+        )
         write_documents(documents, path, record.sha256)
         record_evidence(image, written, workspace)
     return written, evidence, evidence_document(evidence)

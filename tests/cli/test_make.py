@@ -38,8 +38,8 @@ class Steps:
             store=store,
             reporter=SilentReporter(),
         )
-        lock = SimpleNamespace(image="app")
-        resolution = SimpleNamespace(target=None, contents=())
+        lock = SimpleNamespace(image="app", base_image=None)
+        resolution = SimpleNamespace(target=None, contents=(), spec=SimpleNamespace(name="app", base="debian:13"))
         artifact = SimpleNamespace(path="/app.sqsh", sha256="ab", messages=("note",))
         request = SimpleNamespace(source_places=lambda: {}, folder="", contents=())
         step = self.step
@@ -130,7 +130,7 @@ def test_versions_of_a_lock_that_do_not_fit_the_spec_any_more_are_for_the_lock_t
 def test_the_rule_decides_which_step_returns_the_lock(
     steps: Steps, monkeypatch: pytest.MonkeyPatch, rule: LockRule
 ) -> None:
-    lock = SimpleNamespace(image="app")
+    lock = SimpleNamespace(image="app", base_image=None)
     monkeypatch.setattr("envbuild.lock.update.renew_lock", steps.step("renew", lock))
     monkeypatch.setattr("envbuild.lock.required_lock.require_lock", steps.step("require", lock))
     monkeypatch.setattr("envbuild.lock.update.current_lock", steps.step("current", lock))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ from envbuild.build.plan.units import Input, Plan, Unit
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.core.store.store import LayerRecord, Store
+from envbuild.oci.layers.layer import write_layer_tar
 from tests.support import base_layers
 from tests.support import tiny_root as kit
 from tests.support.local_registry import LAYER, Layout
@@ -147,6 +149,23 @@ def test_a_damaged_layer_is_reported(store: Store) -> None:
         build(store, plan)
     with pytest.raises(EnvbuildError, match=r"cannot be unpacked"):
         write_context(plan, store, store.root / "context")
+
+
+def test_the_layer_of_a_base_that_was_built_with_units_of_a_cache_has_its_name(store: Store, tiny: Path) -> None:
+    """The layers of an image of the project become one; a lock of an image above names that one alone."""
+    below = build(store, base_layers.plan(store, tiny, *base_layers.STEPS))[-1]
+    store.record_built_with(below, ("ghcr.io/team/open",))
+    content = io.BytesIO()
+    write_layer_tar(store, below, content)
+    blob = kit.add(store, "000", content.getvalue())
+    assert blob.sha256 == below.hex
+    base = Unit("base", "x", (), inputs=(Input("layers", "files", (blob,)),), layers=("000",), epoch=kit.EPOCH)
+    plan = Plan("above", (base,), kit.ImageConfig(), kit.EPOCH)
+    (merged,) = build(store, plan)
+    found = store.find_layer(merged.diff_id)
+    assert found and found.built_with == ("ghcr.io/team/open",)
+    record = store.unit(plan.keys()["base"])
+    assert record and record.caches == ("ghcr.io/team/open",)
 
 
 def test_the_context_holds_the_tree_and_not_the_layers(store: Store, tiny: Path) -> None:

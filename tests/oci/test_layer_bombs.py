@@ -22,7 +22,7 @@ from envbuild.oci.layers.apply import apply_layers
 from envbuild.oci.sources.read_layer import read_layer, read_unnamed_layer
 from envbuild.oci.tar.decompress import open_decompressed
 from envbuild.oci.tar.reader import LayerError
-from envbuild.oci.tar.unpack_limit import open_limited
+from envbuild.oci.tar.unpack_limit import ForeignTarSink, open_limited
 from tests.support import tars as kit
 from tests.support.layer_streams import MIB, TAR, WRONG, Count
 from tests.support.tars import END, header, octal, padded, pax, source
@@ -174,3 +174,20 @@ def test_a_hole_of_a_sparse_file_counts_where_it_is_unpacked(monkeypatch: pytest
         with contextlib.nullcontext() if size == 3 * MIB else pytest.raises(InputError, match="it is a bomb"):
             apply_layers([tmp_path / "layer.tar"], tmp_path / f"tree-{size}")
     assert (tmp_path / f"tree-{3 * MIB}/s").stat().st_size == 3 * MIB
+
+
+def test_a_hole_of_a_sparse_file_has_its_bytes_in_a_canonical_tar(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`verify --rebuild` writes one of a layer of the image, to name the first file that differs."""
+    monkeypatch.setattr(bombs, "EMPTY", 4 * MIB)
+    for size in (3 * MIB, 32 * MIB):
+        records = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", b"%d" % size)]
+        place = padded(b"1\n0\n1\n")
+        archive = pax(*records) + header(b"s", size=octal(len(place) + 1)) + padded(place + b"x") + END
+        with (
+            (tmp_path / "file").open("wb") as file,
+            contextlib.nullcontext() if size == 3 * MIB else pytest.raises(InputError, match="it is a bomb"),
+        ):
+            read_layer(source(archive, archive), [ForeignTarSink(file)])
+        assert (tmp_path / "file").stat().st_size < 4 * MIB

@@ -15,6 +15,7 @@ from envbuild.core.errors import EnvbuildError, SignatureError
 from envbuild.core.store.json_files import write_sealed
 from envbuild.core.store.records import write_record
 from envbuild.core.store.store import Store
+from envbuild.export.base_caches import caches_below, check_base_caches
 from envbuild.export.built_image import (
     BuiltImage,
     ImageRecord,
@@ -25,7 +26,7 @@ from envbuild.export.built_image import (
 )
 from envbuild.lock.resolve import resolve_image
 from envbuild.net.site import Site
-from envbuild.net.unit_caches import UnitCache
+from envbuild.net.unit_caches import UNKNOWN, UnitCache
 from envbuild.publish.destination import parse_destination
 from envbuild.publish.publish import publish_image
 from envbuild.spec.project import Project
@@ -55,13 +56,17 @@ def project(folder: Path, store: Path, *caches: UnitCache) -> Workspace:
     return Workspace(Project.find(folder), Site(store, caches=caches), Store.open(store), SilentReporter())
 
 
-def built(name: str, at: Workspace, *caches: str, layers: Sequence[str] = ()) -> BuiltImage:
+def built(
+    name: str, at: Workspace, *caches: str, layers: Sequence[str] = (), base_caches: tuple[str, ...] = ()
+) -> BuiltImage:
     """Return an image as it is read from the record of its build. `caches`: those of which units were taken; `layers`:
     of its base in the lock."""
     resolution = resolve_image(name, at)
     artifact = at.store.root / "artifacts" / f"{name}.sqsh"
     artifact.write_bytes(b"squashfs")
-    made = ImageRecord(name, str(artifact), "0" * 64, "", "embedded", (), "", (), (), (), 1.0, caches=caches)
+    made = ImageRecord(
+        name, str(artifact), "0" * 64, "", "embedded", (), "", (), (), (), 1.0, caches=caches, base_caches=base_caches
+    )
     path = image_record_path(resolution, at)
     assert path
     write_record(path, asdict(made))
@@ -157,3 +162,49 @@ def test_an_image_of_units_that_were_built_here_or_signed_is_signed(tmp_path: Pa
     without = replace(at, site=replace(at.site, caches=(replace(signed, keys=()),)))
     with pytest.raises(SignatureError):  # the same place without keys
         check_signing_units(built("above", at, *signed.names), without)
+
+
+def test_an_image_is_not_used_after_the_site_removed_the_cache_of_the_image_below(tmp_path: Path, team: Keys) -> None:
+    """Its record names the caches of the images below it; `make` names what has to be made and locked again first."""
+    at = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN))
+    above = built("above", at, base_caches=(OPEN,))
+    assert read_image_record(above.resolution, at)
+    check_base_caches(above.resolution, above.lock, at)
+    removed = project(tmp_path / "p", tmp_path / "store")
+    assert read_image_record(above.resolution, removed) is None
+    built("below", at, OPEN)
+    with pytest.raises(EnvbuildError, match=f"caches that the site does not list: {OPEN}") as caught:
+        check_base_caches(above.resolution, above.lock, removed)
+    assert caught.value.hint == "envbuild make below; then lock and make again what is based on it, as above"
+
+
+def test_the_record_of_an_image_names_the_caches_of_the_image_below(tmp_path: Path, team: Keys) -> None:
+    """Also after the image below was built again, and the store has no layer of it."""
+    at = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN))
+    built("below", at)
+    error = sign(built("above", at, base_caches=(OPEN,)), at, team)
+    assert isinstance(error, SignatureError) and "units of below" in error.message
+
+
+def test_the_caches_of_the_lowest_image_are_those_of_all_above(tmp_path: Path, team: Keys) -> None:
+    """The lowest one was built again: the image in the middle has them from its own build."""
+    at = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN))
+    (tmp_path / "p/images/top.yaml").write_text(SPEC.format(base="above"))
+    (tmp_path / "p/images/top.lock").write_text("top")
+    built("below", at)
+    built("above", at, base_caches=(OPEN,))
+    top = built("top", at)
+    assert caches_below(top.resolution, top.lock, at)["above"] == (OPEN,)
+    assert isinstance(sign(top, at, team), SignatureError)
+
+
+def test_a_layer_of_the_lock_that_the_store_has_no_record_of_is_not_signed(tmp_path: Path, team: Keys) -> None:
+    """`store gc` removed it, and the image below was built again; its blob is there, so that an image is made of it."""
+    at = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN))
+    made = layer(at.store, "base", files(a="a"))
+    above = built("above", at, layers=[made.hex])
+    assert caches_below(above.resolution, above.lock, at) == {"below": ()}
+    missing = built("above", at, layers=["1" * 64])
+    assert caches_below(missing.resolution, missing.lock, at) == {"below": (UNKNOWN,)}
+    check_base_caches(missing.resolution, missing.lock, at)  # it is used, and not signed
+    assert isinstance(sign(built("above", at, base_caches=(UNKNOWN,)), at, team), SignatureError)

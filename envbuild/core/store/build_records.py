@@ -38,6 +38,11 @@ class LayerRecord:
     built_with: tuple[str, ...] = ()
 
     @property
+    def all_caches(self) -> tuple[str, ...]:
+        """Return the caches by which what the layer contains was decided."""
+        return (*self.caches, *self.built_with)
+
+    @property
     def hex(self) -> str:
         return self.diff_id.removeprefix("sha256:")
 

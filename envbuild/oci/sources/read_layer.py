@@ -106,16 +106,17 @@ def read_blob(layer: SourceLayer) -> None:
             raise corrupt_layer_error(layer, why)
 
 
-def read_unnamed_layer(layer: SourceLayer, sink: Sink) -> str:
+def read_unnamed_layer(layer: SourceLayer, sink: Sink | None = None) -> str:
     """Read a layer of a stream that does not name itself, as `read_layer` does. Return its diff_id."""
     with convert_layer_errors(layer.name), layer.open() as stream:
-        blob, fan = _BlobReader(stream, layer), _FanOut([sink])
+        blob, fan = _BlobReader(stream, layer), _FanOut([sink] if sink else [])
         with open_decompressed(blob) as content:
             tar = _TarReader(content, blob, layer, fan, LIMIT, bombs.RATIO)
             read_tar(tar, fan)
         if why := blob.differs():
             raise corrupt_layer_error(layer, why)
-    sink.close()
+    if sink:
+        sink.close()
     return f"sha256:{tar.hash.hexdigest()}"
 
 

@@ -48,15 +48,17 @@ def read_names(head: bytes) -> tuple[bytes, bytes]:
             prefix = head[345 : 476 if head[508:] == STAR else 500].partition(b"\0")[0]
             name = prefix + b"/" + name
         elif head[257:265] == GNU:
-            _check_gnu_time(head[345:357], name)
+            for field in (head[345:357], head[357:369]):
+                _check_gnu_time(field, name)
     return name, head[157:257].partition(b"\0")[0] if head[157] else b""
 
 
 def _check_gnu_time(field: bytes, name: bytes) -> None:
-    """Raise LayerError for a header of GNU tar with a text in the place of the time of access: Go's archive/tar reads a
-    prefix there, as its releases before 1.8 wrote it, and GNU tar does not."""
+    """Raise LayerError for a header of GNU tar with a text in the place of a time of access or change: Go's archive/tar
+    reads a prefix there, as its releases before 1.8 wrote it, and GNU tar does not."""
     try:
-        parse_number(field, "time")
+        if field[0]:
+            parse_number(field, "time")
     except LayerError:
         raise LayerError(f"the header of {quote_name(name)} has a prefix that programs read differently") from None
 

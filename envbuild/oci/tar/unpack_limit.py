@@ -7,12 +7,15 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from envbuild.core import bombs
 from envbuild.core.regular_file import open_regular
+from envbuild.core.text import amount
 from envbuild.oci.tar.chunks import Readable
 from envbuild.oci.tar.decompress import open_decompressed
 from envbuild.oci.tar.fields import LayerTooLargeError
+from envbuild.oci.tar.writer import TarSink
 
 
 class CountedStream:
@@ -53,6 +56,22 @@ def check_ratio(size: int, packed: int, read: int, ratio: int = bombs.RATIO) -> 
     if size > bombs.SUSPECT and size > min(ratio * packed, bombs.most_unpacked(read, ratio)):
         found = packed if size > ratio * packed else read
         raise LayerTooLargeError(f"its {found} bytes unpack to more than {ratio} times as many: it is a bomb")
+
+
+class ForeignTarSink(TarSink):
+    """`TarSink` for a layer that another program wrote. A hole of a sparse file has no byte in that, and all of its
+    bytes in a canonical tar: 300 bytes may be 4 TiB, on the disk or for a digest."""
+
+    def __init__(self, file: IO[bytes] | None = None) -> None:
+        super().__init__(file)
+        self.holes = 0
+
+    def zeros(self, count: int) -> None:
+        """Write a run of zero bytes. Raises LayerTooLargeError."""
+        self.holes += count
+        if self.holes > bombs.EMPTY:
+            raise LayerTooLargeError(f"the holes of its files have more than {amount(bombs.EMPTY)}: it is a bomb")
+        super().zeros(count)
 
 
 @contextlib.contextmanager

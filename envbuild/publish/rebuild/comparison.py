@@ -11,7 +11,7 @@ from envbuild.build.reproducibility import Entries, find_difference, read_layer_
 from envbuild.core.store.store import LayerRecord
 from envbuild.oci.sources.open import open_source
 from envbuild.oci.sources.read_layer import read_layer
-from envbuild.oci.tar.writer import TarSink
+from envbuild.oci.tar.unpack_limit import ForeignTarSink
 from envbuild.publish.rebuild.claim import Claim
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.read.compare import Comparison, pair_entries
@@ -132,7 +132,7 @@ def claimed_entries(claim: Claim, number: int, diff_id: str, workspace: Workspac
     ):
         if len(image.layers) <= number or image.layers[number].diff_id != diff_id:  # a tag moved meanwhile
             return None
-        read_layer(image.layers[number], [TarSink(file)])
+        read_layer(image.layers[number], [ForeignTarSink(file)])
         file.seek(0)
         return read_tar_entries(file)
 

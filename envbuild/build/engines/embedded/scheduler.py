@@ -212,6 +212,10 @@ class Schedule:
 
     def _record(self, unit: Unit, answer: dict[str, Any]) -> None:
         caches = {cache for name in self.plan.needs(unit) for cache in self.records[name].caches}
+        # Layers of a base image that was built here become one layer.
+        below = [blob.sha256 for part in unit.inputs for blob in part.blobs if unit.layers]
+        found = [self.store.find_layer(f"sha256:{digest}") for digest in below]
+        caches |= {cache for layer in found if layer for cache in layer.all_caches}
         named = {"key": self.keys[unit.name], "unit": unit.name, "source": "", "caches": sorted(caches)}
         record = UnitRecord.parse({"layer": None, "wheels": (), **answer, **named})
         if record is None:
