@@ -62,6 +62,24 @@ def store_check(
     raise typer.Exit(1 if result.data["remaining"] else 0)
 
 
+@store_app.command("join")
+def store_join(as_json: Json = False) -> None:
+    """Use a store of another user, in a folder where every user can make one of any name.
+
+    You trust its owner, and the group that shares it, with what your images contain. It is recorded in
+    ~/.config/envbuild/stores.
+    """
+    from envbuild.core.store.joined import join_store
+    from envbuild.core.store.place import check_place
+    from envbuild.spec.project import Project
+    from envbuild.spec.workspace import load_site
+
+    root = load_site(Project.find().root).store
+    check_place(root, joining=True)
+    join_store(root)
+    show({"store": str(root.resolve())}, as_json, f"the store {root} is used from now on")
+
+
 def store_comparison(workspace: Workspace, *, repair: bool) -> Result:
     """Compare the store with its digests and checksums."""
     from envbuild.core.result import Result

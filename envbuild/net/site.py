@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from envbuild.core.errors import InputError
 from envbuild.core.paths import expand_home
+from envbuild.core.user_folders import config_folder, user_folder
 from envbuild.net.network_settings import NetworkSettings, UncheckedHosts, host_names
 from envbuild.net.origin_kinds import ARCHIVES, ORIGINS, longest_prefix
 from envbuild.net.slurm_site import NodeSettings, Slurm, merge_settings
@@ -162,29 +163,13 @@ def store_folder(configured: str | None) -> Path:
     """Return ``$ENVBUILD_STORE``, else the folder that the site configures, else the user's cache folder."""
     if chosen := os.environ.get("ENVBUILD_STORE") or configured:
         return expand_home(chosen).absolute()
-    cache = _home("XDG_CACHE_HOME", ".cache")
+    cache = user_folder("XDG_CACHE_HOME", ".cache")
     if cache is None:
         raise InputError("this user has no home folder", "export ENVBUILD_STORE=/a/folder/on/a/local/disk")
     return cache / "envbuild"
-
-
-def config_folder() -> Path | None:
-    """Return the user's configuration folder of envbuild; None for a user without a home, as in many a container."""
-    config = _home("XDG_CONFIG_HOME", ".config")
-    return config / "envbuild" if config else None
 
 
 def user_file() -> Path | None:
     """Return the path of the user's own site file, which need not exist."""
     folder = config_folder()
     return folder / "site.yaml" if folder else None
-
-
-def _home(variable: str, default: str) -> Path | None:
-    value = os.environ.get(variable, "")
-    if value.startswith("/"):  # the XDG base directory specification: relative paths are to be ignored
-        return Path(value)
-    try:
-        return Path.home() / default
-    except RuntimeError:
-        return None

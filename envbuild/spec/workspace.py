@@ -13,6 +13,7 @@ from envbuild.core.regular_file import MAX_TEXT, mode_at, read_bounded
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import check_former_group
 from envbuild.core.store.use import in_use
+from envbuild.core.user_folders import config_folder
 from envbuild.net import site as sites
 from envbuild.net.network_settings import UncheckedHosts
 from envbuild.net.site import Site
@@ -38,7 +39,7 @@ def load_site(project: Path | None = None) -> Site:
     """Return the site of `project` (a folder, of `Project.find`), of the user, or of the host. Raises SpecError with
     every mistake of a ``site.yaml``, or if others can change the one of the user.
     """
-    for folder in (project, sites.config_folder()):
+    for folder in (project, config_folder()):
         if folder is not None and (folder / "site.yaml").is_file():
             from envbuild.net.site_file import read_site
 

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.core import ownership
 from envbuild.core.access_lists import has_access_lists
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store import former_members, store_folders
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.gc import collect
+from envbuild.core.store.joined import join_store
 from envbuild.core.store.permissions import move_into_store, own_place
+from envbuild.core.store.place import is_root
 from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import check_former_group
@@ -46,7 +49,9 @@ def test_a_link_of_another_user_is_not_on_the_way_to_a_store(folder: Path) -> No
     assert str(as_member(ONE, refused)).startswith(f"a link of another user is on the way to the store {folder}")
 
 
-def test_a_store_that_any_user_can_have_made_is_used_by_those_who_joined_it(shared: Path) -> None:
+def test_a_store_that_any_user_can_have_made_is_used_by_those_who_joined_it(
+    shared: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its name may be the one that this user would give to a store in /scratch."""
 
     def refusal() -> str:
@@ -61,21 +66,45 @@ def test_a_store_that_any_user_can_have_made_is_used_by_those_who_joined_it(shar
     for name in ("blobs", "blobs/sha256", "packs", "units", "images", "locks", "artifacts"):
         if (shared / name).exists():
             os.chown(shared / name, OUTSIDE, GROUP)
-    assert as_member(ONE, refusal) == ""
+    config = folder / "config"
+    config.mkdir()
+    os.chown(config, TWO, TWO)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
+    assert as_member(TWO, refusal) == ""
     shared.parent.chmod(0o1777)
+    assert as_member(TWO, refusal) != ""  # what it has of this member, another one can have put there
     text = str(as_member(TWO, refusal))
     assert "in a folder where every user can make one of any name" in text
-    hint = f"mkdir -p -m 700 {shared}/user-{TWO} && echo {shared} > {shared}/user-{TWO}/joined"
-    assert text.endswith(hint)
-    assert as_member(ONE, refusal) == ""  # who used it before
-    as_member(TWO, lambda: (shared / f"user-{TWO}").mkdir(mode=0o700))
-    assert as_member(TWO, refusal) != ""  # another command may have made it in a folder of the store's owner
-    as_member(TWO, lambda: subprocess.run(["sh", "-c", hint], check=True) and None)
+    assert text.endswith(f"ENVBUILD_STORE={shared} envbuild store join")
+    with pytest.raises(AssertionError, match="in a folder where every user"):
+        as_member(TWO, lambda: check_former_group(shared))  # of a command that reads it
+    as_member(TWO, lambda: join_store(shared))
+    as_member(TWO, lambda: check_former_group(shared))
     assert as_member(TWO, refusal) == ""
-    moved = shared.with_name("moved")
-    shared.rename(moved)
-    shared = moved  # to the name of another user's store
+    shared.rename(moved := shared.with_name("moved"))
+    shared = moved  # to the name that the site of this user has for a store
     assert as_member(TWO, refusal) != ""
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "of_user"),
+    [
+        ("0 0 4294967295\n", False),
+        ("0 0 65536\n", False),  # systemd-nspawn --private-users=identity
+        ("0 100000 65536\n", False),  # LXC, Docker with userns-remap: a machine with a root and users of its own
+        ("0 1000 1\n1 100000 65536\n", True),  # envbuild, buildah unshare, podman
+        ("0 1000 1\n", True),
+        ("", False),
+    ],
+)
+def test_root_of_a_container_is_root(
+    uid_map: str, of_user: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses the store of another user, and one of a folder of all users that it has not joined."""
+    (tmp_path / "uid_map").write_text(uid_map)
+    monkeypatch.setattr(ownership, "UID_MAP", tmp_path / "uid_map")
+    assert ownership.is_namespace_of_user() == of_user
+    assert is_root() != of_user
 
 
 def replace_by_link(path: Path, target: Path) -> str:

@@ -191,3 +191,14 @@ def test_a_hole_of_a_sparse_file_has_its_bytes_in_a_canonical_tar(
         ):
             read_layer(source(archive, archive), [ForeignTarSink(file)])
         assert (tmp_path / "file").stat().st_size < 4 * MIB
+
+
+def test_holes_of_all_layers_of_a_base_image_count_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bombs, "EMPTY", 4 * MIB)
+    records = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", b"%d" % (3 * MIB))]
+    place = padded(b"1\n0\n1\n")
+    archive = pax(*records) + header(b"s", size=octal(len(place) + 1)) + padded(place + b"x") + END
+    (tmp_path / "layer.tar").write_bytes(archive)
+    (tmp_path / "tree").mkdir()
+    with pytest.raises(InputError, match="it is a bomb"):
+        apply_layers([tmp_path / "layer.tar"] * 2, tmp_path / "tree")

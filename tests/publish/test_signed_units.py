@@ -226,7 +226,7 @@ def test_units_on_an_image_of_unsigned_units_are_not_signed(
     to = replace(place, write=True, sign=team[0], keys=(team[1],))
 
     def sent(*below: str) -> list[str]:
-        monkeypatch.setattr("envbuild.publish.signing_units.caches_below", lambda *_: {"below": below})
+        monkeypatch.setattr("envbuild.export.base_caches.caches_below", lambda *_: {"below": below})
         reporter.lines.clear()
         caches = open_caches(Site(Path("/"), caches=(to,)), reporter)
         make_and_share(lambda *_: done, "x", at, Options(caches=caches))

@@ -1,39 +1,49 @@
-"""The statement of a user that a store of another user is used, in the user's own folder of it.
+"""The stores of other users that this user joined: their paths, in the user's own configuration.
 
-The folder alone states nothing: other commands make folders of that user in places that another one can rename. So
-the file names the store, where it is.
+Nothing in a store could state that: its owner can rename what is in it, also folders that other commands of this user
+made there.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 
+from envbuild.core.errors import EngineError
+from envbuild.core.ownership import is_own_file
 from envbuild.core.regular_file import read_bounded
-from envbuild.core.shell import shell_word
+from envbuild.core.store.json_files import write_atomic
+from envbuild.core.user_folders import config_folder
 
-NAME, MOST = "joined", 1 << 14  # bytes
+NAME, MOST = "stores", 1 << 20  # bytes
 
 
-def has_joined(own: Path, root: Path) -> bool:
-    """Return whether the user of the folder `own` joined the store `root`."""
+def has_joined(root: Path) -> bool:
+    """Return whether this user joined the store `root`."""
+    return os.fsencode(root.resolve()) in _read()
+
+
+def join_store(root: Path) -> None:
+    """Record that this user uses the store `root`. Raises EngineError for a user without a home, OSError."""
+    folder, place = config_folder(), os.fsencode(root.resolve())
+    if folder is None or b"\n" in place:
+        raise EngineError(
+            "this user has no home folder, where it is recorded which stores are used"
+            if folder is None
+            else f"the path of the store has an end of line: {root}",
+            hint="set ENVBUILD_STORE to a folder of your own",
+        )
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    content = b"".join(line + b"\n" for line in sorted({*_read(), place}))
+    write_atomic(folder / NAME, lambda file: file.write(content), 0o600)
+
+
+def _read() -> list[bytes]:
+    """Return the stores in the user's file; none if another user may have written it."""
+    folder = config_folder()
     try:
-        return read_bounded(own / NAME, MOST, follow=False).strip() == os.fsencode(root.resolve())
+        if folder is None or not is_own_file(folder / NAME):
+            return []
+        return read_bounded(folder / NAME, MOST).splitlines()
     except (OSError, ValueError):
-        return False
-
-
-def record_joined(own: Path, root: Path) -> None:
-    """Record that the user of the folder `own` uses the store `root`; nothing where that cannot be written."""
-    if has_joined(own, root):
-        return
-    with contextlib.suppress(OSError):
-        (own / NAME).unlink(missing_ok=True)
-        (own / NAME).write_bytes(os.fsencode(root.resolve()) + b"\n")
-
-
-def joining_command(root: Path) -> str:
-    """Return the command with which this user joins the store `root`."""
-    place, own = root.resolve(), root.resolve() / f"user-{os.geteuid()}"
-    return f"mkdir -p -m 700 {shell_word(own)} && echo {shell_word(place)} > {shell_word(own / NAME)}"
+        return []

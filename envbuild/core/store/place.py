@@ -9,14 +9,15 @@ from pathlib import Path
 from envbuild.core.errors import EngineError
 from envbuild.core.fuse_mounts import owner_of
 from envbuild.core.judged_links import ForeignLinkError, check_links
-from envbuild.core.ownership import group_name, in_user_namespace, own_users, user_name
+from envbuild.core.ownership import group_name, is_namespace_of_user, own_users, user_name
 from envbuild.core.shell import shell_word
-from envbuild.core.store.joined import has_joined, joining_command
-from envbuild.core.store.permissions import OTHERS, OWN, STICKY, is_own_folder, is_shared
+from envbuild.core.store.joined import has_joined
+from envbuild.core.store.permissions import OTHERS, STICKY, is_shared
 
 
-def check_place(root: Path) -> None:
-    """Check that the folder `root` is this user's, or a group's, and not writable by every user. Raises EngineError."""
+def check_place(root: Path, *, joining: bool = False) -> None:
+    """Check that the folder `root` is this user's, or a group's, and not writable by every user; and that this user
+    joined it, where that is needed, unless `joining`. Raises EngineError."""
     try:
         check_links(root.absolute(), own_users())
     except ForeignLinkError:  # its owner could turn it to another folder while a command runs
@@ -42,12 +43,20 @@ def check_place(root: Path) -> None:
             f"the store {root} belongs to {name}, who could make your commands change files elsewhere",
             hint="set ENVBUILD_STORE to a folder of your own",
         )
-    if owner not in own_users() and not in_user_namespace() and is_anyones_place(root) and not _is_member(root):
+    if not joining and must_join(root) and not has_joined(root):
+        join = f"ENVBUILD_STORE={shell_word(root)} envbuild store join"
         raise EngineError(
             f"the store {root} belongs to {name}, in a folder where every user can make one of any name",
             hint="set ENVBUILD_STORE to a folder of your own; or, if you trust that user and the group "
-            f"{group_name(status.st_gid)} with what your images contain: {joining_command(root)}",
+            f"{group_name(status.st_gid)} with what your images contain: {join}",
         )
+
+
+def must_join(root: Path) -> bool:
+    """Return whether a store is one of another user than root, in a folder where every user can make one of any
+    name: that user may have chosen a name that this one would give to a store. In a namespace of this user root has no
+    number, as all others."""
+    return owner_of(root.stat()) not in own_users() and not is_namespace_of_user() and is_anyones_place(root)
 
 
 def is_anyones_place(root: Path) -> bool:
@@ -60,17 +69,10 @@ def is_anyones_place(root: Path) -> bool:
     )
 
 
-def _is_member(root: Path) -> bool:
-    """Return whether this user joined the store of a group."""
-    try:
-        own = [entry for entry in root.iterdir() if OWN.fullmatch(entry.name) and is_own_folder(entry)]
-        return any(has_joined(entry, root) for entry in own)
-    except OSError:
-        return False
-
-
 def is_root() -> bool:
-    return os.geteuid() == 0 and not in_user_namespace()
+    """Return whether this process is root, also of a container with a user namespace; not a user in a namespace of its
+    own, whose map begins with that user alone."""
+    return os.geteuid() == 0 and not is_namespace_of_user()
 
 
 def is_open(mode: int) -> bool:

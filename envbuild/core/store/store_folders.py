@@ -14,7 +14,6 @@ from envbuild.core.fuse_mounts import owner_of
 from envbuild.core.ownership import Intrusion, closed_groups, find_intrusion, own_users, user_name
 from envbuild.core.store.access import OWN_STORE, check_readable
 from envbuild.core.store.former_members import check_former_members
-from envbuild.core.store.joined import record_joined
 from envbuild.core.store.mark import mark_shared, mark_store
 from envbuild.core.store.members import LOCKS, check_entry, check_members, has_folders
 from envbuild.core.store.permissions import (
@@ -56,8 +55,6 @@ def prepare_store(root: Path, report: Callable[[str], object]) -> None:
         for name in FOLDERS:
             make_shared_folder(root / name, sticky=has_folders(name, FOLDERS), closed=name == LOCKS)
         own = make_own_place(root)
-        if own != root:
-            record_joined(own, root)
         for name in OWN_FOLDERS:
             (own / name).mkdir(mode=0o700, exist_ok=True)
             check_entry(own / name)
@@ -74,12 +71,15 @@ def prepare_store(root: Path, report: Callable[[str], object]) -> None:
 
 
 def check_former_group(root: Path) -> None:
-    """Refuse a store that was a group's, and is none now (`check_former_members`). Raises EngineError.
+    """Refuse a store of another user (`check_place`), and one that was a group's, and is none now
+    (`check_former_members`), for commands that read it. Raises EngineError.
 
     One that is closed to this user is reported by the commands that read it (`check_readable`)."""
     with contextlib.suppress(PermissionError):
-        if root.is_dir() and not is_shared(root):
-            check_former_members(root, FOLDERS, CONTENT)
+        if root.is_dir():
+            check_place(root)
+            if not is_shared(root):
+                check_former_members(root, FOLDERS, CONTENT)
 
 
 def close_trees(root: Path) -> list[str]:
