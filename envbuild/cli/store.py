@@ -69,12 +69,15 @@ def store_join(as_json: Json = False) -> None:
     You trust its owner, and the group that shares it, with what your images contain. It is recorded in
     ~/.config/envbuild/stores.
     """
+    from envbuild.core.errors import EngineError
     from envbuild.core.store.joined import join_store
     from envbuild.core.store.place import check_place
     from envbuild.spec.project import Project
     from envbuild.spec.workspace import load_site
 
     root = load_site(Project.find().root).store
+    if not root.is_dir():
+        raise EngineError(f"there is no store {root}", hint="set ENVBUILD_STORE to that of your group")
     check_place(root, joining=True)
     join_store(root)
     show({"store": str(root.resolve())}, as_json, f"the store {root} is used from now on")
