@@ -57,13 +57,33 @@ def _find_mover(folders: Sequence[int], file: os.stat_result) -> Intrusion | Non
     return next(named, None)
 
 
-def check_links(path: Path, users: Collection[int]) -> None:
-    """Judge the links on the way to a file or folder as `open_judged`. Raises ForeignLinkError, OSError."""
+def check_links(path: Path, users: Collection[int], *, own: bool = False) -> None:
+    """Judge the links on the way to a file or folder as `open_judged`; `own`: each must be one of `users`. Raises
+    ForeignLinkError, OSError."""
     with ExitStack() as opened:
-        _walk_judged(path, users, opened)
+        _walk_judged(path, users, opened, own=own)
 
 
-def _walk_judged(path: Path, users: Collection[int], opened: ExitStack) -> tuple[int, Sequence[int]]:
+def _is_of_process(link: int, folder: int, target: bytes) -> bool:
+    """Return whether a link is one of another process in /proc (proc_pid_root(5)): it leads elsewhere than its text
+    states, to where that process chooses."""
+    if not target.startswith(b"/") and b":[" not in target:
+        return False
+    from envbuild.core.userns import libc  # few ways have a link
+
+    try:
+        if libc.file_system(link) != libc.PROC:
+            return False
+        own = [os.stat(f"/proc/self{place}") for place in ("", "/fd")]  # noqa: PTH116
+    except OSError:
+        return True
+    place = os.fstat(folder)
+    return (place.st_dev, place.st_ino) not in [(found.st_dev, found.st_ino) for found in own]
+
+
+def _walk_judged(
+    path: Path, users: Collection[int], opened: ExitStack, *, own: bool = False
+) -> tuple[int, Sequence[int]]:
     """Return descriptors of what `path` leads to, and of all folders on the way, its own last; `opened` closes them."""
     owners: set[int] = set()  # of links
     folders: dict[int, None] = {}
@@ -81,7 +101,10 @@ def _walk_judged(path: Path, users: Collection[int], opened: ExitStack) -> tuple
             return Step(fd, None, stat.S_ISDIR(status.st_mode))
         if owner_of(status) not in users:
             owners.add(owner_of(status))
-        return Step(fd, os.readlink(b"", dir_fd=fd))
+        target = os.readlink(b"", dir_fd=fd)
+        if _is_of_process(fd, folder, target):
+            raise ForeignLinkError(errno.EPERM, "the link of a process is on the way", str(path))
+        return Step(fd, target)
 
     root = os.open("/", ENTRY | os.O_DIRECTORY)
     opened.callback(os.close, root)
@@ -89,6 +112,6 @@ def _walk_judged(path: Path, users: Collection[int], opened: ExitStack) -> tuple
     if place is None or place.missing:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     owner = owner_of(os.fstat(place.node))
-    if owners - {owner}:
+    if owners - (set() if own else {owner}):
         raise ForeignLinkError(errno.EPERM, "a link of another user leads to it", str(path))
     return place.node, tuple(folders)

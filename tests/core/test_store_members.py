@@ -81,6 +81,10 @@ def test_a_store_that_any_user_can_have_made_is_used_by_those_who_joined_it(
     as_member(TWO, lambda: join_store(shared))
     as_member(TWO, lambda: check_former_group(shared))
     assert as_member(TWO, refusal) == ""
+    os.chown(shared, ONE, GROUP)  # another owner, at the same path
+    assert as_member(TWO, refusal) != ""
+    os.chown(shared, OUTSIDE, GROUP)
+    assert as_member(TWO, refusal) == ""
     shared.rename(moved := shared.with_name("moved"))
     shared = moved  # to the name that the site of this user has for a store
     assert as_member(TWO, refusal) != ""

@@ -19,7 +19,7 @@ def check_place(root: Path, *, joining: bool = False) -> None:
     """Check that the folder `root` is this user's, or a group's, and not writable by every user; and that this user
     joined it, where that is needed, unless `joining`. Raises EngineError."""
     try:
-        check_links(root.absolute(), own_users())
+        check_links(root.absolute(), own_users(), own=True)
     except ForeignLinkError:  # its owner could turn it to another folder while a command runs
         hint = "set ENVBUILD_STORE to a folder of your own"
         raise EngineError(f"a link of another user is on the way to the store {root}", hint=hint) from None
