@@ -95,6 +95,24 @@ def test_a_pair_with_a_reason_needs_no_fact(tmp_path: Path, pair: dict[str, Any]
         assert ask(given, "a=3.0 b=3.0 c=1.0").verdict == "valid"
 
 
+@pytest.mark.parametrize(
+    ("where", "verdict"),
+    [
+        ({"where": {"b": "==3.0"}}, "unknown"),  # a fact about both is needed there
+        ({"where": {"b": "==3.0"}, "through": "b"}, "valid"),
+        ({"where": {"b": "==2.0"}}, "valid"),  # as any other pair
+    ],
+)
+def test_a_pair_is_narrowed_beside_a_value(where: dict[str, Any], verdict: str, tmp_path: Path) -> None:
+    narrowed = {"of": ["a", "c"], "because": "made up", **where}
+    made = matrix(tmp_path, VERSIONS, CHAIN, pairs=[narrowed, INDEPENDENT])
+    cached = tmp_path / "entry.json"
+    cache.write_entry(cached, made)
+    for given in (made, cache.read_entry(cached)):
+        assert given is not None
+        assert ask(given, "a=3.0 b=3.0 c=1.0").verdict == verdict
+
+
 def test_both_are_related_to_what_they_matter_through(tmp_path: Path) -> None:
     """The third one must be there, and facts must relate it to both."""
     assert ask(matrix(tmp_path / "1", VERSIONS, CHAIN[:1], pairs=[THROUGH]), "a=3.0 b=3.0 c=1.0").verdict == "unknown"
@@ -109,6 +127,10 @@ def test_both_are_related_to_what_they_matter_through(tmp_path: Path) -> None:
         {"pairs": [{"of": ["a", "d"], "independent": "x"}]},
         {"pairs": [{"of": ["a", "b"], "through": "c"}]},
         {"pairs": [{"of": ["a", "b"], "through": "c", "independent": "x", "because": "y"}]},
+        {"pairs": [{"of": ["a", "b"], "where": {"c": "1.0"}}]},
+        {"pairs": [{"of": ["a", "b"], "where": {"d": "1.0"}, "because": "x"}]},
+        {"pairs": [{"of": ["a", "b"], "where": {"c": "one"}, "because": "x"}]},
+        {"pairs": [{"of": ["a", "b"], "where": {"c": "1.0"}, "independent": "x", "because": "y"}]},
         {"groups": {"a": ["b"]}},
         {"known-to": {"d": {"2026-11-21": "1.0"}}},
         {"known-to": {"a": {"2026-11-21": "one"}}},

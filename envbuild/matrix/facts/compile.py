@@ -102,6 +102,14 @@ def compile_facts(facts: Facts) -> FactTable:
             ordered_pair(number[one], number[two]): tuple(number[via] for via in others)
             for (one, two), others in facts.through.items()
         },
+        narrowed_pairs={
+            ordered_pair(number[one], number[two]): (
+                number[name],
+                masks[number[name]].evaluate(wanted)[0],
+                tuple(number[via] for via in others),
+            )
+            for (one, two), (name, wanted, others) in facts.narrowed_pairs.items()
+        },
         known_to=facts.known_to,
     )
     return update_precedence(made)

@@ -99,6 +99,7 @@ class FactTable:
     arising: Mapping[str, Sequence[int]] = field(default_factory=dict)
     independent: Mapping[tuple[int, int], str] = field(default_factory=dict)
     through: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    narrowed_pairs: Mapping[tuple[int, int], tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)
     known_to: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     closed: frozenset[int] = frozenset()
     kept_out: Mapping[int, int] = field(default_factory=dict)

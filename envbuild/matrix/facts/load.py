@@ -74,6 +74,7 @@ def load_facts(folders: Sequence[Path]) -> Facts:
         {name: facts[name] for name in sorted(facts)},
         rule.independent,
         rule.through,
+        rule.narrowed,
         rule.known_to,
         facts_digest(folders),
     )

@@ -129,8 +129,8 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The content of all fact files; of `independent`, `through` and `known_to` see `envbuild.matrix.facts.rule`.
-    `digest` is of their bytes. Two are equal when their content is, in any order of
+    """The content of all fact files; of `independent`, `through`, `narrowed_pairs` and `known_to` see
+    `envbuild.matrix.facts.rule`. `digest` is of their bytes. Two are equal when their content is, in any order of
     files."""
 
     components: Mapping[str, Component]
@@ -138,5 +138,6 @@ class Facts:
     facts: Mapping[str, Fact]
     independent: Mapping[tuple[str, str], str] = field(default_factory=dict)
     through: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    narrowed_pairs: Mapping[tuple[str, str], tuple[str, Constraint, tuple[str, ...]]] = field(default_factory=dict)
     known_to: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     digest: str = field(default="", compare=False)

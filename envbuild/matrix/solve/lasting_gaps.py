@@ -13,7 +13,7 @@ from envbuild.matrix.facts.evaluate import guarded_rows
 from envbuild.matrix.facts.evidence import evident_pairs, evident_values
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.encoding import Request
-from envbuild.matrix.solve.pairs import Pair
+from envbuild.matrix.solve.pairs import Pair, narrow_vias
 from envbuild.matrix.solve.unknowns import arising_questions
 
 UNRELATED = "unrelated"  # what a waiver of this finding is about
@@ -131,12 +131,19 @@ def _may_be_related(
 ) -> bool:
     """Return whether `is_related` could hold of a pair beside these `fixed` values."""
     rows = evident_pairs(matrix).get(pair, ())
-    if pair in matrix.independent or any(_may_answer(matrix, row, assignment, fixed, pair) for row in rows):
+    vias = (
+        narrow_vias(matrix, assignment, pair)
+        if pair in matrix.narrowed_pairs and matrix.narrowed_pairs[pair][0] in fixed
+        else None
+    )
+    if (vias is None and pair in matrix.independent) or any(
+        _may_answer(matrix, row, assignment, fixed, pair) for row in rows
+    ):
         return True
     related = partial(_may_be_related, matrix, assignment, fixed)
     return any(
         all(related((min(one, via), max(one, via)), seen.union(pair)) for one in pair)
-        for via in matrix.through.get(pair, ())
+        for via in (matrix.through.get(pair, ()) if vias is None else vias)
         if via not in seen and via not in pair
     )
 

@@ -35,13 +35,27 @@ def is_related(
 ) -> bool:
     """Return whether a fact is about both components, none is needed, or both are related to one through which they
     matter to each other."""
-    if pair in known or pair in matrix.independent:
+    if pair in known:
         return True
+    vias = narrow_vias(matrix, assignment, pair)
+    if vias is None:
+        if pair in matrix.independent:
+            return True
+        vias = matrix.through.get(pair, ())
     one, other = pair
     return any(
         assignment[via] != ABSENT
         and is_related(matrix, assignment, known, (min(one, via), max(one, via)), seen | {one, other})
         and is_related(matrix, assignment, known, (min(other, via), max(other, via)), seen | {one, other})
-        for via in matrix.through.get(pair, ())
+        for via in vias
         if via not in seen and via not in pair
     )
+
+
+def narrow_vias(matrix: FactTable, assignment: Sequence[int], pair: Pair) -> tuple[int, ...] | None:
+    """Return the only components through which a pair can be related beside what a component is; None where the pair
+    is as any other."""
+    if pair not in matrix.narrowed_pairs:
+        return None
+    number, mask, vias = matrix.narrowed_pairs[pair]
+    return vias if assignment[number] & mask else None
