@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.build.engines.base import BuildOptions
+from envbuild.build.engines.base import BuildOptions, build_units
 from envbuild.core.errors import ConflictError, DamagedLayerError
 from envbuild.core.text import counted
 from envbuild.export.artifact_link import link_by_name
@@ -75,7 +75,6 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         return done
 
     # imported only when there is work, so that a run without any is short
-    from envbuild.export.base_caches import caches_below
     from envbuild.lock.model import lock_digest
     from envbuild.verify.provenance import image_documents, write_documents
     from envbuild.verify.verify import verify
@@ -86,8 +85,8 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     built, artifact = build_and_write(ready.engine, plan, lock, workspace, ready.build, inputs.obtain, earlier)
     path, evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else ("", None)
     caches = inputs.used_caches()
-    base_caches = {cache for names in caches_below(resolution, lock, workspace).values() for cache in names}
-    all_caches = sorted(base_caches.union(caches))
+    base_caches = ready.build.base_caches
+    all_caches = sorted({*base_caches, *caches})
     documents = image_documents(resolution, lock, evidence, built.engine, workspace, all_caches)
     write_documents(documents, artifact.path, artifact.sha256)
     link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
@@ -104,7 +103,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         reused=tuple(unit for unit in built.reused if unit not in inputs.cached),
         cached=tuple(unit for unit in built.reused if unit in inputs.cached),
         caches=caches,
-        base_caches=tuple(sorted(base_caches)),
+        base_caches=base_caches,
         seconds=round(time.monotonic() - began, 1),
         forecast=inputs.forecast.row() if inputs.forecast else {},
     )
@@ -139,7 +138,7 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     from envbuild.build.cache.unit_supply import UnitSupply
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
-    from envbuild.export.base_caches import check_base_caches
+    from envbuild.export.base_caches import caches_below, check_base_caches
     from envbuild.export.built_layout import open_base_layout
     from envbuild.lock.request import lock_request
     from envbuild.lock.required_lock import require_lock
@@ -159,7 +158,8 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
     plan = make_plan(resolution, lock)
     caches = cache_names(options, workspace)
-    build = replace(options.build, compiler_cache=site.compiler_cache, caches=caches)
+    below = {cache for names in caches_below(resolution, lock, workspace).values() for cache in names}
+    build = replace(options.build, compiler_cache=site.compiler_cache, caches=caches, base_caches=tuple(sorted(below)))
     inputs = UnitSupply(engine, plan, lock, lock_request(resolution), workspace, build, options.caches)
     return ReadyImage(resolution, lock, engine, plan, build, inputs)
 
@@ -176,7 +176,8 @@ def make_layers(name: str, workspace: Workspace, options: Options) -> tuple[Plan
     result of the build. Raises as `make`."""
     ready = prepare(load_image_spec(name, workspace.project), workspace, options)
     ready.inputs.obtain()
-    return ready.plan, ready.engine.build(ready.plan, workspace.store, workspace.reporter, ready.build)
+    built = build_units(ready.engine, ready.plan, workspace.store, workspace.reporter, ready.build)
+    return ready.plan, built
 
 
 def build_and_write(
@@ -198,7 +199,7 @@ def build_and_write(
 
     store, reporter = workspace.store, workspace.reporter
     obtain()
-    built = engine.build(plan, store, reporter, options)
+    built = build_units(engine, plan, store, reporter, options)
     if earlier and (found := find_unchanged_file(earlier, built.layers, reporter)):
         return built, found
     try:
@@ -207,7 +208,7 @@ def build_and_write(
         for finding in error.findings:
             reporter.warn(f"{finding.message}: it is built again")
     obtain()
-    built = engine.build(plan, store, reporter, options)
+    built = build_units(engine, plan, store, reporter, options)
     return built, write_artifact(plan, built, lock, store, reporter)
 
 

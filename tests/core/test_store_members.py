@@ -18,7 +18,7 @@ from envbuild.core.store.access import check_readable
 from envbuild.core.store.gc import collect
 from envbuild.core.store.joined import join_store
 from envbuild.core.store.permissions import move_into_store, own_place
-from envbuild.core.store.place import is_root
+from envbuild.core.store.place import is_root, must_join
 from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import check_former_group
@@ -85,6 +85,9 @@ def test_a_store_that_any_user_can_have_made_is_used_by_those_who_joined_it(
     assert as_member(TWO, refusal) != ""
     os.chown(shared, OUTSIDE, GROUP)
     assert as_member(TWO, refusal) == ""
+    (config / "link").symlink_to(shared)
+    os.chown(config / "link", TWO, TWO, follow_symlinks=False)
+    assert as_member(TWO, lambda: must_join(config / "link"))  # as a ~/.cache that leads to /scratch
     shared.rename(moved := shared.with_name("moved"))
     shared = moved  # to the name that the site of this user has for a store
     assert as_member(TWO, refusal) != ""

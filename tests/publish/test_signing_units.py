@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from envbuild.build.engines.base import BuildOptions, BuildResult, build_units
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EnvbuildError, SignatureError
 from envbuild.core.store.json_files import write_sealed
@@ -208,3 +209,22 @@ def test_a_layer_of_the_lock_that_the_store_has_no_record_of_is_not_signed(tmp_p
     assert caches_below(missing.resolution, missing.lock, at) == {"below": (UNKNOWN,)}
     check_base_caches(missing.resolution, missing.lock, at)  # it is used, and not signed
     assert isinstance(sign(built("above", at, base_caches=(UNKNOWN,)), at, team), SignatureError)
+
+
+def test_the_layers_of_each_engine_name_the_caches_of_the_images_below(tmp_path: Path) -> None:
+    """Also what is not known: the merged layer of a base names neither the image below nor its layers."""
+    at = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN))
+    made = layer(at.store, "base", files(a="a"))
+    below = made, replace(layer(at.store, "own", files(b="b")), built_with=("r.example/signed",))
+    write_sealed(at.store.layer_path(below[1].diff_id) / "layer.json", asdict(below[1]))
+
+    def build(*names: str, base_caches: tuple[str, ...]) -> list[tuple[str, ...]]:
+        engine: Any = SimpleNamespace(build=lambda *_: BuildResult("docker", below, names, ()))
+        nothing: Any = None
+        build_units(engine, nothing, at.store, at.reporter, BuildOptions(base_caches=base_caches))
+        found = [at.store.find_layer(one.diff_id) for one in below]
+        return [one.built_with for one in found if one]
+
+    assert build("base", base_caches=()) == [(), ("r.example/signed",)]
+    assert build(base_caches=(OPEN,)) == [(), ("r.example/signed",)]  # nothing was built now
+    assert build("base", base_caches=(UNKNOWN, OPEN)) == [(UNKNOWN, OPEN), (UNKNOWN, OPEN, "r.example/signed")]

@@ -40,6 +40,7 @@ class BuildOptions:
     rebuild: bool = False  # do not take units from the store (make --check)
     compiler_cache: bool = True  # of the site; engines that have none ignore it
     caches: frozenset[str] = frozenset()  # those of whose units the store's are used; none: only what was built here
+    base_caches: tuple[str, ...] = ()  # of the images of the project that the image is based on
 
     def find_unit(self, store: Store, key: str, product: str) -> UnitRecord | None:
         """Return the record of a unit that the store has, unless it is of a cache that this build does not use.
@@ -78,3 +79,14 @@ class Engine(Protocol):
     def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> BuildResult:
         """Build what the store does not have. Raises BuildError, EngineError."""
         ...
+
+
+def build_units(engine: Engine, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> BuildResult:
+    """Build the units of a plan. Record for its layers by which caches the images below it were decided: a lock of an
+    image above names these layers alone. Raises what `Engine.build` raises."""
+    result = engine.build(plan, store, reporter, options)
+    if options.base_caches and result.built:
+        for layer in result.layers:
+            if found := store.find_layer(layer.diff_id):
+                store.record_built_with(layer, sorted({*found.built_with, *options.base_caches}))
+    return result

@@ -55,16 +55,16 @@ def check_place(root: Path, *, joining: bool = False) -> None:
 def must_join(root: Path) -> bool:
     """Return whether a store is one of another user than root, in a folder where every user can make one of any
     name: that user may have chosen a name that this one would give to a store. In a namespace of this user root has no
-    number, as all others."""
-    return owner_of(root.stat()) not in own_users() and not is_namespace_of_user() and is_anyones_place(root)
+    number, as all others, and counts as one."""
+    return owner_of(root.stat()) not in own_users() and is_anyones_place(root)
 
 
 def is_anyones_place(root: Path) -> bool:
     """Return whether a user who is neither this one nor root can have made the folder `root`, or one above it, in a
-    folder that every user may write, such as /tmp."""
-    path = root.absolute()
+    folder that every user may write, such as /tmp; also where a link of this user leads to."""
     return any(
         above.stat().st_mode & OTHERS and owner_of(entry.lstat()) not in own_users()
+        for path in (root.absolute(), root.resolve())
         for entry, above in itertools.pairwise((path, *path.parents))
     )
 

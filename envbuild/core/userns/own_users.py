@@ -12,17 +12,22 @@ import os
 import signal
 from pathlib import Path
 
-from envbuild.core.ownership import in_user_namespace
+from envbuild.core.ownership import is_namespace_of_user
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError, loopback_up
 
-WHOLE = "0 0 4294967295"  # of uid_map: the numbers of the machine
 NONE = "this kernel has no user namespace for root: a user of the machine can reach a process with the same number"
 
 
 def is_root_of_machine() -> bool:
-    """Return whether this process is root, with the users of the machine."""
-    return os.geteuid() == 0 and not in_user_namespace()
+    """Return whether this process is root, with the users of the machine, or of a container with users of its own."""
+    return os.geteuid() == 0 and not is_namespace_of_user()
+
+
+def same_numbers(uid_map: str) -> str:
+    """Return the map of a namespace whose ids have the numbers that they have here (user_namespaces(7))."""
+    rows = [line.split() for line in uid_map.splitlines()]
+    return "".join(f"{first} {first} {count}\n" for first, _, count in rows)
 
 
 class OwnUsers:
@@ -38,7 +43,7 @@ class OwnUsers:
         os.close(self.mapped[0])
         if os.read(self.asked[0], 1):
             for name in ("uid_map", "gid_map"):
-                Path("/proc", str(init), name).write_text(WHOLE)
+                Path("/proc", str(init), name).write_text(same_numbers(Path("/proc/self", name).read_text()))
             os.write(self.mapped[1], b"x")
         os.close(self.asked[0])
         os.close(self.mapped[1])
