@@ -49,6 +49,14 @@ def has_access_lists(path: str | Path) -> bool:
         return False
 
 
+def takes_writing(path: str | Path) -> bool:
+    """Return whether a file's list takes the right to write from its group, which its mode shows: that is the mask."""
+    try:
+        return not _group_permissions(os.getxattr(path, ACCESS, follow_symlinks=False)) & WRITE
+    except (OSError, struct.error):
+        return False
+
+
 def remove_access_lists(folder: int | Path) -> None:
     """Remove the lists of a folder, which is a path or open. Nothing where the file system has none.
 

@@ -173,6 +173,18 @@ def test_a_further_user_of_an_access_list_is_not_of_the_group(name: str, shared:
     assert len(lines) == 1
 
 
+def test_a_group_does_not_get_what_an_access_list_takes_from_it(shared: Path) -> None:
+    """The bits of the group in the mode are the mask of the list."""
+    mode = shared.stat().st_mode
+    set_list(shared, (USER, 7, OUTSIDE), own=5)
+    shared.chmod(mode)
+    for _ in range(2):
+        with pytest.raises(EngineError, match=r"may not write .*, by its access list") as caught:
+            Store.open(shared)
+        assert caught.value.hint.endswith(f"types: setfacl -b {shared} && chmod 3775 {shared}")
+    assert has_access_lists(shared)
+
+
 def test_a_folder_that_was_replaced_in_an_older_store_is_refused(shared: Path, home: Path) -> None:
     (shared / "blobs").chmod(0o2775)
     assert as_member(ONE, lambda: replace_by_link(shared / "blobs/sha256", home)) == "replaced"

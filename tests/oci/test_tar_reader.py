@@ -180,7 +180,10 @@ def test_prefixes() -> None:
     assert only(header(b"name", prefix=b"folder", magic=bytes(8))).path == b"name", "of Unix version 7"
     times = b"14371723214\x0014371723214\0"
     assert only(header(b"name", prefix=times, magic=b"ustar  \0")).path == b"name", "GNU tar has times there"
-    for prefix in (b"x", b"000000000001/doc", b"            x", b"000000000001/"):
+    far = b"\x80" + bytes(7) + b"\x65\0\0\0" + b"000000000000"
+    assert only(header(b"name", prefix=far, magic=b"ustar  \0")).path == b"name", "base-256"
+    texts = b"x", b"000000000001/doc", b"            x", b"000000000001/", b"   \0evil/", b"000000000000  \0x/"
+    for prefix in (*texts, b"\x80\1" + bytes(10)):
         with pytest.raises(LayerError, match="a prefix that programs read differently"):
             read(header(b"name", prefix=prefix, magic=b"ustar  \0") + END)
     star = b"p".ljust(131, b"\0") + b"00000000000\x0000000000000\0" + bytes(8) + b"tar\0" + bytes(0)

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from envbuild.core.access_lists import has_access_lists, remove_access_lists
+from envbuild.core.access_lists import has_access_lists, remove_access_lists, takes_writing
 from envbuild.core.errors import EngineError
 from envbuild.core.fuse_mounts import owner_of
 from envbuild.core.ownership import find_named_writer, own_users, user_name
@@ -23,6 +23,12 @@ def check_access_list(path: Path, root: Path) -> bool:
     if not has_access_lists(path):
         return False
     owner = owner_of(root.stat())
+    if takes_writing(path):
+        place, mode = shell_word(path), path.stat().st_mode & 0o7777
+        raise EngineError(
+            f"the group that shares the store {root} may not write {path}, by its access list",
+            hint=f"its owner, {user_name(owner)}, types: setfacl -b {place} && chmod {mode:o} {place}",
+        )
     if may_change(owner):
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

@@ -5,6 +5,7 @@ Formats: POSIX.1-2017, pax(1), "ustar Interchange Format"; the tar of Unix versi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from envbuild.core.inode_limits import MAX_ID
@@ -37,6 +38,8 @@ KINDS: Mapping[int, Kind] = {
     ord("6"): Kind.FIFO,
 }
 NO_DEVICE = (0, 0)
+# A time that Go reads as a number, too: octal digits, base-256 of 64 bits, or nothing.
+GNU_TIME = re.compile(rb"[ \0]*|\0.*| *[0-7]+[ \0]*|\x80\0{3}[\0-\x7f].{7}|\xff{4}[\x80-\xff].{7}", re.DOTALL)
 
 
 def read_names(head: bytes) -> tuple[bytes, bytes]:
@@ -56,11 +59,8 @@ def read_names(head: bytes) -> tuple[bytes, bytes]:
 def _check_gnu_time(field: bytes, name: bytes) -> None:
     """Raise LayerError for a header of GNU tar with a text in the place of a time of access or change: Go's archive/tar
     reads a prefix there, as its releases before 1.8 wrote it, and GNU tar does not."""
-    try:
-        if field[0]:
-            parse_number(field, "time")
-    except LayerError:
-        raise LayerError(f"the header of {quote_name(name)} has a prefix that programs read differently") from None
+    if not GNU_TIME.fullmatch(field):
+        raise LayerError(f"the header of {quote_name(name)} has a prefix that programs read differently")
 
 
 def read_owner(field: bytes) -> tuple[int, int, int]:
