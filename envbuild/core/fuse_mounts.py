@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 MOUNTS = Path("/proc/self/mountinfo")  # proc_pid_mountinfo(5)
@@ -18,20 +19,30 @@ def fuse_user(device: int) -> int | None:
 
     The kernel states that user for each mount (``user_id=`` of mount.fuse3(8)); administrators mount theirs, such as
     glusterfs, as root. Of the texts in the list that users choose it escapes blanks, tabs and line feeds alone."""
-    try:
-        lines = MOUNTS.read_bytes().split(b"\n")
-    except OSError:
-        return None
-    place = b"%d:%d" % (os.major(device), os.minor(device))
-    for line in lines:
-        fields = line.split(b" ")
-        if len(fields) < 10 or fields[2] != place or b"-" not in fields[6:]:
-            continue
-        kind, options = fields[fields.index(b"-", 6) + 1], fields[-1]
+    for kind, options in _mounts_of(device):
         if kind in (b"fuse", b"fuseblk") or kind.startswith(b"fuse."):
             found = re.search(rb"(?:^|,)user_id=([0-9]+)(?:,|$)", options)
             return _own_number(int(found[1])) if found else UNKNOWN
     return None
+
+
+@functools.lru_cache(maxsize=256)
+def is_process_files(device: int) -> bool:
+    """Return whether a device number is that of a /proc, whose links lead elsewhere than their text states."""
+    return any(kind == b"proc" for kind, _ in _mounts_of(device))
+
+
+def _mounts_of(device: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (type, options of the file system) of the mounts with a device number."""
+    try:
+        lines = MOUNTS.read_bytes().split(b"\n")
+    except OSError:
+        return
+    place = b"%d:%d" % (os.major(device), os.minor(device))
+    for line in lines:
+        fields = line.split(b" ")
+        if len(fields) >= 10 and fields[2] == place and b"-" in fields[6:]:
+            yield fields[fields.index(b"-", 6) + 1], fields[-1]
 
 
 def owner_of(status: os.stat_result) -> int:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.fuse_mounts import is_process_files, owner_of
 from envbuild.core.link_walk import Place, Step, walk
 from envbuild.core.ownership import Intrusion, find_intrusion, find_renamer, own_users, private_groups
 from envbuild.core.regular_file import NotRegularError
@@ -69,11 +69,9 @@ def _is_of_process(link: int, folder: int, target: bytes) -> bool:
     states, to where that process chooses."""
     if not target.startswith(b"/") and b":[" not in target:
         return False
-    from envbuild.core.userns import libc  # few ways have a link
-
+    if not is_process_files(os.fstat(link).st_dev):
+        return False
     try:
-        if libc.file_system(link) != libc.PROC:
-            return False
         own = [os.stat(f"/proc/self{place}") for place in ("", "/fd")]  # noqa: PTH116
     except OSError:
         return True
