@@ -52,6 +52,7 @@ NO_STORE = {
     "importer release",
     "importer script",
     "key new",
+    "store join",
     "check",
     "origins",
     "recipes",
