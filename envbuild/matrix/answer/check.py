@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from envbuild.core.gc_pause import gc_paused
 from envbuild.matrix.answer.verdict import Answer, judge_plan
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.waiver import Waiver
@@ -26,7 +27,8 @@ def check(
 ) -> Answer:
     """Answer a request. `satisfied`: facts whose condition is satisfied. Raises SpecError for a waiver of a fact that
     does not exist."""
-    answer = _answer(matrix, asks, waivers, satisfied)
+    with gc_paused():  # it would scan the many small objects of a search again and again
+        answer = _answer(matrix, asks, waivers, satisfied)
     replaced = {fact.id: fact.where for fact in matrix.facts if fact.replaces}
     notes = [f"{name} is replaced by {replaced[name]}" for name in answer.facts if name in replaced] if replaced else []
     return replace(answer, notes=(*answer.notes, *notes))
