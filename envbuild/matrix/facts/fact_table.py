@@ -69,6 +69,8 @@ class Caches:
     guarded: Mapping[int, Sequence[tuple[GuardedRow, int]]] | None = None
     candidates: dict[tuple[int, int], Sequence[GuardedRow]] = field(default_factory=dict)
     decided: dict[tuple[int, int], Sequence[tuple[str, int, int]]] = field(default_factory=dict)
+    concerned: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    relatable: dict[tuple[tuple[int, int], tuple[tuple[int, int, bool], ...]], bool] = field(default_factory=dict)
     evidence: dict[int, Mapping[int, int]] = field(default_factory=dict)
     related: Mapping[tuple[int, int], Sequence[int]] | None = None
     ends: dict[tuple[int, str], int] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from envbuild.matrix.solve.unknowns import arising_questions
 
 UNRELATED = "unrelated"  # what a waiver of this finding is about
 UNHEARD = "unheard"
+MOST_KNOWN = 50_000  # judged pairs that are cached
 
 
 def unrelatable_pairs(matrix: FactTable, asked: Iterable[int], waived: Collection[str]) -> list[Pair]:
@@ -130,15 +131,9 @@ def _may_be_related(
     matrix: FactTable, assignment: Sequence[int], fixed: Collection[int], pair: Pair, seen: frozenset[int]
 ) -> bool:
     """Return whether `is_related` could hold of a pair beside these `fixed` values."""
-    rows = evident_pairs(matrix).get(pair, ())
-    vias = (
-        narrow_vias(matrix, assignment, pair)
-        if pair in matrix.narrowed_pairs and matrix.narrowed_pairs[pair][0] in fixed
-        else None
-    )
-    if (vias is None and pair in matrix.independent) or any(
-        _may_answer(matrix, row, assignment, fixed, pair) for row in rows
-    ):
+    narrowed = matrix.narrowed_pairs.get(pair)
+    vias = narrow_vias(matrix, assignment, pair) if narrowed and narrowed[0] in fixed else None
+    if (vias is None and pair in matrix.independent) or _may_have_fact(matrix, assignment, fixed, pair):
         return True
     related = partial(_may_be_related, matrix, assignment, fixed)
     return any(
@@ -146,6 +141,24 @@ def _may_be_related(
         for via in (matrix.through.get(pair, ()) if vias is None else vias)
         if via not in seen and via not in pair
     )
+
+
+def _may_have_fact(matrix: FactTable, assignment: Sequence[int], fixed: Collection[int], pair: Pair) -> bool:
+    """Return whether a row may be evidence about both components. The same values are judged for many plans."""
+    rows = evident_pairs(matrix).get(pair, ())
+    if not rows:
+        return False
+    if pair not in matrix.caches.concerned:
+        atoms = {at for row in rows for at in (*matrix.rows[row].when, *matrix.rows[row].then)}
+        matrix.caches.concerned[pair] = tuple(sorted({*pair, *(matrix.atoms[at].component for at in atoms)}))
+    known, closed = matrix.caches.relatable, matrix.closed
+    numbers = (number for number in matrix.caches.concerned[pair] if number in fixed or number in closed)
+    key = pair, tuple((number, assignment[number], number in fixed) for number in numbers)
+    if key not in known:
+        if len(known) >= MOST_KNOWN:
+            known.clear()
+        known[key] = any(_may_answer(matrix, row, assignment, fixed, pair) for row in rows)
+    return known[key]
 
 
 def unheard_requests(matrix: FactTable, requests: Iterable[Request], waived: Collection[str]) -> list[Request]:
