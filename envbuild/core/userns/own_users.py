@@ -16,7 +16,7 @@ from envbuild.core.ownership import is_namespace_of_user
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError, loopback_up
 
-NONE = "this kernel has no user namespace for root: a user of the machine can reach a process with the same number"
+NO_USERS = "this kernel has no user namespace for root: a user of the machine can reach a process with the same number"
 
 
 def is_root_of_machine() -> bool:

@@ -15,18 +15,16 @@ from functools import partial
 from io import BufferedWriter
 from pathlib import Path
 
-from envbuild.core import bombs
 from envbuild.core.errors import EngineError
 from envbuild.core.folder_removal import remove_folder
-from envbuild.core.text import amount
 from envbuild.oci.layers.changeset import Changeset, EntryKind
 from envbuild.oci.layers.lower_view import OVERLAY, list_xattrs
 from envbuild.oci.tar import member as m
 from envbuild.oci.tar.chunks import Readable
 from envbuild.oci.tar.decompress import convert_layer_errors
-from envbuild.oci.tar.fields import LayerError, LayerTooLargeError, quote_name
+from envbuild.oci.tar.fields import LayerError, quote_name
 from envbuild.oci.tar.member import Member
-from envbuild.oci.tar.unpack_limit import LimitedContent, open_blob_file
+from envbuild.oci.tar.unpack_limit import HoleCount, LimitedContent, open_blob_file
 
 ROOT = Member(b"", m.Kind.DIR, 0o755)
 
@@ -37,14 +35,11 @@ def apply_layers(blobs: Sequence[Path], tree: Path, progress: Callable[[str], ob
 
     `progress` is called with a line for each layer. As `apply_tar` otherwise.
     """
-    holes = 0
+    holes = HoleCount()
 
     def count(stream: LimitedContent, size: int) -> None:
-        nonlocal holes
         stream.add(size)
-        holes += size
-        if holes > bombs.EMPTY:
-            raise LayerTooLargeError(f"the holes of its files have more than {amount(bombs.EMPTY)}: it is a bomb")
+        holes.add(size)
 
     for number, blob in enumerate(blobs, 1):
         progress(f"layer {number} of {len(blobs)}")

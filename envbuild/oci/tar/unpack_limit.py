@@ -58,19 +58,30 @@ def check_ratio(size: int, packed: int, read: int, ratio: int = bombs.RATIO) -> 
         raise LayerTooLargeError(f"its {found} bytes unpack to more than {ratio} times as many: it is a bomb")
 
 
+class HoleCount:
+    """The bytes in the holes of sparse files, of one layer or of all layers of an image."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def add(self, size: int) -> None:
+        """Count a hole. Raises LayerTooLargeError for more than what real files have."""
+        self.size += size
+        if self.size > bombs.EMPTY:
+            raise LayerTooLargeError(f"the holes of its files have more than {amount(bombs.EMPTY)}: it is a bomb")
+
+
 class ForeignTarSink(TarSink):
     """`TarSink` for a layer that another program wrote. A hole of a sparse file has no byte in that, and all of its
     bytes in a canonical tar: 300 bytes may be 4 TiB, on the disk or for a digest."""
 
     def __init__(self, file: IO[bytes] | None = None) -> None:
         super().__init__(file)
-        self.holes = 0
+        self.holes = HoleCount()
 
     def zeros(self, count: int) -> None:
         """Write a run of zero bytes. Raises LayerTooLargeError."""
-        self.holes += count
-        if self.holes > bombs.EMPTY:
-            raise LayerTooLargeError(f"the holes of its files have more than {amount(bombs.EMPTY)}: it is a bomb")
+        self.holes.add(count)
         super().zeros(count)
 
 

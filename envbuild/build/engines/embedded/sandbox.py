@@ -37,8 +37,7 @@ from envbuild.core.userns.namespaces import (
     isolate,
     private_mounts,
 )
-from envbuild.core.userns.own_users import NONE as NO_USERS
-from envbuild.core.userns.own_users import OwnUsers, is_root_of_machine
+from envbuild.core.userns.own_users import NO_USERS, OwnUsers, is_root_of_machine
 from envbuild.core.userns.profiles import BUILD, RUN
 from envbuild.core.userns.seccomp import make_program
 from envbuild.core.userns.starter import make_starter, read_report, start
@@ -52,8 +51,8 @@ NO_FILTER = "this kernel has no seccomp: system calls of the sandbox are not fil
 @dataclass(frozen=True)
 class Protection:
     """The protections that were in force in a sandbox beside its other namespaces: the filter of system calls
-    (`seccomp`), a session keyring and a cgroup namespace of its own; `users`: its processes are of no user of the
-    machine, as long as this one is root."""
+    (`seccomp`), a session keyring and a cgroup namespace of its own; `users`: no process in it is one of a
+    user of the machine, who could enter it."""
 
     seccomp: bool
     keyring: bool
