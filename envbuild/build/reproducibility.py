@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from envbuild.build.engines.base import BuildOptions, Engine
+from envbuild.build.engines.base import BuildOptions, Engine, build_units
 from envbuild.build.plan.units import Plan
 from envbuild.core.console import Reporter
 from envbuild.core.errors import BuildError
@@ -26,7 +26,7 @@ def rebuild_and_compare(
     """Build every unit of an image a second time and compare with the first build, whose layers are `layers` (diff ids,
     bottom first). Raises BuildError naming the first difference; the store preserves the first build."""
     first = {unit: store.unit(key) for unit, key in plan.keys().items()}
-    second = engine.build(plan, store, reporter, replace(options, rebuild=True))
+    second = build_units(engine, plan, store, reporter, replace(options, rebuild=True))
     try:
         compare_units(plan, first, store)
         compare_layers(layers, second.layers, store)

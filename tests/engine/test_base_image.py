@@ -16,14 +16,16 @@ from typing import Any
 import pytest
 import zstandard
 
-from envbuild.build.engines.base import BuildOptions
+from envbuild.build.engines.base import BuildOptions, build_units
 from envbuild.build.engines.build_context import write_context
 from envbuild.build.engines.buildah.engine import Buildah
 from envbuild.build.engines.embedded.engine import Embedded
 from envbuild.build.plan.units import Input, Plan, Unit
+from envbuild.build.reproducibility import rebuild_and_compare
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.core.store.store import LayerRecord, Store
+from envbuild.net.unit_caches import UNKNOWN
 from envbuild.oci.layers.layer import write_layer_tar
 from tests.support import base_layers
 from tests.support import tiny_root as kit
@@ -166,6 +168,32 @@ def test_the_layer_of_a_base_that_was_built_with_units_of_a_cache_has_its_name(s
     assert found and found.built_with == ("ghcr.io/team/open",)
     record = store.unit(plan.keys()["base"])
     assert record and record.caches == ("ghcr.io/team/open",)
+
+
+def test_a_base_of_which_nothing_is_known_is_built_once(store: Store, tiny: Path) -> None:
+    below = build(store, base_layers.plan(store, tiny, *base_layers.STEPS))[-1]
+    store.record_built_with(below, (UNKNOWN,))
+    content = io.BytesIO()
+    write_layer_tar(store, below, content)
+    blob = kit.add(store, "000", content.getvalue())
+    base = Unit("base", "x", (), inputs=(Input("layers", "files", (blob,)),), layers=("000",), epoch=kit.EPOCH)
+    plan = Plan("above", (base,), kit.ImageConfig(), kit.EPOCH)
+    built = [Embedded(packs=()).build(plan, store, SilentReporter(), BuildOptions()) for _ in range(2)]
+    assert [result.built for result in built] == [("base",), ()]
+    found = store.find_layer(built[1].layers[0].diff_id)
+    assert found and found.built_with == (UNKNOWN,)
+
+
+def test_a_second_build_preserves_what_is_not_known_of_a_base(store: Store, tiny: Path) -> None:
+    """`make --check`: the layers below are the same, and the store has no record of them. Units are used again."""
+    plan = base_layers.plan(store, tiny, *base_layers.STEPS)
+    options = BuildOptions(base_caches=(UNKNOWN,))
+    first = build_units(Embedded(packs=()), plan, store, SilentReporter(), options)
+    names = [layer.diff_id for layer in first.layers]
+    rebuild_and_compare(plan, names, Embedded(packs=()), store, SilentReporter(), options)
+    found = [store.find_layer(name) for name in names]
+    assert [layer.built_with for layer in found if layer] == [(UNKNOWN,)] * len(names)
+    assert not build_units(Embedded(packs=()), plan, store, SilentReporter(), options).built
 
 
 def test_the_context_holds_the_tree_and_not_the_layers(store: Store, tiny: Path) -> None:

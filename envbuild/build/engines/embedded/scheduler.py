@@ -28,6 +28,7 @@ from envbuild.core.store.permissions import open_lock_file, share_file
 from envbuild.core.store.store import Store, UnitRecord
 from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.process import Child, spawn
+from envbuild.net.unit_caches import UNKNOWN
 
 if TYPE_CHECKING:
     from envbuild.squashfs.pack.format import PackFormat
@@ -216,12 +217,13 @@ class Schedule:
         below = [blob.sha256 for part in unit.inputs for blob in part.blobs if unit.layers]
         found = [self.store.find_layer(f"sha256:{digest}") for digest in below]
         caches |= {cache for layer in found if layer for cache in layer.all_caches}
-        named = {"key": self.keys[unit.name], "unit": unit.name, "source": "", "caches": sorted(caches)}
+        # A unit on a base of which nothing is known is used again; what is known of its layer is another question.
+        named = {"key": self.keys[unit.name], "unit": unit.name, "source": "", "caches": sorted(caches - {UNKNOWN})}
         record = UnitRecord.parse({"layer": None, "wheels": (), **answer, **named})
         if record is None:
             raise EngineError(f"the process of unit {unit.name} returned a record that is not one", hint="run it again")
         if record.layer:
-            self.store.record_built_with(record.layer, record.caches)
+            self.store.record_built_with(record.layer, sorted(caches.union(self.options.base_caches)))
             self.store.share_packs(record.layer.diff_id)
         for _, sha256 in record.wheels:
             share_file(self.store.blob(sha256))
