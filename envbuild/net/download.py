@@ -21,6 +21,7 @@ from pathlib import Path
 from envbuild.core.errors import EngineError
 from envbuild.core.store.permissions import move_into_store
 from envbuild.core.store.store import Store
+from envbuild.net.arrival import Arrival
 from envbuild.net.body import CHUNK, read_body
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.header_number import header_number
@@ -63,12 +64,18 @@ class Transfer:
     local: threading.local = field(default_factory=threading.local)
 
     def obtain(
-        self, places: Iterable[str], sha256: str = "", size: int | None = None, target: Path | None = None
+        self,
+        places: Iterable[str],
+        sha256: str = "",
+        size: int | None = None,
+        target: Path | None = None,
+        arrival: Arrival | None = None,
     ) -> tuple[str, int]:
         """Download a file into the store, or to the new path `target` in it, and return its (sha256, size).
 
         With `sha256` only that content is accepted, without it any content. `size`: its bytes if they are known (None:
-        at most those of `DownloadLimits.file`); a place that has more is left.
+        at most those of `DownloadLimits.file`); a place that has more is left. `arrival`: for the thread that uses the
+        first bytes meanwhile.
 
         Raises DownloadError, and EngineError when the store is full or cannot be written.
         """
@@ -85,7 +92,7 @@ class Transfer:
                             self.progress(have)
                             return sha256, have
                         if part.exists() and part.stat().st_ino == os.fstat(file.fileno()).st_ino:
-                            received = ReceivedFile(file, self.progress)
+                            received = ReceivedFile(file, self.progress, arrival)
                             return self._try_places(places, sha256, size, received, part, target)
             finally:
                 if not sha256:

@@ -7,16 +7,21 @@ import os
 from collections.abc import Callable
 from io import BufferedRandom
 
+from envbuild.net.arrival import Arrival
+
 DIGESTED = 1 << 20  # bytes of an earlier part that are read at a time
 
 
 class ReceivedFile:
     """The open `file`, which no other process changes. `progress` is called with the bytes that are added (negative:
-    discarded)."""
+    discarded). `arrival`: for the thread that uses the first bytes meanwhile."""
 
-    def __init__(self, file: BufferedRandom, progress: Callable[[int], object]) -> None:
-        self.file, self.progress = file, progress
+    def __init__(self, file: BufferedRandom, progress: Callable[[int], object], arrival: Arrival | None = None) -> None:
+        self.file, self.progress, self.arrival = file, progress, arrival
         self.size = file.seek(0, os.SEEK_END)
+        if arrival:
+            arrival.begin(file.fileno())
+            arrival.grow(self.size)
         self.sha256, self.digested = hashlib.sha256(), 0  # of the bytes up to there
         progress(self.size)
 
@@ -29,6 +34,9 @@ class ReceivedFile:
         self.size += len(chunk)
         self.digested = self.size
         self.progress(len(chunk))
+        if self.arrival:
+            self.file.flush()
+            self.arrival.grow(self.size)
 
     def digest(self) -> str:
         """Return the sha256 (hex) of all that was received."""
@@ -51,6 +59,8 @@ class ReceivedFile:
     def reset(self) -> None:
         """Discard all that was received."""
         self.progress(-self.size)
+        if self.arrival:
+            self.arrival.grow(0)
         self.file.flush()
         self.file.truncate(0)
         self.file.seek(0)

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from envbuild.core.byte_progress import count_bytes
@@ -17,6 +18,7 @@ from envbuild.core.store.permissions import record_use
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
 from envbuild.export.write_errors import raise_write_errors
+from envbuild.net.arrival import Arrival, DiscardedError
 from envbuild.net.download import Transfer
 from envbuild.net.lanes import Lanes
 from envbuild.publish.blob_fetch import PARALLEL, BlobFetch, fetch_blobs
@@ -50,6 +52,7 @@ class Pull:
     lanes: Lanes = field(default_factory=lambda: Lanes(PARALLEL))
     own: dict[str, Path] = field(default_factory=dict)  # packs that the store made itself, by key
     pinned: dict[str, PinnedFile] = field(default_factory=dict)  # open blobs
+    discarded: bool = False  # bytes of a blob, which the file that was written may have
 
     @property
     def store(self) -> Store:
@@ -122,10 +125,10 @@ class Pull:
                 hint="publish it again: envbuild publish NAME --to PLACE --move",
             )
 
-    def obtain(self, digest: str, size: int) -> None:
+    def obtain(self, digest: str, size: int, arrival: Arrival) -> None:
         """Fetch one blob (hex), as soon as the registry may have one request more."""
         with self.lanes.lane():
-            obtain(self.image, self.transfer, digest, size)
+            obtain(self.image, self.transfer, digest, size, arrival)
 
     def open_blob(self, digest: str) -> PinnedFile:
         """Return an open blob (hex). Raises VerifyError for one of another size than the artifact states, which bounds
@@ -144,7 +147,8 @@ class Pull:
         return file
 
     def source(self, number: int, fetching: BlobFetch) -> list[SourcePiece]:
-        """Return a pack (its number), or the tables, as open files, once all of it has arrived."""
+        """Return a pack (its number), or the tables, as open files, once its first bytes have arrived. Raises
+        DiscardedError."""
         document = self.published.document
         if number == TABLES:
             parts: Sequence[BlobPart] = [document.tables]
@@ -153,9 +157,14 @@ class Pull:
             if own := self.own.get(pack.key):
                 return [SourcePiece(pin_regular(own), 0, pack.size)]
             parts = pack.blobs
-        for part in parts:
-            fetching.wait_for(part.digest)
-        return [SourcePiece(self.open_blob(part.digest), part.start, part.length) for part in parts]
+        return [self.piece(part, fetching) for part in parts]
+
+    def piece(self, part: BlobPart, fetching: BlobFetch) -> SourcePiece:
+        """Return a part of a blob, of which more may arrive while it is read."""
+        arrival = fetching.begun(part.digest)
+        if arrival and arrival.file:
+            return SourcePiece(arrival.file, part.start, part.length, partial(fetching.arrived, arrival))
+        return SourcePiece(self.open_blob(part.digest), part.start, part.length)
 
     def write(self, out: Path) -> bool:
         """Fetch what is missing and write the file; False if its sha256 is another one than was published: then
@@ -170,8 +179,9 @@ class Pull:
                     found = write_extents(
                         file.fd, document.extents, lambda number: self.source(number, fetching), document.size, add
                     )
-                except TruncatedSourceError:
-                    return False
+                except (TruncatedSourceError, DiscardedError):
+                    found = ""
+            self.discarded = any(arrival.discarded for arrival in fetching.arrivals.values())
             if found != document.sha256:
                 return False
             os.fsync(file.fd)  # what the kernel has not written meanwhile
@@ -196,7 +206,7 @@ class Pull:
         whole = self.write(out)
         if not whole:
             damaged = self.drop_damaged()
-            if self.drop_other_packs() or damaged:
+            if self.drop_other_packs() or damaged or self.discarded:
                 whole = self.write(out)
         self.workspace.reporter.finish("squashfs")
         if not whole:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from envbuild.core.errors import EnvbuildError, VerifyError
+from envbuild.net.arrival import Arrival
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.miss import Miss, MissKind
@@ -30,10 +31,11 @@ def read_blob(image: RemoteImage, digest: str, size: int) -> bytes:
     raise blob_error(image, digest, misses)
 
 
-def obtain(image: RemoteImage, transfer: Transfer, digest: str, size: int) -> None:
-    """Fetch a blob (hex) into the store, unless it has it. Raises as `read_blob`."""
+def obtain(image: RemoteImage, transfer: Transfer, digest: str, size: int, arrival: Arrival | None = None) -> None:
+    """Fetch a blob (hex) into the store, unless it has it. `arrival`: for the thread that uses its first bytes
+    meanwhile. Raises as `read_blob`."""
     try:
-        transfer.obtain(image.places(digest), digest, size)
+        transfer.obtain(image.places(digest), digest, size, arrival=arrival)
     except DownloadError as error:
         raise blob_error(image, digest, list(error.misses)) from None
 

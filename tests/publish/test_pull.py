@@ -7,17 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from envbuild.core.errors import InputError, VerifyError
-from envbuild.net.download import Transfer
-from envbuild.publish import pack_blobs, pull_packs
+from envbuild.core.errors import VerifyError
+from envbuild.publish import pack_blobs
 from envbuild.publish.pull import pull_image
-from envbuild.publish.remote_image import RemoteImage
 from envbuild.publish.show_remote import show_remote
 from tests.support.as_user import open_folder, run_as
 from tests.support.command import ROOT, envbuild
@@ -158,48 +154,6 @@ def test_the_file_is_not_read_from_the_disk_for_its_digest(tmp_path: Path) -> No
     before = read_bytes()
     assert pull(f"oci:{tmp_path}/shared:1", tmp_path / "b")["sha256"] == sha256
     assert read_bytes() - before < 10_000_000
-
-
-def test_the_file_is_written_while_blobs_are_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last blob comes when bytes of the file have been written."""
-    parts, artifacts, sha256 = built(tmp_path / "a", layers())
-    publish_folder(parts, artifacts, tmp_path / "shared", "1")
-    last, begun = document(artifacts[0])["packs"][-1]["blobs"][-1][0].removeprefix("sha256:"), threading.Event()
-    at, obtain = workspace(tmp_path / "b"), pull_packs.obtain
-
-    def late(image: RemoteImage, transfer: Transfer, digest: str, size: int) -> None:
-        if digest == last:
-            assert begun.wait(60), "nothing was written"
-        obtain(image, transfer, digest, size)
-
-    def advance(task: str, done: int, total: int = 0) -> None:
-        if task == "squashfs" and done > 100_000:
-            begun.set()
-
-    monkeypatch.setattr(pull_packs, "obtain", late)
-    at.reporter.advance = advance  # type: ignore[method-assign, assignment]
-    made = pull_image(f"oci:{tmp_path}/shared:1", None, at).data
-    assert (made["sha256"], digest(made["path"])) == (sha256, sha256)
-
-
-def test_a_blob_that_is_missing_ends_the_pull_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while the file waits for another one; nothing remains beside it."""
-    parts, artifacts, _ = built(tmp_path / "a", layers())
-    publish_folder(parts, artifacts, tmp_path / "shared", "1")
-    missing = max(artifacts[0].blobs, key=lambda blob: blob.size).digest
-    (tmp_path / "shared/blobs/sha256" / missing).unlink()
-    obtain = pull_packs.obtain
-
-    def slow(image: RemoteImage, transfer: Transfer, digest: str, size: int) -> None:
-        if digest != missing:
-            transfer.stop.wait(60)
-        obtain(image, transfer, digest, size)
-
-    monkeypatch.setattr(pull_packs, "obtain", slow)
-    began = time.monotonic()
-    with pytest.raises(InputError, match=missing):
-        pull(f"oci:{tmp_path}/shared:1", tmp_path / "b")
-    assert time.monotonic() - began < 30 and not list((tmp_path / "b/artifacts").iterdir())
 
 
 def test_a_user_without_subordinate_ids_pulls(tmp_path: Path, registry: Server) -> None:

@@ -26,11 +26,30 @@ Extent = tuple[int, int, int]  # (number of a pack, TABLES or ZEROS; position in
 
 @dataclass(frozen=True, slots=True)
 class SourcePiece:
-    """A part of a pack, or all of it: `length` bytes from `start` on of an open file."""
+    """A part of a pack, or all of it: `length` bytes from `start` on of an open file.
+
+    `arrived` waits until that file has more than its first bytes (a number), and returns how many it has; None where
+    all of them are there."""
 
     file: PinnedFile
     start: int
     length: int
+    arrived: Callable[[int], int] | None = None
+
+    def slices(self, start: int, length: int) -> Iterator[tuple[int, int]]:
+        """Yield (position, length) of `length` bytes of the file from `start` on, as they arrive. Raises
+        TruncatedSourceError, and what `arrived` raises."""
+        end = start + length
+        while self.arrived and start < end:
+            there = self.arrived(start)
+            if there <= start:
+                raise TruncatedSourceError("a pack is shorter than its size")
+            pages = there - there % PAGE  # which file systems can share
+            stop = end if there >= end else pages if pages > start else there
+            yield start, stop - start
+            start = stop
+        if start < end:
+            yield start, end - start
 
 
 Source = Sequence[SourcePiece]  # the pieces of a pack, or of the tables, one after another
@@ -123,8 +142,9 @@ def write_extents(
             if source not in sources:
                 sources[source] = open_source(source)
             for piece, start, some in parts(sources[source], at, length):
-                if not file.copy(piece.file.fd, start, some):
-                    raise TruncatedSourceError("a pack is shorter than its size")
+                for begin, count in piece.slices(start, some):
+                    if not file.copy(piece.file.fd, begin, count):
+                        raise TruncatedSourceError("a pack is shorter than its size")
         return file.finish()
 
 
