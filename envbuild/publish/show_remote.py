@@ -7,14 +7,14 @@ from typing import Any
 
 from envbuild.core.result import Result
 from envbuild.core.store.store import Store
-from envbuild.core.text import amount, counted, printable, printable_list
+from envbuild.core.text import amount, counted, printable
 from envbuild.oci.sources.platform import Platform
-from envbuild.publish.attached_documents import read_documents
 from envbuild.publish.find_squashfs import PublishedSquashfs
 from envbuild.publish.published_image import read_documents_of
 from envbuild.publish.pull_packs import has_pack
 from envbuild.publish.remote_image import report_reading, require_remote
 from envbuild.publish.signature_check import list_signatures
+from envbuild.publish.signed_documents import AttachedDocument, describe_documents, read_attached
 from envbuild.spec.workspace import Workspace
 
 LINES = 100  # of a spec that are printed
@@ -27,7 +27,7 @@ def show_remote(text: str, workspace: Workspace, platform: str = "") -> Result:
         manifest = image.find(wanted)
         signed = list_signatures(image, manifest, workspace)
         found = read_documents_of(image, manifest, wanted, bound=bool(signed.keys))
-        documents = read_documents(image, found.digest)
+        provenance, sbom = read_attached(image, found.digest, signed)
     config = found.config.config
     data: dict[str, Any] = {
         "reference": found.reference,
@@ -44,8 +44,10 @@ def show_remote(text: str, workspace: Workspace, platform: str = "") -> Result:
         "spec": found.spec,
         "lock": found.lock,
         "resolution": dict(found.resolution),
-        "provenance": documents.provenance,
-        "sbom": documents.sbom,
+        "provenance": provenance.value,
+        "provenance_signed": provenance.signed,
+        "sbom": sbom.value,
+        "sbom_signed": sbom.signed,
         "signed_by": signed.keys,
         "other_signatures": [*signed.refused, *signed.foreign],
         "rebuilds": [{"signed_by": key, "equal": equal} for key, equal in signed.rebuilds],
@@ -83,7 +85,10 @@ def format_remote(data: dict[str, Any]) -> str:
     for one in data["rebuilds"]:
         state = "the same bytes" if one["equal"] else "OTHER bytes"
         lines.append(f"  rebuilt:  {state}, as {printable(one['signed_by'])} signed")
-    lines += describe_documents(data["provenance"], data["sbom"])
+    lines += describe_documents(
+        AttachedDocument(data["provenance"], data["provenance_signed"]),
+        AttachedDocument(data["sbom"], data["sbom_signed"]),
+    )
     found = data["squashfs"]
     if found is None:
         lines.append("  squashfs: none; envbuild pull converts the layers")
@@ -106,35 +111,3 @@ def describe_signatures(keys: Sequence[str], others: Sequence[str]) -> str:
     reasons = "; ".join(dict.fromkeys(others))
     more = f"; {counted(len(others), 'other signature' if keys else 'signature')}: {reasons}" if others else ""
     return f"{known}{more}"
-
-
-def describe_documents(provenance: Any, sbom: Any) -> list[str]:
-    """Return lines about the provenance and the SBOM of an image: what its publisher states."""
-    lines = []
-    if provenance is not None:
-        builder = value_at(provenance, "runDetails", "builder", "id")
-        inputs = value_at(provenance, "buildDefinition", "resolvedDependencies")
-        matrix = value_at(provenance, "buildDefinition", "internalParameters", "matrix")
-        verdict, waivers = value_at(matrix, "verdict"), value_at(matrix, "waivers")
-        facts = f", facts: {printable(str(verdict))[:20]}, {counted(length(waivers), 'waiver')}" if verdict else ""
-        lines.append(f"  built by: {printable(str(builder))[:200]}, {counted(length(inputs), 'input')}{facts}")
-        caches = value_at(provenance, "buildDefinition", "internalParameters", "caches")
-        if length(caches):
-            places = [value_at(cache, "at") or "a folder" for cache in caches]
-            lines.append(f"  units of: {printable_list(places)}")
-    if sbom is not None:
-        version = printable(str(sbom.get("specVersion")))[:20]
-        lines.append(f"  SBOM:     {counted(length(sbom.get('components')), 'component')}, CycloneDX {version}")
-    return lines
-
-
-def value_at(value: Any, *keys: str) -> Any:
-    """Return a value in an object of a stranger; None if there is none."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def length(value: Any) -> int:
-    """Return the number of entries of a list of a stranger; 0 for anything else."""
-    return len(value) if isinstance(value, list) else 0

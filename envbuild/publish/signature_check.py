@@ -7,7 +7,7 @@ the older form of cosign (`envbuild.publish.simple_signing`). A place can hide s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,10 +81,10 @@ def check_policy(
 
 
 def list_signatures(image: RemoteImage, found: ImageDocument, workspace: Workspace) -> SignatureReport:
-    """Return the signatures of an image that is only shown: none is required, and a key of the site that cannot be used
-    is reported. Raises InputError if the place does not answer."""
+    """Return the signatures of an image that is only shown, with its signed provenance and SBOM: none is required, and
+    a key of the site that cannot be used is reported. Raises InputError if the place does not answer."""
     keys = listed_keys(image, workspace)
-    report = read_signatures(image, found, keys, ATTESTATIONS)
+    report = read_signatures(image, found, keys, [kind for kind in ATTESTATIONS if kind not in (PREDICATE, CYCLONEDX)])
     report.rebuilds += read_rebuilds(image, found.digest, keys)
     return report
 
@@ -184,9 +184,3 @@ def judge_statement(envelope: Envelope, digest: str, attested: dict[str, Any]) -
     elif statement.kind != SIGNED:
         return statement.kind, f"a signature has the unknown predicate {printable(statement.kind)[:80]!r}"
     return statement.kind, ""
-
-
-def signed_provenance(report: SignatureReport) -> Mapping[str, Any] | None:
-    """Return the predicate of the provenance that a listed key signed; None if none did."""
-    found = report.attested.get(PREDICATE)
-    return found if isinstance(found, dict) else None

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.result import Result
-from envbuild.publish.attached_documents import read_documents
 from envbuild.publish.pull import compare_image, pull_compared
 from envbuild.publish.remote_image import report_reading, require_remote
-from envbuild.publish.show_remote import describe_documents, value_at
-from envbuild.publish.signature_check import signed_provenance
+from envbuild.publish.signed_documents import describe_documents, read_attached, value_at
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.evidence import evidence_document, raise_failures, summary_lines
 from envbuild.verify.stored_evidence import write_file_evidence
@@ -30,29 +28,27 @@ def verify_remote(text: str, workspace: Workspace, platform: str = "") -> Result
     with report_reading(image, workspace.reporter):
         compared = compare_image(image, workspace, platform, attestations=True)
         found, report = compared.document, compared.signed
-        documents = read_documents(image, found.digest)
-    signed = signed_provenance(report)
-    provenance = signed or documents.provenance
+        provenance, sbom = read_attached(image, found.digest, report)
     # Without a link: what is only verified is not what jobs start by its name.
     pulled = pull_compared(compared, None, workspace, platform, began, link=False)
     evidence = verify_file(Path(pulled.data["path"]), workspace, pulled.data["sha256"])
     written = write_file_evidence(evidence, workspace.store)
     raise_failures(evidence)
-    state = "none" if provenance is None else "signed" if signed else "not signed"
     data: dict[str, Any] = {
         **evidence_document(evidence),
         "reference": image.name,
         "digest": found.digest,
         "signed_by": report.keys,
-        "provenance": state,
-        "builder": value_at(provenance, "runDetails", "builder", "id") or "",
+        "provenance": provenance.state,
+        "sbom": sbom.state,
+        "builder": value_at(provenance.value, "runDetails", "builder", "id") or "",
     }
     keys = ", ".join(report.keys) or "no key of this site"
     lines = [
         *summary_lines(evidence),
         f"  signed by: {keys}",
-        f"  provenance: {state}",
-        *describe_documents(provenance, documents.sbom),
+        f"  provenance: {provenance.state}",
+        *describe_documents(provenance, sbom),
         f"  evidence: {written}",
     ]
     return Result(data, "\n".join(lines))

@@ -103,7 +103,7 @@ def test_documents_of_another_image_and_damaged_ones_are_left_out(tmp_path: Path
     ],
 )
 def test_show_prints_what_it_can_read_of_the_predicate_of_a_stranger(tmp_path: Path, value: dict[str, Any]) -> None:
-    from envbuild.publish.show_remote import describe_documents
+    from envbuild.publish.signed_documents import AttachedDocument, describe_documents
 
-    (line,) = describe_documents(value, None)
+    (line,) = describe_documents(AttachedDocument(value, False), AttachedDocument(None, False))
     assert "0 inputs" in line

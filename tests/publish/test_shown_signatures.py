@@ -12,18 +12,17 @@ from envbuild.core.json_text import canonical_json
 from envbuild.core.signing.envelope import BUNDLE, encode_bundle
 from envbuild.core.signing.statement import Subject, encode_statement
 from envbuild.oci.sources.platform import Platform
-from envbuild.publish.attached_documents import SBOM, read_artifacts, text_artifact
+from envbuild.publish.attached_documents import SBOM, document_artifacts, read_artifacts, text_artifact
 from envbuild.publish.remote_image import RegistryImage, open_remote
 from envbuild.publish.show_remote import show_remote
 from envbuild.publish.signature_artifacts import signature_artifacts
 from envbuild.publish.signature_check import (
-    CYCLONEDX,
     OTHER_KEY,
     REBUILD,
     SignatureReport,
     check_policy,
-    signed_provenance,
 )
+from envbuild.publish.signed_documents import AttachedDocument, read_attached
 from envbuild.verify.provenance import ImageDocuments
 from tests.support.foreign_images import layers, workspace
 from tests.support.local_registry import Server
@@ -71,14 +70,46 @@ def test_the_provenance_of_a_listed_key_is_known(tmp_path: Path, place: Place, t
     signed = signature_artifacts(team[0], "app:1", parts.subject, tmp_path / "s", made, subjects)
     name = place(parts, [*artifacts, *signed])
 
-    def report(key: Path) -> SignatureReport:
+    def report(key: Path) -> tuple[SignatureReport, list[AttachedDocument]]:
         at = requiring(tmp_path / "b", key, require=False)
         image_there: Any = open_remote(name, at.site)
-        return check_policy(image_there, image_there.find(Platform.of("")), at, attestations=True)
+        found = image_there.find(Platform.of(""))
+        signatures = check_policy(image_there, found, at, attestations=True)
+        return signatures, list(read_attached(image_there, found.digest, signatures))
 
-    found = signed_provenance(report(team[1]))
-    assert found == made.predicate and report(team[1]).attested[CYCLONEDX] == {"bomFormat": "CycloneDX"}
-    assert signed_provenance(report(other[1])) is None and report(other[1]).foreign == [OTHER_KEY]
+    bom = {"bomFormat": "CycloneDX"}
+    assert report(team[1])[1] == [AttachedDocument(made.predicate, signed=True), AttachedDocument(bom, signed=True)]
+    signatures, documents = report(other[1])
+    assert documents == [AttachedDocument(None, signed=False)] * 2 and signatures.foreign == [OTHER_KEY]
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["listed", "hidden"])
+def test_documents_that_a_place_states_are_not_printed_as_signed(
+    hidden: bool, tmp_path: Path, place: Place, team: Keys
+) -> None:
+    """Who can write to the place lists other documents for a signed image, and perhaps hides the signed ones."""
+    parts, artifacts, sha = built(tmp_path / "a", layers())
+    subjects = [Subject("app", parts.digest.removeprefix("sha256:")), Subject("app.sqsh", sha)]
+    bom = {"bomFormat": "CycloneDX", "specVersion": "1.6", "components": [{}, {}]}
+    made = ImageDocuments(json.dumps(bom).encode(), b"{}", {"runDetails": {"builder": {"id": "urn:true"}}})
+    forged = ImageDocuments(
+        json.dumps({**bom, "components": []}).encode(), b"{}", {"runDetails": {"builder": {"id": "urn:forged"}}}
+    )
+    for name in ("s", "f"):
+        (tmp_path / name).mkdir()
+    signed = signature_artifacts(team[0], "app:1", parts.subject, tmp_path / "s", made, subjects)
+    listed = [
+        *signed[: 1 if hidden else None],
+        *document_artifacts(forged, subjects, parts.subject, "f", tmp_path / "f"),
+    ]
+    name, at = place(parts, [*artifacts, *listed]), requiring(tmp_path / "b", team[1])
+    found = show_remote(name, at)
+    assert found.data["signed_by"] == [str(team[1])]
+    marks = (found.data["provenance_signed"], found.data["sbom_signed"], len(found.data["sbom"]["components"]))
+    assert marks == ((False, False, 0) if hidden else (True, True, 2))
+    lines = [line for line in found.text.splitlines() if "built by:" in line or "SBOM:" in line]
+    assert [line.endswith("(not signed)") for line in lines] == [hidden] * 2
+    assert ("urn:forged" in lines[0], "urn:true" in lines[0]) == (hidden, not hidden)
 
 
 def test_show_lists_the_signatures(tmp_path: Path, place: Place, team: Keys, other: Keys) -> None:

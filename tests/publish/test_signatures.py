@@ -309,13 +309,13 @@ def test_a_tag_that_moves_while_it_is_verified_is_read_once(
     evil = built(tmp_path / "e", [*layers(), MORE])
     name = f"{registry.host}/app:1"
     publish(parts, [*artifacts, signature(parts, team[0], tmp_path / "s")], name)
-    read = module.read_documents
+    read = module.read_attached
 
     def move_tag(*arguments: Any) -> Any:
         publish(*evil[:2], name, move=True)
         return read(*arguments)
 
-    monkeypatch.setattr(module, "read_documents", move_tag)
+    monkeypatch.setattr(module, "read_attached", move_tag)
     verified: list[tuple[str, str]] = []
 
     class ReachedError(Exception):
