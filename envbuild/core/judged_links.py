@@ -11,10 +11,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from envbuild.core.fuse_mounts import is_process_files, owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.link_walk import Place, Step, walk
 from envbuild.core.ownership import Intrusion, find_intrusion, find_renamer, own_users, private_groups
 from envbuild.core.regular_file import NotRegularError
+from envbuild.core.userns import libc
 
 ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -36,10 +37,10 @@ def open_judged(path: Path, users: frozenset[int]) -> IO[bytes]:
     """
     with ExitStack() as opened:
         node, folders = _walk_judged(path, users, opened)
-        status = os.fstat(node)
+        status, owner = (found := file_status(node)).stat, found.owner
         if not stat.S_ISREG(status.st_mode):
             raise NotRegularError(f"{path} is not a regular file")
-        if owner_of(status) in users and not status.st_mode & stat.S_IROTH and (other := _find_mover(folders, status)):
+        if owner in users and not status.st_mode & stat.S_IROTH and (other := _find_mover(folders, status)):
             raise MovedFileError(errno.EPERM, str(other.reason), str(other.path))
         return os.fdopen(os.open(f"/proc/self/fd/{node}", os.O_RDONLY | os.O_CLOEXEC), "rb")
 
@@ -47,10 +48,11 @@ def open_judged(path: Path, users: frozenset[int]) -> IO[bytes]:
 def _find_mover(folders: Sequence[int], file: os.stat_result) -> Intrusion | None:
     """Return how a user who cannot read a file can have moved it, or a folder on the way to it, to where it is; None if
     none can. `folders`: descriptors, the file's own last."""
-    users, last = own_users(), os.fstat(folders[-1])
+    users, found = own_users(), file_status(folders[-1])
+    last = found.stat
     movers = [(one, find_renamer(f"/proc/self/fd/{one}".encode(), users, private_groups)) for one in folders[:-1]]
     group_reads = file.st_mode & stat.S_IRGRP and file.st_gid == last.st_gid
-    if not (owner_of(last) in users and group_reads and not last.st_mode & stat.S_IWOTH):
+    if not (found.owner in users and group_reads and not last.st_mode & stat.S_IWOTH):
         # With the sticky bit others can put in what is not there yet.
         movers.append((folders[-1], find_intrusion(f"/proc/self/fd/{folders[-1]}", users, private_groups)))
     named = (found._replace(path=Path(f"/proc/self/fd/{one}").readlink()) for one, found in movers if found)
@@ -69,7 +71,7 @@ def _is_of_process(link: int, folder: int, target: bytes) -> bool:
     states, to where that process chooses."""
     if not target.startswith(b"/") and b":[" not in target:
         return False
-    if not is_process_files(os.fstat(link).st_dev):
+    if libc.file_system(link) != libc.PROC:
         return False
     try:
         own = [os.stat(f"/proc/self{place}") for place in ("", "/fd")]  # noqa: PTH116
@@ -94,11 +96,11 @@ def _walk_judged(
         opened.callback(os.close, fd)
         folders.pop(folder, None)
         folders[folder] = None
-        status = os.fstat(fd)
-        if not stat.S_ISLNK(status.st_mode):
-            return Step(fd, None, stat.S_ISDIR(status.st_mode))
-        if owner_of(status) not in users:
-            owners.add(owner_of(status))
+        found = file_status(fd)
+        if not stat.S_ISLNK(found.stat.st_mode):
+            return Step(fd, None, stat.S_ISDIR(found.stat.st_mode))
+        if found.owner not in users:
+            owners.add(found.owner)
         target = os.readlink(b"", dir_fd=fd)
         if _is_of_process(fd, folder, target):
             raise ForeignLinkError(errno.EPERM, "the link of a process is on the way", str(path))
@@ -109,7 +111,7 @@ def _walk_judged(
     place = walk(Place((root,)), os.fsencode(path.absolute()), enter)
     if place is None or place.missing:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    owner = owner_of(os.fstat(place.node))
+    owner = file_status(place.node).owner
     if owners - (set() if own else {owner}):
         raise ForeignLinkError(errno.EPERM, "a link of another user leads to it", str(path))
     return place.node, tuple(folders)

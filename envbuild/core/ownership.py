@@ -7,6 +7,7 @@ typed the command is the caller too, as for git (safe.directory of git-config(1)
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -14,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envbuild.core.access_lists import named_writers
-from envbuild.core.fuse_mounts import fuse_user, owner_of
+from envbuild.core.file_status import FileStatus, file_status
 from envbuild.core.link_walk import Place, Step, walk
+from envbuild.core.user_numbers import UNKNOWN, UNMAPPED, in_user_namespace
 
-UID_MAP = Path("/proc/self/uid_map")
-UNMAPPED = 65534  # a user without a number in this user namespace (user_namespaces(7))
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # they state nothing about the file
 
 
 Groups = Callable[[], frozenset[int]]  # computed where a group may write: that can take a search of all users
@@ -37,11 +38,14 @@ def find_intrusion(path: str, users: frozenset[int], groups: Groups | None = Non
     """Return how others than `users` (`own_users`) and `groups` (None: `own_groups`) can change the file or folder at
     `path`; None if they cannot, and for one that does not exist."""
     try:
-        status = os.stat(path)  # noqa: PTH116 - a Path for each of many files takes longer than the call
-    except OSError:
+        found = file_status(path)
+    except OSError as error:
+        if error.errno in NO_DESCRIPTOR:
+            raise
         return None
-    if foreign := _find_fuse_user(path, status, users):
+    if foreign := _find_mounter(path, found, users):
         return foreign
+    status = found.stat
     uid, own = status.st_uid, status.st_uid in users
     if own and not status.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
         return None
@@ -63,12 +67,11 @@ def find_intrusion(path: str, users: frozenset[int], groups: Groups | None = Non
     )
 
 
-def _find_fuse_user(path: str, status: os.stat_result, users: frozenset[int]) -> Intrusion | None:
+def _find_mounter(path: str, found: FileStatus, users: frozenset[int]) -> Intrusion | None:
     """Return that another user mounted the FUSE file system of a path: its owners and modes are that user's words."""
-    user = fuse_user(status.st_dev)
-    if user is None or user in users:
+    if found.mounter is None or found.mounter in users:
         return None
-    return Intrusion(Path(path), f"is in a FUSE file system that {user_name(user)} mounted", False)
+    return Intrusion(Path(path), f"is in a FUSE file system that {user_name(found.mounter)} mounted", False)
 
 
 def find_named_writer(path: str, users: frozenset[int], groups: frozenset[int]) -> str:
@@ -101,7 +104,7 @@ def find_at(path: str, users: frozenset[int], groups: Groups | None = None) -> I
     """Yield how others than `users` and `groups` can change the file or folder at `path`; of a link, also its way and
     the folder of what it points at."""
     places = [path]
-    if os.path.islink(path):  # noqa: PTH114 - as in find_intrusion
+    if os.path.islink(path):  # noqa: PTH114 - a Path for each of many files takes longer than the call
         yield from find_renamers(path, users, groups)
         target = os.path.realpath(path)
         places = [os.path.dirname(target), target]  # noqa: PTH120
@@ -133,10 +136,10 @@ def find_renamers(
         found.setdefault(folder, find_renamer(folder, users, groups))
         entry = folder.rstrip(b"/") + b"/" + name
         try:
-            target = os.readlink(entry)  # noqa: PTH115 - as in find_intrusion
+            target = os.readlink(entry)  # noqa: PTH115 - as in find_at
         except OSError:
             return Step(entry, is_folder=not last)
-        status, owner = os.stat(folder), owner_of(os.lstat(entry))  # noqa: PTH116
+        status, owner = os.stat(folder), file_status(entry, follow=False).owner  # noqa: PTH116
         if status.st_mode & stat.S_ISVTX and status.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and owner not in users:
             reason = f"belongs to {user_name(owner)}, in a folder that others can write"
             found[entry] = Intrusion(Path(os.fsdecode(entry)), reason, False)
@@ -145,7 +148,9 @@ def find_renamers(
     found: dict[bytes, Intrusion | None] = {}
     try:
         whole = walk(Place((b"/",)), os.fsencode(Path(path).absolute()), enter)
-    except OSError:  # then nothing is read there
+    except OSError as error:  # then nothing is read there
+        if error.errno in NO_DESCRIPTOR:
+            raise
         whole = None
     if strict and not whole:
         yield Intrusion(Path(path), "is missing for a moment", False)
@@ -155,11 +160,12 @@ def find_renamers(
 def find_renamer(folder: bytes, users: frozenset[int], groups: Groups | None = None) -> Intrusion | None:
     """Return how others than `users` and `groups` can rename entries of `folder`, as `find_renamers`; None if they
     cannot."""
-    status = os.stat(folder)  # noqa: PTH116 - as in find_intrusion
+    found = file_status(folder)
+    status = found.stat
+    if foreign := _find_mounter(os.fsdecode(folder), found, users):
+        return foreign
     if status.st_uid == UNMAPPED and in_user_namespace():  # the machine's root, who owns / and /home
         users |= {UNMAPPED}
-    if foreign := _find_fuse_user(os.fsdecode(folder), status, users):
-        return foreign
     if status.st_uid in users and status.st_mode & stat.S_ISVTX:
         return None
     return find_intrusion(os.fsdecode(folder), users, groups)
@@ -214,6 +220,8 @@ def user_name(uid: int) -> str:
     """Return the name of a user, or its number."""
     import pwd
 
+    if uid == UNKNOWN:
+        return "an unknown user"
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -233,21 +241,3 @@ def group_name(gid: int) -> str:
 def _sudo(variable: str) -> tuple[int, ...]:
     value = os.environ.get(variable, "")
     return (int(value),) if value.isascii() and value.isdigit() else ()
-
-
-def is_namespace_of_user() -> bool:
-    """Return whether this process is in a user namespace that a user made, with that user's number as the first one of
-    its map: envbuild's own, and those of podman and ``buildah unshare``. A container has many in one line."""
-    try:
-        first = UID_MAP.read_text().splitlines()[0].split()
-    except (OSError, IndexError):
-        return False
-    return in_user_namespace() and first[0] == "0" and first[2] == "1"
-
-
-def in_user_namespace() -> bool:
-    """Return whether the users of this process are not those of the machine (user_namespaces(7))."""
-    try:
-        return UID_MAP.read_text().split() != ["0", "0", "4294967295"]
-    except OSError:
-        return False

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.code_digest import code_digest
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.ownership import own_users
 from envbuild.core.store.json_files import SEAL, checksum, read_json, write_sealed
 from envbuild.core.store.store import Store
@@ -43,7 +43,7 @@ class StoredResults:
         """Return a stored result; None if there is none."""
         path = self.path(kind, key)
         try:
-            if owner_of(path.lstat()) not in own_users():
+            if file_status(path, follow=False).owner not in own_users():
                 return None
             value = read_json(path)
         except OSError:

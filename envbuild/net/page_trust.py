@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.ownership import find_intrusion, find_renamers, own_users
 from envbuild.net.urls import local_path
 
@@ -52,7 +52,7 @@ def _may_name(page: Path, file: Path) -> bool:
     if Path(os.path.normpath(file)).is_relative_to(os.path.normpath(page.parent)):
         return True
     try:
-        owner = owner_of(page.stat())
-        return owner not in own_users() and (not file.exists() or owner_of(file.stat()) == owner)
+        owner = file_status(page).owner
+        return owner not in own_users() and (not file.exists() or file_status(file).owner == owner)
     except OSError:  # the caller cannot read it either, or no file has such a name
         return False

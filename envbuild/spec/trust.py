@@ -154,7 +154,7 @@ def _deciding_paths(root: str) -> list[str]:
     paths = [root, *(f"{root}/{name}" for name in (*FOLDERS, "site.yaml"))]
     seen: set[tuple[int, int]] = set()  # links may lead around in a circle
     for folder, folders, files in os.walk(f"{root}/recipes", followlinks=True):
-        status = os.stat(folder)  # noqa: PTH116 - as in find_intrusion
+        status = os.stat(folder)  # noqa: PTH116 - as in find_at
         if (status.st_dev, status.st_ino) in seen:
             folders.clear()
             continue

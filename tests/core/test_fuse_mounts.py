@@ -2,42 +2,53 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from envbuild.core import fuse_mounts
+from envbuild.core import fuse_mounts, user_numbers
 from envbuild.core.errors import EngineError
-from envbuild.core.fuse_mounts import fuse_user
+from envbuild.core.file_status import file_status
 from envbuild.core.judged_links import ForeignLinkError, check_links
-from envbuild.core.ownership import find_any_intrusions, find_intrusion, own_users
+from envbuild.core.ownership import find_any_intrusions, find_intrusion, find_renamers, own_users
 from envbuild.core.store.members import check_members
 from envbuild.core.store.permissions import make_own_place, own_place
 from envbuild.core.store.place import check_place
+from envbuild.core.userns import libc
+from tests.support import fuse_server
 
 pytestmark = pytest.mark.unit
 STRANGER = 54_321
 
 
 @pytest.fixture
-def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Return a function that lets the file system of tmp_path be of a type, with options."""
-    device, mounts = tmp_path.stat().st_dev, tmp_path / "mountinfo"
+    device, mounts, types = tmp_path.stat().st_dev, tmp_path / "mountinfo", libc.file_system
+    with mounts.open("w") as file:
+        number = Path(f"/proc/self/fdinfo/{file.fileno()}").read_text().split("mnt_id:")[1].split()[0]
+    kinds = ["ext4"]
 
     def mount(kind: str) -> None:
-        place = f"{os.major(device)}:{os.minor(device)}"
+        kinds.append(kind)
         mounts.write_text(
-            "22 1 0:4242 / /other rw shared:1 - fuse.other other rw,user_id=1,group_id=1\n"
-            f"35 22 0:4243 / /m\x0c1\x1f1\x1f{place}\u2028 rw - fuse.evil evil rw,user_id=7,group_id=7\n"
-            f"36 22 {place} / /mnt rw,nosuid,nodev,relatime shared:2 master:1 - {kind}\n"
+            f"{number}1 1 0:4242 / /other rw shared:1 - fuse.other other rw,user_id=1,group_id=1\n"
+            f"35 22 0:4243 / /m\x0c{number}\x1f1\u2028 rw - fuse.evil evil rw,user_id=7,group_id=7\n"
+            f"{number} 22 0:4244 / /mnt rw,nosuid,nodev,relatime shared:2 master:1 - {kind}\n"
         )
-        fuse_user.cache_clear()
+
+    def file_system(file: int) -> int:
+        is_fuse = os.fstat(file).st_dev == device and kinds[-1].startswith(("fuse", "virtiofs"))
+        return libc.FUSE if is_fuse else types(file)
 
     monkeypatch.setattr(fuse_mounts, "MOUNTS", mounts)
-    yield mount
-    fuse_user.cache_clear()
+    monkeypatch.setattr(libc, "file_system", file_system)
+    return mount
 
 
 @pytest.mark.parametrize(
@@ -47,14 +58,58 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         (f"fuse.squashfuse squashfuse rw,user_id={STRANGER},group_id={STRANGER},allow_other", STRANGER),
         ("fuse.sshfs host:/ rw,user_id=1000,group_id=1000", 1000),
         ("fuse backup\x0c rw,user_id=1000,group_id=1000", 1000),  # the name is the user's: blanks alone are escaped
-        ("fuse.a user_id=0 rw,group_id=1000", 65534),
-        ("fusectl fusectl rw", None),
+        ("fuse.a user_id=0 rw,group_id=1000", user_numbers.UNKNOWN),
+        ("virtiofs home rw", None),
         ("fuseblk /dev/sdb1 rw,user_id=0,group_id=0,allow_other,blksize=4096", 0),
     ],
 )
 def test_the_user_of_a_file_system(kind: str, user: int | None, mounted: Callable[[str], None], tmp_path: Path) -> None:
     mounted(kind)
-    assert fuse_user(tmp_path.stat().st_dev) == user
+    found = file_status(tmp_path)
+    assert found.mounter == user
+    assert found.owner == (user or os.geteuid())
+
+
+def test_root_of_the_machine_is_root_in_every_user_namespace(
+    mounted: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uid_map").write_text("0 1000 1\n1 100000 65536\n")
+    monkeypatch.setattr(user_numbers, "UID_MAP", tmp_path / "uid_map")
+    for stated, number in ((0, 0), (1000, 0), (100_001, 2), (1001, user_numbers.UNKNOWN)):
+        mounted(f"fuse.glusterfs server:/home rw,user_id={stated},group_id=0")
+        assert file_status(tmp_path).mounter == number
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/fuse").exists(), reason="needs /dev/fuse, as root")
+@pytest.mark.parametrize(
+    ("way", "mounter"),
+    [
+        ("mounted", f"the user {fuse_server.USER}"),
+        ("unmount", "an unknown user"),
+        ("silent", f"the user {fuse_server.USER}"),
+    ],
+)
+def test_a_file_system_that_is_unmounted_while_it_answers_is_not_believed(
+    way: str, mounter: str, tmp_path: Path
+) -> None:
+    """A program of another user states that its folder is the caller's, and is not in the list of mounts when that
+    arrives; or it answers nothing now, and later that the folder is the caller's."""
+    command = ["unshare", "-m", sys.executable, "-m", fuse_server.__name__, tmp_path, way]
+    found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert found == f"is in a FUSE file system that {mounter} mounted\n"
+
+
+def test_a_file_about_which_nothing_is_known_is_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process may open no further file, because a way that another user made has many folders."""
+
+    def fail(path: str, flags: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        find_intrusion(str(tmp_path), own_users())
+    with pytest.raises(OSError, match="Too many open files"):
+        list(find_renamers(str(tmp_path), own_users()))
 
 
 def test_owners_in_the_file_system_of_another_user_are_not_believed(

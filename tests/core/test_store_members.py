@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core import ownership
+from envbuild.core import user_numbers
 from envbuild.core.access_lists import has_access_lists
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
@@ -109,8 +109,8 @@ def test_root_of_a_container_is_root(
 ) -> None:
     """It refuses the store of another user, and one of a folder of all users that it has not joined."""
     (tmp_path / "uid_map").write_text(uid_map)
-    monkeypatch.setattr(ownership, "UID_MAP", tmp_path / "uid_map")
-    assert ownership.is_namespace_of_user() == of_user
+    monkeypatch.setattr(user_numbers, "UID_MAP", tmp_path / "uid_map")
+    assert user_numbers.is_namespace_of_user() == of_user
     assert is_root() != of_user
 
 

@@ -242,7 +242,7 @@ def test_in_a_user_namespace_the_group_of_its_root_is_the_user_s(
     root = make_project(folder, mode=0o775)
     assert refusals(root) != []
     (tmp_path / "map").write_text("         0       1000          1\n         1     100000      65536\n")
-    monkeypatch.setattr("envbuild.core.ownership.UID_MAP", tmp_path / "map")
+    monkeypatch.setattr("envbuild.core.user_numbers.UID_MAP", tmp_path / "map")
     assert refusals(root) == []
     os.chown(folder, 65534, 65534)  # root of the machine has no number there
     assert refusals(root) == []

@@ -24,8 +24,8 @@ from envbuild.build.engines import prepare_inputs
 from envbuild.build.plan.containerfile import containerfile, has_debs, script_path
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.errors import PublishError
+from envbuild.core.file_status import file_status
 from envbuild.core.folder_removal import remove_folder
-from envbuild.core.fuse_mounts import owner_of
 from envbuild.core.json_text import json_value
 from envbuild.core.regular_file import MAX_TEXT, read_bounded
 from envbuild.core.store.store import Store
@@ -87,8 +87,8 @@ def open_older(folder: Path, stack: contextlib.ExitStack) -> int | None:
     stack.callback(os.close, fd)
     handle = Path(f"/proc/self/fd/{fd}")
     names = check_older(folder, handle)
-    status = os.fstat(fd)
-    if owner_of(status) != os.geteuid() or status.st_mode & 0o022:
+    found = file_status(fd)
+    if found.owner != os.geteuid() or found.stat.st_mode & 0o022:
         return None
     for name in sorted(names, key=lambda name: name == LISTED):  # the list last
         if stat.S_ISDIR((handle / name).lstat().st_mode):

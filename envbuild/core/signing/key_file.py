@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envbuild.core.errors import SignatureError
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.json_text import record_value
 from envbuild.core.ownership import own_users, user_name
 from envbuild.core.shell import shell_word
@@ -116,10 +116,10 @@ def read_signer(path: Path, passphrase: Callable[[], str]) -> Signer:
 
 def check_private(path: Path) -> None:
     """Raise SignatureError if other users can read or replace a private key, as ssh does for its keys."""
-    status = path.stat()
-    if (owner := owner_of(status)) not in own_users():
-        raise SignatureError(f"the private key {path} belongs to {user_name(owner)}", hint="use a key of yours")
-    mode = stat.S_IMODE(status.st_mode)
+    found = file_status(path)
+    if found.owner not in own_users():
+        raise SignatureError(f"the private key {path} belongs to {user_name(found.owner)}", hint="use a key of yours")
+    mode = stat.S_IMODE(found.stat.st_mode)
     if mode & 0o077:
         raise SignatureError(
             f"the private key {path} is open to other users (mode {mode:04o})",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envbuild.core.access_lists import has_access_lists, remove_access_lists, takes_writing
 from envbuild.core.errors import EngineError
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.ownership import find_named_writer, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.place import may_change
@@ -22,7 +22,7 @@ def check_access_list(path: Path, root: Path) -> bool:
     """
     if not has_access_lists(path):
         return False
-    owner = owner_of(root.stat())
+    owner = file_status(root).owner
     if takes_writing(path):
         place, mode = shell_word(path), path.stat().st_mode & 0o7777
         raise EngineError(

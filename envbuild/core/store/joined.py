@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.ownership import is_own_file
 from envbuild.core.regular_file import read_bounded
 from envbuild.core.store.json_files import write_atomic
@@ -40,8 +40,8 @@ def join_store(root: Path) -> None:
 
 
 def _line(root: Path) -> bytes:
-    status = root.stat()
-    return b"%d %d %s" % (owner_of(status), status.st_gid, os.fsencode(root.resolve()))
+    found = file_status(root)
+    return b"%d %d %s" % (found.owner, found.stat.st_gid, os.fsencode(root.resolve()))
 
 
 def _read() -> list[bytes]:

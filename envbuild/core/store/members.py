@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
-from envbuild.core.fuse_mounts import fuse_user, owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.ownership import group_name, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.access_list_check import check_access_list
@@ -95,16 +95,15 @@ def check_entry(path: Path) -> None:
     Raises EngineError, OSError.
     """
     try:
-        found = path.lstat()
+        found = file_status(path, follow=False)
     except FileNotFoundError:
         return
-    owner = owner_of(found)
-    if owner not in own_users():
+    if found.owner not in own_users():
         raise EngineError(
-            f"{path} belongs to {user_name(owner)}, who could make your commands change files elsewhere",
+            f"{path} belongs to {user_name(found.owner)}, who could make your commands change files elsewhere",
             hint=f"rm -r {shell_word(path)}",
         )
-    if stat.S_ISDIR(found.st_mode) and is_open(found.st_mode):
+    if stat.S_ISDIR(found.stat.st_mode) and is_open(found.stat.st_mode):
         raise EngineError(
             f"every user may write {path}, and could make your commands change files elsewhere",
             hint=f"chmod -R o-w {shell_word(path)}",
@@ -113,35 +112,34 @@ def check_entry(path: Path) -> None:
 
 def _check_folder(path: Path, root: Path, *, sticky: bool) -> bool:
     """Check a folder that members share; return whether its mode was repaired."""
-    owner = owner_of(root.stat())
+    owner = file_status(root).owner
     name = user_name(owner)
     if may_change(owner) and not os.path.lexists(path):
         make_shared_folder(path, sticky=sticky, closed=path.name == LOCKS)
     ready = f"its owner, {name}, types: ENVBUILD_STORE={shell_word(root)} envbuild store check"
     try:
-        found = path.lstat()
+        found = file_status(path, follow=False)
     except FileNotFoundError:
         raise EngineError(
             f"the store {root} is not ready for its group: the folder {path.name} is missing", hint=ready
         ) from None
-    if not stat.S_ISDIR(found.st_mode):
-        raise EngineError(f"{path} is not a folder", hint=f"its owner, {user_name(found.st_uid)}, removes it")
-    if owner_of(found) not in (owner, 0) and is_root():
+    if not stat.S_ISDIR(found.stat.st_mode):
+        raise EngineError(f"{path} is not a folder", hint=f"its owner, {user_name(found.owner)}, removes it")
+    if found.owner not in (owner, 0) and is_root():
         _change_folder(path, owner)
-        found = path.lstat()
-    if (other := owner_of(found)) not in (owner, 0):
-        is_mount = fuse_user(found.st_dev) == other
+        found = file_status(path, follow=False)
+    if (other := found.owner) not in (owner, 0):
         raise EngineError(
             f"{path} belongs to {user_name(other)}, who could make commands of other members change their files",
             hint=f"as root: umount {shell_word(path)}"
-            if is_mount
+            if found.mounter == other
             else f"as root: chown {shell_word(name)} {shell_word(path)}",
         )
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(found.stat.st_mode)
     wanted = mode & ~OTHERS | (STICKY if sticky else 0)
     if mode == wanted:
         return False
-    if not may_change(found.st_uid):
+    if not may_change(found.stat.st_uid):
         raise EngineError(
             f"members of the group that shares the store {root} could replace what is in {path}", hint=ready
         )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from envbuild.core.access_lists import remove_access_lists
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 
 GROUP, OTHERS, STICKY = 0o020, 0o002, 0o1000  # may write, twice; only the owner of an entry may replace it
 SETGID = 0o2000  # entries get the folder's group: a folder that is writable by the umask alone does not have it
@@ -143,10 +143,11 @@ def is_own_folder(path: Path) -> bool:
     Another member may have moved a folder of this user to the name, in which both may write.
     """
     try:
-        status = path.lstat()
+        found = file_status(path, follow=False)
     except OSError:
         return False
-    return stat.S_ISDIR(status.st_mode) and owner_of(status) == os.geteuid() and not status.st_mode & 0o077
+    mode = found.stat.st_mode
+    return stat.S_ISDIR(mode) and found.owner == os.geteuid() and not mode & 0o077
 
 
 def share_file(path: Path) -> None:

@@ -7,12 +7,13 @@ import os
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.judged_links import ForeignLinkError, check_links
-from envbuild.core.ownership import group_name, is_namespace_of_user, own_users, user_name
+from envbuild.core.ownership import group_name, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.joined import has_joined
 from envbuild.core.store.permissions import OTHERS, STICKY, is_shared
+from envbuild.core.user_numbers import is_namespace_of_user
 
 
 def check_place(root: Path, *, joining: bool = False) -> None:
@@ -23,8 +24,8 @@ def check_place(root: Path, *, joining: bool = False) -> None:
     except ForeignLinkError:  # its owner could turn it to another folder while a command runs
         hint = "set ENVBUILD_STORE to a folder of your own"
         raise EngineError(f"a link of another user is on the way to the store {root}", hint=hint) from None
-    status = root.stat()
-    owner = owner_of(status)
+    found = file_status(root)
+    status, owner = found.stat, found.owner
     name, own = user_name(owner), may_change(owner)
     if is_root() and owner not in own_users():
         raise EngineError(
@@ -56,14 +57,14 @@ def must_join(root: Path) -> bool:
     """Return whether a store is one of another user than root, in a folder where every user can make one of any
     name: that user may have chosen a name that this one would give to a store. In a namespace of this user root has no
     number, as all others, and counts as one."""
-    return owner_of(root.stat()) not in own_users() and is_anyones_place(root)
+    return file_status(root).owner not in own_users() and is_anyones_place(root)
 
 
 def is_anyones_place(root: Path) -> bool:
     """Return whether a user who is neither this one nor root can have made the folder `root`, or one above it, in a
     folder that every user may write, such as /tmp; also where a link of this user leads to."""
     return any(
-        above.stat().st_mode & OTHERS and owner_of(entry.lstat()) not in own_users()
+        above.stat().st_mode & OTHERS and file_status(entry, follow=False).owner not in own_users()
         for path in (root.absolute(), root.resolve())
         for entry, above in itertools.pairwise((path, *path.parents))
     )

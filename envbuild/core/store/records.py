@@ -19,7 +19,7 @@ from typing import Any
 from envbuild.core.code_digest import code_digest
 from envbuild.core.console import Reporter
 from envbuild.core.digest import reported_digest
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.ownership import own_users
 from envbuild.core.store.permissions import is_shared, own_place
 from envbuild.core.store.store import Store, read_json, stamp, write_json
@@ -59,7 +59,7 @@ def is_unchanged(file: Path, sha256: str, reporter: Reporter) -> bool:
     source than the record names. In a store that a group shares it is read: another member can write the record, and
     give the name to any file, also to one of this user. So is another user's file in a store that was a group's."""
     try:
-        own = not is_shared(file.parent.parent) and owner_of(file.lstat()) in own_users()
+        own = not is_shared(file.parent.parent) and file_status(file, follow=False).owner in own_users()
         return own or reported_digest(file, reporter, follow=False) == sha256
     except OSError:  # removed meanwhile
         return False

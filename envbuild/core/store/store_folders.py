@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.ownership import Intrusion, closed_groups, find_intrusion, own_users, user_name
 from envbuild.core.store.access import OWN_STORE, check_readable
 from envbuild.core.store.former_members import check_former_members
@@ -112,7 +112,7 @@ def find_store_intruder(root: Path) -> Intrusion | None:
 
 
 def _find_writer(path: Path, users: frozenset[int]) -> Intrusion | None:
-    if (owner := owner_of(path.lstat())) not in users:
+    if (owner := file_status(path, follow=False).owner) not in users:
         return Intrusion(path, f"belongs to {user_name(owner)}", False)
     return find_intrusion(str(path), users, frozenset)
 

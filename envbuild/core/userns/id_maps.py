@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from envbuild.core.ownership import in_user_namespace
+from envbuild.core.user_numbers import in_user_namespace
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError, die_with
 

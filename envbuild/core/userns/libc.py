@@ -36,7 +36,7 @@ SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # the filter does not protect against Spectr
 KEYCTL_JOIN_SESSION_KEYRING = 1
 OPENAT2 = 437  # on every architecture with the common numbers (Linux 5.6 has the call)
 RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x08, 0x10
-PROC = 0x9FA0  # PROC_SUPER_MAGIC
+PROC, FUSE = 0x9FA0, 0x65735546  # types of file systems (linux/magic.h)
 CAPABILITY_VERSION_3 = 0x20080522
 
 # What Docker leaves to a container, less CAP_MKNOD, which a user namespace cannot give: root and user builds then may

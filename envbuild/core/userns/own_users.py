@@ -12,7 +12,7 @@ import os
 import signal
 from pathlib import Path
 
-from envbuild.core.ownership import is_namespace_of_user
+from envbuild.core.user_numbers import is_namespace_of_user
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError, loopback_up
 

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.judged_links import check_links
 from envbuild.core.ownership import find_intrusion, own_users
 
@@ -39,11 +39,11 @@ def find_way_out(folder: Path, named: Path) -> Path | None:
 
 def _is_way_out(path: Path, folder: Path, users: frozenset[int]) -> bool:
     try:
-        status = path.lstat()
+        status, owner = (found := file_status(path, follow=False)).stat, found.owner
     except OSError:
         return False
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # a link, or a FIFO that git would wait for
-        return owner_of(status) not in users  # a daemon of git makes a socket in a checkout of the caller
+        return owner not in users  # a daemon of git makes a socket in a checkout of the caller
     return _leads(path, folder) and any(find_intrusion(str(item), users) for item in (path, path.parent))
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import SpecError
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.gc_pause import gc_paused
 from envbuild.core.regular_file import open_regular
 from envbuild.matrix import fact_files, read_fact_file
@@ -80,8 +80,8 @@ def read_entry(path: Path) -> FactTable | None:
     """Return the fact table of an entry; None when it is missing, damaged, or one that another user can write."""
     try:
         with open_regular(path, follow=False) as file:  # another user may write XDG_CACHE_HOME
-            status = os.fstat(file.fileno())
-            if owner_of(status) not in (0, os.geteuid()) or status.st_mode & WRITABLE or status.st_size > MAX_SIZE:
+            status, owner = (found := file_status(file.fileno())).stat, found.owner
+            if owner not in (0, os.geteuid()) or status.st_mode & WRITABLE or status.st_size > MAX_SIZE:
                 return None
             head, _, body = file.read(MAX_SIZE).partition(b"\n")
         if head != checksum(body):
@@ -117,11 +117,11 @@ def write_entry(path: Path, matrix: FactTable) -> None:
     except OSError:
         return
     try:
-        status = os.fstat(folder)
-        if owner_of(status) != os.geteuid():
+        found = file_status(folder)
+        if found.owner != os.geteuid():
             return
-        if status.st_mode & WRITABLE:  # made with an umask of 002
-            os.fchmod(folder, stat.S_IMODE(status.st_mode) & ~WRITABLE)
+        if found.stat.st_mode & WRITABLE:  # made with an umask of 002
+            os.fchmod(folder, stat.S_IMODE(found.stat.st_mode) & ~WRITABLE)
         try:
             with os.fdopen(os.open(temporary, NEW, 0o600, dir_fd=folder), "wb") as file:
                 file.write(checksum(body) + b"\n" + body)

@@ -27,7 +27,7 @@ from typing import Any
 from envbuild.build.engines.embedded import mounts
 from envbuild.build.plan.units import Product, Unit
 from envbuild.build.steps import INPUTS
-from envbuild.core.fuse_mounts import owner_of
+from envbuild.core.file_status import file_status
 from envbuild.core.programs import run_program
 from envbuild.core.rooted_tree import RootedTree
 from envbuild.core.store.gc import remove_folder
@@ -95,9 +95,9 @@ def open_cache(folder: Path, store: Store) -> Path:
     """
     content = folder / CONTENT
     if os.path.lexists(content):
-        status = content.lstat()
-        mode = stat.S_IMODE(status.st_mode) & stat.S_IRWXU
-        if not stat.S_ISDIR(status.st_mode) or owner_of(status) != os.geteuid() or mode != stat.S_IRWXU:
+        found = file_status(content, follow=False)
+        mode = stat.S_IMODE(found.stat.st_mode) & stat.S_IRWXU
+        if not stat.S_ISDIR(found.stat.st_mode) or found.owner != os.geteuid() or mode != stat.S_IRWXU:
             remove_folder(folder, store)
     folder.mkdir(mode=0o700, exist_ok=True)
     content.mkdir(mode=0o700, exist_ok=True)
