@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
+from requests.utils import get_auth_from_url
 from urllib3.exceptions import InsecureRequestWarning, SystemTimeWarning
 
 from envbuild import __version__
@@ -15,6 +16,7 @@ from envbuild.net.answer_head import LimitedAdapter
 from envbuild.net.body import discard_body
 from envbuild.net.failures import RefusedError
 from envbuild.net.limits import DownloadLimits
+from envbuild.net.netrc_login import netrc_login
 from envbuild.net.urls import has_one_host
 
 # A certificate that is refused because of the clock is an error of its own, and `lock` reports the hosts that are not
@@ -27,6 +29,11 @@ def check_host(url: str) -> None:
     """Check that an address has one host (`has_one_host`). Raises InvalidURL."""
     if not has_one_host(url):
         raise requests.exceptions.InvalidURL("its host is ambiguous")
+
+
+def send_no_login(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Leave a request without a login: `requests` would add one of ~/.netrc, for any scheme."""
+    return request
 
 
 class LimitedSession(requests.Session):
@@ -42,8 +49,13 @@ class LimitedSession(requests.Session):
             self.mount(scheme, LimitedAdapter(limits.grace, pool_maxsize=4))
 
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
-        """Prepare a request. Raises InvalidURL for an address whose host is another one for another parser."""
-        check_host(str(request.url))
+        """Prepare a request, with the login of its address, else of ~/.netrc, unless the session or the request has one
+        of its own. Raises InvalidURL for an address whose host is another one for another parser."""
+        url = str(request.url)
+        check_host(url)
+        if request.auth is None and self.auth is None:
+            own = get_auth_from_url(url)
+            request.auth = own if any(own) else netrc_login(url) or send_no_login
         return super().prepare_request(request)
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
@@ -53,12 +65,15 @@ class LimitedSession(requests.Session):
         return super().send(request, **options)
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Remove the login from a request that goes to another host. One of ~/.netrc is added only where the session
-        has no login of its own: a registry chooses where it redirects to."""
-        if self.auth is None:
-            super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
-        elif self.should_strip_auth(response.request.url, prepared_request.url):  # type: ignore[no-untyped-call]
-            prepared_request.headers.pop("Authorization", None)
+        """Remove the login from a request that goes to another host. One of ~/.netrc for that host is added only over
+        https with a checked certificate, because a server chooses the host; never where the session has a login of its
+        own, which is one for registries."""
+        url, headers = prepared_request.url or "", prepared_request.headers
+        if self.should_strip_auth(response.request.url, url):  # type: ignore[no-untyped-call]
+            headers.pop("Authorization", None)
+        sure = self.auth is None and url.startswith("https:") and self.check(url) is not False
+        if sure and "Authorization" not in headers and (login := netrc_login(url)):
+            prepared_request.prepare_auth(login)
 
     def get_redirect_target(self, response: requests.Response) -> str | None:
         """Return the address that an answer redirects to; None for any other answer.

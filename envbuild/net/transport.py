@@ -21,6 +21,7 @@ from envbuild.net.failures import NotFoundError, RefusedError, TooLongError, Unr
 from envbuild.net.header_number import header_number
 from envbuild.net.limits import LIMITS, DownloadLimits, HostFailures
 from envbuild.net.miss import MissKind
+from envbuild.net.netrc_login import is_withheld
 from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.urls import local_path
 
@@ -149,8 +150,11 @@ class Transport:
                     retry_delay(answer.headers.get("Retry-After", ""), self.limits.retry_after),
                     kind=kind,
                 )
+            if status == 401:
+                why = " (the login of ~/.netrc is not sent without https)" if is_withheld(answer.url) else ""
+                raise RefusedError(f"HTTP 401{why}", kind=MissKind.UNAUTHORIZED)
             if status >= 400 and status != 416:
-                raise RefusedError(f"HTTP {status}", kind=MissKind.UNAUTHORIZED if status == 401 else MissKind.REFUSED)
+                raise RefusedError(f"HTTP {status}")
             yield answer
             self.failures.answered(url)  # not at its head: a body that ends early does not count
 

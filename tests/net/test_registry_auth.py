@@ -31,6 +31,7 @@ from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from tests.support.http_server import Handler, serving
 from tests.support.local_registry import DIGEST, descriptor
+from tests.support.netrc_file import write_netrc
 from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
@@ -117,19 +118,12 @@ def test_a_login_over_plain_http_goes_to_no_other_host(tmp_path: Path, kind: str
     assert elsewhere.seen == []
 
 
-def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write a ~/.netrc with a login for localhost."""
-    (tmp_path / "netrc").write_text("machine localhost login alice password secret\n")
-    (tmp_path / "netrc").chmod(0o600)
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-
-
 @pytest.mark.parametrize("token", ["", "t"])
 def test_a_token_service_may_not_redirect_to_another_host(
     token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The registry gets what it answers: a service in the user's network could issue a token of the user."""
-    netrc(tmp_path, monkeypatch)
+    write_netrc(tmp_path / "home", monkeypatch)
     login = Login(Transport(Site(tmp_path).network()), "x.io")
     service, inner = Fake(), Fake()
     with service.running() as there, inner.running() as within:
@@ -149,7 +143,7 @@ def test_a_token_service_may_not_redirect_to_another_host(
 
 def test_an_address_with_two_hosts_gets_no_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``requests`` finds the login of one host, and connects to the other: of a page, a redirect, a token service."""
-    netrc(tmp_path, monkeypatch)
+    write_netrc(tmp_path / "home", monkeypatch)
     transport, evil, first = Transport(Site(tmp_path).network()), Fake(), Fake()
     with evil.running() as there, first.running() as here:
         two = f"http://{there}\\@localhost/file"
@@ -174,7 +168,7 @@ def test_a_token_service_redirects_a_few_times(tmp_path: Path) -> None:
 
 
 def test_a_redirect_of_a_registry_gets_no_login_of_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    netrc(tmp_path, monkeypatch)
+    write_netrc(tmp_path / "home", monkeypatch)
     registry, elsewhere = Fake(), Fake()
     with registry.running() as here, elsewhere.running() as there:
         place = f"http://{there.replace('127.0.0.1', 'localhost')}/file"

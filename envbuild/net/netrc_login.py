@@ -1,0 +1,34 @@
+"""Logins of ~/.netrc: the one place that decides where they are sent, for requests, git and uv.
+
+The file names hosts and no schemes, so a server, or any machine on the way to one without https, could name another
+host of it over http and read its login there.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from envbuild.net.network_settings import is_loopback
+
+
+def netrc_login(url: str) -> tuple[str, str] | None:
+    """Return user and password for an address, of ~/.netrc or the file that NETRC names; None over http, but for this
+    machine."""
+    return None if _is_open(url) else _find_login(url)
+
+
+def is_withheld(url: str) -> bool:
+    """Return whether ~/.netrc has a login for the host of an address, which is not sent because it would not be
+    encrypted."""
+    return _is_open(url) and _find_login(url) is not None
+
+
+def _is_open(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not is_loopback(parts.hostname or "")
+
+
+def _find_login(url: str) -> tuple[str, str] | None:
+    from requests.utils import get_netrc_auth
+
+    return get_netrc_auth(url)
