@@ -6,7 +6,7 @@ import base64
 import os
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,13 +84,17 @@ class Repo:
 
 @dataclass
 class Served:
-    """A server: `old` answers protocol version 0 only, `plain` serves static files; `password`: USER:PASSWORD."""
+    """A server: `old` answers protocol version 0 only, `plain` serves static files; `password`: USER:PASSWORD.
+    `redirect`: path and User-Agent of a request → where it continues (empty: here). `logins`: the Authorization header
+    of each request."""
 
     url: str = ""
     old: bool = False
     plain: bool = False
     password: str = ""
+    redirect: Callable[[str, str], str] = lambda path, agent: ""
     asked: list[str] = field(default_factory=list)
+    logins: list[str] = field(default_factory=list)
 
 
 def certify(folder: Path) -> tuple[Path, Path]:
@@ -135,6 +139,10 @@ def serve_git(root: Path, key: Path | None = None, certificate: Path | None = No
 
         def do_GET(self) -> None:
             served.asked.append(f"{self.command} {self.path}")
+            served.logins.append(self.headers.get("Authorization", ""))
+            if place := served.redirect(self.path, self.headers.get("User-Agent", "")):
+                self.answer(302, {"Location": place}, b"")
+                return
             wanted = "Basic " + base64.b64encode(served.password.encode()).decode()
             if served.password and self.headers.get("Authorization") != wanted:
                 self.answer(401, {"WWW-Authenticate": 'Basic realm="x"'}, b"")

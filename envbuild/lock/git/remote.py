@@ -14,14 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from envbuild.core.errors import FREE_SOME, EngineError
 from envbuild.core.programs import CompletedProcess, TimeoutExpired
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import error_summary, run_git
+from envbuild.lock.git.http_access import find_address, http_options
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
-from envbuild.net.miss import MissKind
 from envbuild.net.transport import Transport
 from envbuild.net.urls import redact
 
@@ -30,12 +30,10 @@ from envbuild.net.urls import redact
 ONLY_NAMED = re.compile(rb"unadvertised|does not allow request|want \w+ not valid|not support shallow|find remote ref")
 FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full")
 OF_SERVER = (b"remote:", b"fatal: remote error:")  # from there on a server may have written the lines
-
-
-# Scheme of an address → the protocols that git may use for it (GIT_ALLOW_PROTOCOL of git(1)). git starts a program,
+# The protocol that git may use is the scheme of the address alone (GIT_ALLOW_PROTOCOL of git(1)): it starts a program,
 # git-remote-WORD, for any other scheme and for WORD::….
-PROTOCOLS = {"https": "https", "http": "http:https", "ssh": "ssh", "git": "git", "file": "file"}
-WITH_PASSWORD = ("http", "https")
+HTTP = ("https", "http")
+SCHEMES = (*HTTP, "ssh", "git", "file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,37 +118,20 @@ class RemoteRepository:
         misses: list[NotFoundError | RefusedError] = []
         for address in self.addresses:
             try:
-                self._probe(address)
-                return address
+                return self._probe(address)
             except (NotFoundError, RefusedError) as error:
                 misses.append(error)
         raise misses[-1]
 
-    def _probe(self, address: str) -> None:
-        """Send the first request of git itself. Raises NotFoundError, UnreachableError, RefusedError.
-
-        git has no time limit for connecting, and reports a missing repository as a missing password.
-        """
-        if not address.startswith(("https://", "http://")):
-            done = self._git(address, None, "ls-remote", "--quiet", "--", without_credentials(address), "HEAD")
-            if done.returncode:
-                raise _git_error(done.stderr)
-            return
-        last: UnreachableError | None = None
-        for _ in range(2):
-            try:
-                with self.transport.get(
-                    f"{address.rstrip('/')}/info/refs?service=git-upload-pack", {"Git-Protocol": "version=2"}
-                ):
-                    return
-            except RefusedError as error:
-                if error.kind is MissKind.UNAUTHORIZED:  # the answer of a forge for a repository that it does not have
-                    why = "HTTP 401: it requires a password, or has no such repository"
-                    raise RefusedError(why, kind=MissKind.UNAUTHORIZED) from None
-                raise
-            except UnreachableError as error:
-                last = error
-        raise last or UnreachableError("no answer")
+    def _probe(self, address: str) -> str:
+        """Send the first request of git itself, and return the address for all others. Raises NotFoundError,
+        UnreachableError, RefusedError."""
+        if urlsplit(address).scheme in HTTP:
+            return find_address(self.transport, address)
+        done = self._git(address, None, "ls-remote", "--quiet", "--", without_credentials(address), "HEAD")
+        if done.returncode:
+            raise _git_error(done.stderr)
+        return address
 
     def _fetch(self, address: str, folder: Path, option: str, *refs: str) -> bytes:
         """Run git fetch. Return git's error output if it failed, else nothing. Raises EngineError, UnreachableError."""
@@ -176,27 +157,11 @@ class RemoteRepository:
     def _git(self, address: str, folder: Path | None, *arguments: str) -> CompletedProcess[bytes]:
         """Run git with the site's certificates, proxy and password. Raises UnreachableError, and RefusedError for an
         address that git would pass to another program."""
-        parts = urlsplit(address if "://" in address else f"ssh://{address}")
-        if parts.scheme not in PROTOCOLS or re.match(r"[^/@]*::", address):
-            raise RefusedError(f"its address is none of {', '.join(PROTOCOLS)}")
-        extra = {"GIT_ALLOW_PROTOCOL": PROTOCOLS[parts.scheme]}
-        settings = []
-        if parts.scheme in WITH_PASSWORD:
-            if proxy := self.transport.settings.proxy:
-                extra |= {"http_proxy": proxy, "https_proxy": proxy, "HTTPS_PROXY": proxy}
-            checked = self.transport.verify(address)
-            if checked is False:
-                extra["GIT_SSL_NO_VERIFY"] = "1"
-            elif isinstance(checked, str):
-                extra["GIT_SSL_CAPATH" if Path(checked).is_dir() else "GIT_SSL_CAINFO"] = checked
-            if parts.password or parts.username:
-                extra |= {
-                    "ENVBUILD_USER": unquote(parts.username or ""),
-                    "ENVBUILD_PASSWORD": unquote(parts.password or ""),
-                }
-                helper = '!f() { echo "username=$ENVBUILD_USER"; echo "password=$ENVBUILD_PASSWORD"; }; f'
-                host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-                settings.append(f"credential.{host}.helper={helper}")  # not for a host that it redirects to
+        scheme = urlsplit(address if "://" in address else f"ssh://{address}").scheme
+        if scheme not in SCHEMES or re.match(r"[^/@]*::", address):
+            raise RefusedError(f"its address is none of {', '.join(SCHEMES)}")
+        extra, settings = http_options(self.transport, address) if scheme in HTTP else ({}, [])
+        extra["GIT_ALLOW_PROTOCOL"] = scheme
         try:
             # What is fetched is one file, a pack (`SETTINGS`).
             return run_git(folder, *arguments, extra=extra, settings=settings, largest=self.transport.limits.file)
