@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.support.git_site import MARKS, Desk, git_source
 from tests.support.git_site import demo as demo  # a fixture
 from tests.support.git_site import desk as desk  # a fixture
 from tests.support.git_site import nested as nested  # a fixture
+from tests.support.time_limit import ends_within
 
 pytestmark = MARKS
 
@@ -88,6 +90,22 @@ def test_a_clone_with_the_last_name_of_a_submodule_is_that_of_its_origin_alone(t
     (flat / "mallory").mkdir()
     private.path.rename(flat / "mallory/private.git")
     assert Desk(tmp_path / "store", github=flat).lock(wanted).submodules
+
+
+def test_a_commit_reads_no_file_of_this_machine(demo: Repo, desk: Desk, tmp_path: Path) -> None:
+    """git reads the file that [include] names in settings: a private clone's, with the name of its repository, or a
+    pipe, which does not end."""
+    commit = demo.head
+    demo.link("lib", "https://github.com/demo/missing", commit)
+    modules = (demo.path / ".gitmodules").read_bytes()
+    private, pipe = tmp_path / "private", tmp_path / "pipe"
+    private.write_text('[submodule "lib"]\nurl = https://git.corp.example/secret-project.git\n')
+    os.mkfifo(pipe)
+    for file in (private, pipe):
+        (demo.path / ".gitmodules").write_bytes(modules + f"[include]\npath = {file}\n".encode())
+        git(demo.path, "commit", "--quiet", "--message", "include", ".gitmodules")
+        with ends_within(20), pytest.raises(InputError, match=f"github:demo/missing@{commit}"):
+            desk.lock(git_source(demo, "*"))
 
 
 def test_missing_submodules(nested: Repo, desk: Desk) -> None:

@@ -167,7 +167,7 @@ def _parse_tree(raw: bytes, sha: str) -> Iterator[tuple[int, bytes, str]]:
 
 def _read_submodule_urls(content: bytes) -> dict[bytes, str]:
     """Return path → address of a .gitmodules file, as git itself reads it."""
-    done = run_git(None, "config", "--file", "-", "--null", "--list", content=content)
+    done = run_git(None, "config", "--file", "-", "--no-includes", "--null", "--list", content=content)
     if done.returncode:
         raise RefusedError("its .gitmodules cannot be read")
     values: dict[bytes, dict[bytes, bytes]] = {}
