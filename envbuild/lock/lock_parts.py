@@ -175,7 +175,7 @@ class LockParts:
         projects = [project for unit in units for project in unit.projects]
         chosen_again = {project.file for project in projects if project.name in self.upgraded}
         if not self.refresh and EVERYTHING not in self.upgrade:
-            known = {**pending_archives.read_pending(self.store), **known}
+            known = {**pending_archives.read_pending(self.store, self.site), **known}
         return lock_sources(
             self.site,
             self.transport,

@@ -153,7 +153,7 @@ class LockMaker:
         parts, image = self.parts, self.parts.request.image
         store, site, reporter, found = parts.store, parts.site, parts.reporter, parts.resolved
         pending_archives.record_pending(
-            store, (entry for entry in found if isinstance(entry, SourceFile) and not entry.git)
+            store, site, (entry for entry in found if isinstance(entry, SourceFile) and not entry.git)
         )
         if not fixable_in_site_config(self.errors):
             return

@@ -11,6 +11,7 @@ import pytest
 
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
+from envbuild.lock.git import remote
 from envbuild.lock.git.git_program import run_git
 from envbuild.lock.git.lock_commit import lock_commit
 from envbuild.lock.git.remote import RemoteRepository
@@ -78,6 +79,28 @@ def test_a_server_of_static_files(demo: Repo, tmp_path: Path, server: Served) ->
         git_source(demo)
     )
     assert not desk.reporter.lines
+
+
+@pytest.mark.slow_unit
+def test_names_of_a_server_are_not_files_of_the_store(
+    demo: Repo, tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each branch would be a file, in as many folders as its name has parts; too many are not fetched."""
+    wanted = git_source(demo)
+    demo.commit({"more": b"y"})
+    for number in range(30):
+        git(demo.path, "branch", "/".join([f"deep{number}", *"abcdefgh"]))
+    server.old = True
+    demo.bare(tmp_path / "served/demo/demo.git")
+    desk = Desk(tmp_path / "s", github=server.url)
+    monkeypatch.setattr(remote, "MAX_REFS", 20)
+    with pytest.raises(InputError, match="has more than 20 branches and tags"):
+        desk.lock(wanted)
+    monkeypatch.setattr(remote, "MAX_REFS", 200)
+    assert desk.lock(wanted).sha256
+    (whole,) = (tmp_path / "s/git").glob("*-whole")
+    refs = [path for path in (whole / "refs").rglob("*") if path.is_file()]
+    assert 30 < len(refs) < 40 and {path.parent for path in refs} == {whole / "refs/whole"}
 
 
 def test_a_server_that_sends_too_much(demo: Repo, tmp_path: Path, server: Served) -> None:

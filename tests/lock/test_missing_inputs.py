@@ -230,7 +230,7 @@ def test_an_archive_without_a_digest_is_downloaded_once(desk: Desk) -> None:
         request = replace(desk.request, units={**desk.request.units, "build-x": UnitRequest(archives=(plain,))})
         site = replace(desk.site, mirrors={**desk.site.mirrors, "file:": (server.url,)})
         desk.lacks(replace(site, mirrors={**site.mirrors, "github:": ("/nowhere",)}), request)
-        assert pending_archives.read_pending(desk.store) == {
+        assert pending_archives.read_pending(desk.store, site) == {
             "driver.run": SourceFile("driver.run", DRIVER.origin, DRIVER.sha256),
             "x.tar.gz": SourceFile("x.tar.gz", plain.origin, sha256(b"content"), 7),
         }
@@ -238,8 +238,26 @@ def test_an_archive_without_a_digest_is_downloaded_once(desk: Desk) -> None:
         lock = desk.lock(site, request)
         assert lock.sources["x.tar.gz"].sha256 == sha256(b"content")
         assert len(server.asked) == 1
-        assert pending_archives.read_pending(desk.store) == {}
+        assert pending_archives.read_pending(desk.store, site) == {}
         assert desk.lock(site, request).sources["x.tar.gz"].sha256 == sha256(b"changed")
+
+
+@pytest.mark.slow_unit
+def test_an_archive_of_a_failed_run_counts_for_the_places_that_it_came_from(desk: Desk) -> None:
+    """Another project of this user, or the same one after its mirror was corrected, has its own."""
+    plain = Archive("x", "file:x.tar.gz", "x.tar.gz")
+    request = replace(desk.request, units={**desk.request.units, "build-x": UnitRequest(archives=(plain,))})
+    with serve() as wrong, serve() as right:
+        wrong.files["/x.tar.gz"], right.files["/x.tar.gz"] = b"wrong", b"right"
+        first, second = (
+            replace(desk.site, mirrors={**desk.site.mirrors, "file:": (there.url,)}) for there in (wrong, right)
+        )
+        desk.lacks(replace(first, mirrors={**first.mirrors, "github:": ("/nowhere",)}), request)
+        assert "x.tar.gz" in pending_archives.read_pending(desk.store, first)
+        assert "x.tar.gz" not in pending_archives.read_pending(desk.store, second)
+        desk.lacks(replace(second, mirrors={**second.mirrors, "github:": ("/nowhere",)}), request)
+        assert pending_archives.read_pending(desk.store, second)["x.tar.gz"].sha256 == sha256(b"right")
+        assert desk.lock(second, request).sources["x.tar.gz"].sha256 == sha256(b"right")
 
 
 @pytest.mark.slow_unit

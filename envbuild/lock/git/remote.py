@@ -21,6 +21,7 @@ from envbuild.core.programs import CompletedProcess, TimeoutExpired
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import error_summary, run_git
 from envbuild.lock.git.http_access import find_address, http_options
+from envbuild.lock.git.source_limits import MAX_REFS
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.transport import Transport
 from envbuild.net.urls import redact
@@ -87,8 +88,8 @@ class RemoteRepository:
                     raise _git_error(failure)
             # A separate folder: git does not complete the history of a shallow one.
             self.report_status(f"fetching the whole history from {self.place}, which does not provide single commits")
-            failure = self._fetch(address, whole, "--prune", "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-            if failure:
+            refs = [f"+{name}:refs/whole/{at}" for at, name in enumerate(self._list_refs(address))]
+            if refs and (failure := self._fetch(address, whole, "--stdin", content="\n".join(refs))):
                 raise _git_error(failure)
             if _has_commit(whole, commit):
                 return whole
@@ -113,6 +114,18 @@ class RemoteRepository:
             raise _git_error(done.stderr)
         return bool(done.stdout.strip())
 
+    def _list_refs(self, address: str) -> list[str]:
+        """Return the branches and tags of a server, each of which becomes a file of the store, under a number: a name
+        is as many folders as it has parts. Raises RefusedError for too many, NotFoundError, UnreachableError."""
+        kinds = ("--heads", "--tags", "--refs")  # not those that annotated tags name
+        done = self._git(address, None, "ls-remote", "--quiet", *kinds, "--", without_credentials(address))
+        if done.returncode:
+            raise _git_error(done.stderr)
+        names = [line.partition("\t")[2] for line in done.stdout.decode(errors="replace").splitlines()]
+        if len(names) > MAX_REFS:
+            raise RefusedError(f"it provides no single commits, and has more than {MAX_REFS} branches and tags")
+        return names
+
     def _find_address(self) -> str:
         """Return the address that is a repository. Raises NotFoundError, UnreachableError, RefusedError."""
         misses: list[NotFoundError | RefusedError] = []
@@ -133,7 +146,7 @@ class RemoteRepository:
             raise _git_error(done.stderr)
         return address
 
-    def _fetch(self, address: str, folder: Path, option: str, *refs: str) -> bytes:
+    def _fetch(self, address: str, folder: Path, option: str, *refs: str, content: str = "") -> bytes:
         """Run git fetch. Return git's error output if it failed, else nothing. Raises EngineError, UnreachableError."""
         if not (folder / "HEAD").is_file():
             done = run_git(None, "init", "--quiet", "--bare", "--template=", str(folder))
@@ -145,8 +158,9 @@ class RemoteRepository:
         # Left by a git that was killed; no other process works here while this one has the store's lock.
         _remove_unfinished(folder)
         done = self._git(
-            address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs
-        )
+            address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs,
+            content=content.encode(),
+        )  # fmt: skip
         if done.returncode:
             _remove_unfinished(folder)
         own = takewhile(lambda line: not line.startswith(OF_SERVER), done.stderr.splitlines())
@@ -154,7 +168,7 @@ class RemoteRepository:
             raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
         return (done.stderr or b"fatal: git failed") if done.returncode else b""
 
-    def _git(self, address: str, folder: Path | None, *arguments: str) -> CompletedProcess[bytes]:
+    def _git(self, address: str, folder: Path | None, *arguments: str, content: bytes = b"") -> CompletedProcess[bytes]:
         """Run git with the site's certificates, proxy and password. Raises UnreachableError, and RefusedError for an
         address that git would pass to another program."""
         scheme = urlsplit(address if "://" in address else f"ssh://{address}").scheme
@@ -164,7 +178,8 @@ class RemoteRepository:
         extra["GIT_ALLOW_PROTOCOL"] = scheme
         try:
             # What is fetched is one file, a pack (`SETTINGS`).
-            return run_git(folder, *arguments, extra=extra, settings=settings, largest=self.transport.limits.file)
+            largest = self.transport.limits.file
+            return run_git(folder, *arguments, content=content, extra=extra, settings=settings, largest=largest)
         except TimeoutExpired:
             raise UnreachableError("no answer before the time limit") from None
 

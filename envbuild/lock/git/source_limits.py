@@ -10,6 +10,7 @@ from envbuild.lock.git.tree import MAX_NAMES, MOST, REVIEW, CommitTree
 from envbuild.lock.missing_inputs import InvalidInputError
 
 MAX_SUBMODULES, MAX_DEPTH = 1000, 16
+MAX_REFS = 20_000  # branches and tags that are fetched of a server, each a file of the store
 MAX_BYTES = 64 << 30  # of the files in a tarball; an archive that is locked for the first time has the same limit
 
 
