@@ -14,16 +14,17 @@ from envbuild.net.network_settings import is_loopback
 def netrc_login(url: str) -> tuple[str, str] | None:
     """Return user and password for an address, of ~/.netrc or the file that NETRC names; None over http, but for this
     machine."""
-    return None if _is_open(url) else _find_login(url)
+    return None if is_open(url) else _find_login(url)
 
 
 def is_withheld(url: str) -> bool:
     """Return whether ~/.netrc has a login for the host of an address, which is not sent because it would not be
     encrypted."""
-    return _is_open(url) and _find_login(url) is not None
+    return is_open(url) and _find_login(url) is not None
 
 
-def _is_open(url: str) -> bool:
+def is_open(url: str) -> bool:
+    """Return whether a request is not encrypted on its way to another machine."""
     parts = urlsplit(url)
     return parts.scheme != "https" and not is_loopback(parts.hostname or "")
 

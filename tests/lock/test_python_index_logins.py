@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
@@ -10,12 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.core.errors import EnvbuildError
 from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.request import UnitRequest
+from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.site import Site
 from envbuild.spec.recipe import PythonIndex
 from tests.support.http_server import Handler, serving
 from tests.support.lock_server import sha256, wheel
+from tests.support.netrc_file import LOGIN as LOGIN_OF_NETRC
+from tests.support.netrc_file import write_netrc
 from tests.support.python_resolver import versions, work_at
 
 pytestmark = pytest.mark.unit
@@ -107,10 +112,10 @@ def test_no_argument_of_any_process_has_the_password(kind: str, tmp_path: Path) 
 
 
 def test_pages_of_links_with_a_password_are_one_variable(tmp_path: Path) -> None:
-    logins = IndexLogins()
+    logins = IndexLogins(NetworkSettings())
     assert logins.links([f"https://{LOGIN}@i.example/a,b", "/some/fol,der"]) == []
     assert logins.environment == {"UV_FIND_LINKS": f"https://{LOGIN}@i.example/a%2Cb,file:///some/fol%2Cder"}
-    assert IndexLogins().links(["/a", "/b"]) == ["--find-links", "/a", "--find-links", "/b"]
+    assert IndexLogins(NetworkSettings()).links(["/a", "/b"]) == ["--find-links", "/a", "--find-links", "/b"]
 
 
 def test_uv_reads_pages_of_links_from_that_variable(tmp_path: Path) -> None:
@@ -124,3 +129,70 @@ def test_uv_reads_pages_of_links_from_that_variable(tmp_path: Path) -> None:
     assert versions(lock, "venv") == ["demo 1.0"]
     assert any(b"compile" in arguments for arguments in seen)
     assert not any(LOGIN.encode() in arguments for arguments in seen)
+
+
+def test_a_login_of_netrc_is_the_indexs_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The password of an address has precedence; a place over http gets none, and takes the file from uv."""
+    write_netrc(tmp_path, monkeypatch, "i.example", "mirror.example")
+    user, password = LOGIN_OF_NETRC
+    logins = IndexLogins(NetworkSettings())
+    assert logins.option("a", "https://i.example/simple") == "a=https://i.example/simple"
+    assert logins.option("b", f"https://{LOGIN}@i.example/simple") == "b=https://i.example/simple"
+    assert logins.option("c", "https://none.example/simple") == "https://none.example/simple"
+    assert logins.environment == {
+        "UV_INDEX_A_USERNAME": user,
+        "UV_INDEX_A_PASSWORD": password,
+        "UV_INDEX_B_USERNAME": USER,
+        "UV_INDEX_B_PASSWORD": PASSWORD,
+    }
+    assert logins.option("d", "http://mirror.example/simple") == "http://mirror.example/simple"
+    assert logins.environment["NETRC"] == os.devnull and "UV_INDEX_D_USERNAME" not in logins.environment
+    unchecked = IndexLogins(NetworkSettings(insecure=frozenset({"mirror.example"})))
+    unchecked.links(["https://mirror.example/links", "/a"])
+    assert unchecked.environment == {
+        "NETRC": os.devnull,
+        "UV_FIND_LINKS": f"https://{user}:{password}@mirror.example/links,file:///a",
+    }
+
+
+@pytest.mark.slow_unit
+@pytest.mark.parametrize("redirect", [True, False])
+def test_an_index_over_http_gets_no_login_of_netrc_for_another_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redirect: bool
+) -> None:
+    """A redirect, or an address in a page, chooses the host; here a proxy answers for both."""
+    write_netrc(tmp_path / "home", monkeypatch, "forge.invalid")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    seen: list[tuple[str, str]] = []
+
+    class Answering(Handler):
+        def do_GET(self) -> None:
+            seen.append((self.path, self.headers.get("Authorization", "")))
+            if not self.path.startswith("http://index.invalid/"):
+                self.answer(401, {"WWW-Authenticate": 'Basic realm="test"'}, b"")
+            elif redirect:
+                self.answer(302, {"Location": "http://forge.invalid/demo/"}, b"")
+            else:
+                page = b'<a href="http://forge.invalid/demo-1.0-py3-none-any.whl">demo</a>'
+                self.answer(200, {"Content-Type": "text/html"}, page)
+
+        do_HEAD = do_GET
+
+        def answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response(status)
+            for name, value in (*headers.items(), ("Content-Length", str(len(body)))):
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+    with serving(Answering) as proxy:
+        mirrors = {"python:": ("http://index.invalid/simple",)}
+        site = Site(tmp_path / "store", mirrors=mirrors, use_host=False, proxy=proxy)
+        with pytest.raises(EnvbuildError):
+            work_at(site, tmp_path, "3.13", (2, 41)).lock(
+                {"base": UnitRequest(), "venv": UnitRequest(python=("demo",))}
+            )
+    asked = [login for path, login in seen if path.startswith("http://forge.invalid/")]
+    assert asked and set(asked) == {""}

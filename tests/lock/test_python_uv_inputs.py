@@ -13,6 +13,7 @@ from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.python.uv_inputs import pyproject_text
 from envbuild.lock.python.vendor_index import VendorIndex
 from envbuild.net.host_config import PythonIndexes
+from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
@@ -33,7 +34,7 @@ def test_generated_files_are_read_by_uv_as_intended(requirements: list[str], pla
     empty = PackageIndex(Transport(Site(Path("/none"), use_host=False).network()), PythonIndexes())
     left_out = set(sorted(names)[:1])
     vendor = VendorIndex("pip:v", place, frozenset(names), empty)
-    text = pyproject_text("venv", requirements, [vendor], dict.fromkeys(left_out, "1"), IndexLogins())
+    text = pyproject_text("venv", requirements, [vendor], dict.fromkeys(left_out, "1"), IndexLogins(NetworkSettings()))
     value = tomllib.loads(text)
     assert value["project"]["dependencies"] == requirements
     assert value["tool"]["uv"]["index"] == [{"name": "vendor-0", "url": place, "explicit": True}]

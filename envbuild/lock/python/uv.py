@@ -90,7 +90,7 @@ class Uv:
         bounds.write_text("".join(f"{line}\n" for line in constraints))
         # uv takes the pins of an existing output file as preferences.
         output.write_text("".join(f"{name}=={version}\n" for name, version in sorted(prefer.items())))
-        logins = IndexLogins()
+        logins = IndexLogins(self.site.network())
         pages = [vendor.place for vendor in self.vendors if pool and "://" not in vendor.place]
         links = [*pages, *([str(folder)] if omit else [])]
         command = [uv_binary(), "pip", "compile", "--quiet"]
