@@ -45,10 +45,13 @@ def importer_release(site: SiteFile = None) -> None:
     """End the use of the files of this job step. It may be repeated."""
     from envbuild.core.store.leases import JobStep, release_step
     from envbuild.core.store.store import Store
+    from envbuild.core.store.store_folders import check_former_group
     from envbuild.spec.workspace import read_site_file
 
     if step := JobStep.of(os.environ):
-        release_step(Store(read_site_file(site).store), step)
+        store = Store(read_site_file(site).store)
+        check_former_group(store.root)  # of another user, it may lead to any folder of this one
+        release_step(store, step)
 
 
 @importer_app.command("script")

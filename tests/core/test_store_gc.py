@@ -6,6 +6,8 @@ import fcntl
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -19,6 +21,7 @@ from envbuild.core.store.gc import collect, stem
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord, write_json
 from envbuild.core.store.store_folders import OWN_FOLDERS
 from envbuild.core.store.usage import usage
+from tests.support.command import ROOT
 
 pytestmark = pytest.mark.unit
 
@@ -277,3 +280,47 @@ def test_nothing_is_removed_through_a_link_out_of_the_store(store: Store, tmp_pa
     removed, _ = collect(store, lines, dry_run=False, everything=True)
     assert not [name for name in removed if "thesis" in name] and (outside / "thesis.doc").exists()
     assert [line for line in lines.take_warnings() if str(outside) in line]
+
+
+def test_a_long_name_is_removed_too(tmp_path: Path) -> None:
+    """In a store that a group shares each member can make one."""
+    store = Store.open(tmp_path / "s")
+    name = "n" * 250
+    for folder in ("packs", "units", "control"):
+        (store.root / folder).mkdir(exist_ok=True)
+        (store.root / folder / name).mkdir()
+    removed, _ = collect(store, SilentReporter(), dry_run=False, everything=True)
+    assert sorted(removed) == [f"{folder}/{name}" for folder in ("control", "packs", "units")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system of another user needs root")
+def test_a_file_system_of_another_member_remains(tmp_path: Path) -> None:
+    """It shows nothing of itself, not even to root (fuse(4): without allow_other)."""
+    store = Store.open(tmp_path / "s")
+    for folder in ("artifacts", "images"):
+        (store.root / folder / "m").mkdir()
+    blob(store, "not needed")
+    code = f"""
+import os, sys
+from pathlib import Path
+from envbuild.core.console import SilentReporter
+from envbuild.core.store.gc import collect
+from envbuild.core.store.store import Store
+from envbuild.core.userns import libc
+from envbuild.verify.store_check import check_store
+
+store = Store.open(Path({str(store.root)!r}))
+for folder in ("artifacts", "images"):
+    device = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={{device}},rootmode=40000,user_id=54321,group_id=54321"
+    libc.mount("other", str(store.root / folder / "m"), "fuse", libc.MS_NOSUID | libc.MS_NODEV, options)
+try:
+    (store.root / "images/m").lstat()
+except OSError:
+    print("hidden")
+print(len(collect(store, SilentReporter(), dry_run=False, everything=True)[0]))
+print(len(check_store(store, SilentReporter(), repair=True).damaged))
+"""
+    command = ["unshare", "-m", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert (done.stdout.split(), done.returncode) == (["hidden", "2", "0"], 0), done.stderr

@@ -170,6 +170,23 @@ def test_a_store_that_another_user_can_exchange_is_refused(tmp_path: Path) -> No
         import_image("docker://registry.example/app:1", workspace(above / "store"), JobStep("1", "0", "n"))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_the_end_of_a_step_removes_nothing_through_a_store_of_another_user(tmp_path: Path) -> None:
+    """Its folder of leases may be a link to any folder of this user."""
+    importer, own = Importer(tmp_path), tmp_path / "own"
+    (own / "17.0.n1").mkdir(parents=True)
+    shared = tmp_path / "scratch"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    store = Store.open(shared / "store")
+    (store.root / "leases").symlink_to(own)
+    for path in (store.root, *store.root.rglob("*")):
+        os.chown(path, 54_321, 54_321, follow_symlinks=False)
+    importer.site.write_text(f"schema: 1\nstore: {store.root}\n")
+    assert "54321" in importer.run("release", code=5)
+    assert (own / "17.0.n1").is_dir()
+
+
 @pytest.mark.parametrize(
     ("text", "name", "wanted"),
     [

@@ -105,8 +105,17 @@ def is_own_folder(path: Path) -> bool:
 
 
 def list_folder(folder: Path) -> list[Path]:
-    """Return the sorted entries of a folder; none if it does not exist."""
-    return sorted(folder.iterdir()) if stat.S_ISDIR(mode_at(folder)) else []
+    """Return the sorted entries of a folder; none if it does not exist. An entry that shows this user not even its type
+    is left out: in a store that a group shares it can be the FUSE file system of another member."""
+    return sorted(filter(_has_status, folder.iterdir())) if stat.S_ISDIR(mode_at(folder)) else []
+
+
+def _has_status(path: Path) -> bool:
+    try:
+        path.lstat()
+    except OSError:
+        return False
+    return True
 
 
 def change_time(path: Path) -> float:
@@ -209,12 +218,15 @@ def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool
     for path in found:
         if path.parent in outside:
             continue
-        size = size_of(path) if is_own_folder(path) else path.lstat().st_blocks * 512
-        if not dry_run:
-            try:
+        try:
+            size = size_of(path) if is_own_folder(path) else path.lstat().st_blocks * 512
+            if not dry_run:
                 remove_entry(path, store)
-            except PermissionError:  # another user's, who removes it
-                continue
+        except PermissionError:  # another user's, who removes it
+            continue
+        except OSError as error:
+            reporter.warn(f"{path} is not removed: {error.strerror}")
+            continue
         freed += size
         removed.append(str(path.relative_to(store.root)))
         reporter.note("gc", str(path))
@@ -240,5 +252,6 @@ def remove_folder(path: Path, store: Store) -> None:
     from envbuild.core.userns.removal import remove_tree
 
     if path.parent != store.tmp:
-        path = path.rename(store.tmp / f"removed-{path.name}-{secrets.token_hex(4)}")
+        # Its own name may be as long as a name can be.
+        path = path.rename(store.tmp / f"removed-{secrets.token_hex(8)}")
     remove_tree(path)
