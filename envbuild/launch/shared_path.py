@@ -37,7 +37,7 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
     except OSError:
         return ""
     real, best, kind = os.path.realpath(path), "", ""
-    for line in text.splitlines():
+    for line in text.split("\n"):
         head, _, tail = line.partition(" - ")
         fields = head.split(" ")
         if len(fields) < 5 or not tail:

@@ -47,7 +47,8 @@ def check_python(what: str, requires: str, python: str) -> None:
 
 
 def plain_requirements(what: str, texts: tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    """Return the requirements without those of extras. Raises SpecError for one that names an address."""
+    """Return the requirements without those of extras. Raises SpecError for one that names an address, or that is not
+    one line of text."""
     from packaging.requirements import Requirement
 
     if len(texts) > MAX_NUMBER:
@@ -65,8 +66,10 @@ def plain_requirements(what: str, texts: tuple[str, ...] | list[str]) -> tuple[s
         if parsed.url:
             hint = f"add {parsed.name} @ git+https://… to python-packages, and require it by name there"
             raise SpecError(f"{what} requires '{printable(text)}', which names an address", hint)
+        if not (plain := str(parsed)).isprintable():  # an escape in a marker: in a list of requirements another line
+            raise SpecError(f"{what} requires '{printable(plain)}', which has a control character")
         if not (parsed.marker and "extra" in str(parsed.marker)):
-            found.append(str(parsed))
+            found.append(plain)
     return tuple(found)
 
 

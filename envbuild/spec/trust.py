@@ -115,7 +115,7 @@ def _object_folders(first: str) -> list[str]:
     found = [first]
     for folder in found:
         with contextlib.suppress(OSError):
-            listed = Path(folder, "info/alternates").read_text(errors="surrogateescape").splitlines()
+            listed = Path(folder, "info/alternates").read_text(errors="surrogateescape").split("\n")
             # of any characters; git itself follows five in a chain
             more = (os.path.normpath(os.path.join(folder, line)) for line in listed if line)  # noqa: PTH118
             found += [path for path in dict.fromkeys(more) if path not in found][: MOST_ALTERNATES - len(found)]

@@ -19,6 +19,7 @@ MOUNTS = """\
 32 21 0:42 / /fs rw - lustre mgs@tcp:/fs rw
 33 21 0:43 / /fs/images rw - tmpfs tmpfs rw
 34 21 0:44 / /fsother rw master:1 - fuse.glusterfs x rw
+35 21 0:45 / /mnt rw - fuse.x a\x0c36 21 0:46 / /srv rw - nfs4 x rw
 broken line
 """
 

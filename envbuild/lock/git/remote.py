@@ -8,6 +8,7 @@ everything.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -102,7 +103,7 @@ class RemoteRepository:
         done = self._git(address, None, "ls-remote", "--quiet", "--", without_credentials(address), *names)
         if done.returncode:
             raise _git_error(done.stderr)
-        lines = [line.partition("\t") for line in done.stdout.decode(errors="replace").splitlines()]
+        lines = [line.partition("\t") for line in done.stdout.decode(errors="replace").split("\n")]
         answers = {name: commit for commit, _, name in lines}
         return answers.get(names[1]) or answers.get(names[0], "")  # "^{}" is the commit that an annotated tag names
 
@@ -121,7 +122,7 @@ class RemoteRepository:
         done = self._git(address, None, "ls-remote", "--quiet", *kinds, "--", without_credentials(address))
         if done.returncode:
             raise _git_error(done.stderr)
-        names = [line.partition("\t")[2] for line in done.stdout.decode(errors="replace").splitlines()]
+        names = [line.partition("\t")[2] for line in os.fsdecode(done.stdout).split("\n") if line]
         if len(names) > MAX_REFS:
             raise RefusedError(f"it provides no single commits, and has more than {MAX_REFS} branches and tags")
         return names
@@ -159,7 +160,7 @@ class RemoteRepository:
         _remove_unfinished(folder)
         done = self._git(
             address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs,
-            content=content.encode(),
+            content=os.fsencode(content),
         )  # fmt: skip
         if done.returncode:
             _remove_unfinished(folder)

@@ -127,7 +127,7 @@ def folder_names(origin: str, rest: str) -> list[str]:
 def is_clone(folder: Path, origin: str) -> bool:
     """Return whether a git directory names `origin` as a repository that it is a clone of."""
     done = run_git(folder, "config", "--local", "--get-regexp", r"^remote\..*\.url$")
-    for line in done.stdout.decode(errors="replace").splitlines():
+    for line in done.stdout.decode(errors="replace").split("\n"):
         with suppress(ValueError):
             if git_origin(line.partition(" ")[2]) == origin:
                 return True

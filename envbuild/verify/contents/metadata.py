@@ -122,7 +122,7 @@ def parse_object(document: str) -> dict[str, Any]:
 
 def parse_start_script(script: str) -> dict[str, Any]:
     """Return provenance, labels, workdir and command of an /etc/rc."""
-    lines = script.splitlines()
+    lines = script.split("\n")
     labels: dict[str, str] = {}
     provenance = workdir = command = ""
     for number, line in enumerate(lines):

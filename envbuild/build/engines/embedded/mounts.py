@@ -108,7 +108,8 @@ def mounts_below(path: str) -> list[str]:
     """Return where file systems are mounted below a path (proc_pid_mountinfo(5))."""
     points = [
         line.split(" ", 5)[4]
-        for line in Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines()
+        for line in Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").split("\n")
+        if line  # the name of a user's file system may have other ends of lines
     ]
     found = [re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point) for point in points]
     return [point for point in found if point.startswith(f"{path.rstrip('/')}/")]
