@@ -1,7 +1,8 @@
 """Logins of ~/.netrc: the one place that decides where they are sent, for requests, git and uv.
 
 The file names hosts and no schemes, so a server, or any machine on the way to one without https, could name another
-host of it over http and read its login there.
+host of it over http and read its login there. Over https it could name a private file of the user, which would be taken
+for its own: no host of a redirect gets a login (`envbuild.net.session`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ def netrc_login(url: str) -> tuple[str, str] | None:
     return None if is_open(url) else _find_login(url)
 
 
-def is_withheld(url: str) -> bool:
-    """Return whether ~/.netrc has a login for the host of an address, which is not sent because it would not be
-    encrypted."""
-    return is_open(url) and _find_login(url) is not None
+def has_netrc_login(url: str) -> bool:
+    """Return whether ~/.netrc has a login for the host of an address, which may not be sent there."""
+    return _find_login(url) is not None
 
 
 def is_open(url: str) -> bool:

@@ -65,15 +65,14 @@ class LimitedSession(requests.Session):
         return super().send(request, **options)
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Remove the login from a request that goes to another host. One of ~/.netrc for that host is added only over
-        https with a checked certificate, because a server chooses the host; never where the session has a login of its
-        own, which is one for registries."""
+        """Remove the login from a request that goes to another host. `requests` would add one of ~/.netrc for that
+        host, which a server chooses: it could name what only this user may read. A site's own host gets it when it
+        redirects from http to https."""
         url, headers = prepared_request.url or "", prepared_request.headers
         if self.should_strip_auth(response.request.url, url):  # type: ignore[no-untyped-call]
             headers.pop("Authorization", None)
-        sure = self.auth is None and url.startswith("https:") and self.check(url) is not False
-        if sure and "Authorization" not in headers and (login := netrc_login(url)):
-            prepared_request.prepare_auth(login)
+        elif self.auth is None and "Authorization" not in headers and not response.history:  # the first redirect
+            prepared_request.prepare_auth(netrc_login(url) or send_no_login)
 
     def get_redirect_target(self, response: requests.Response) -> str | None:
         """Return the address that an answer redirects to; None for any other answer.

@@ -21,7 +21,7 @@ from envbuild.net.failures import NotFoundError, RefusedError, TooLongError, Unr
 from envbuild.net.header_number import header_number
 from envbuild.net.limits import LIMITS, DownloadLimits, HostFailures
 from envbuild.net.miss import MissKind
-from envbuild.net.netrc_login import is_withheld
+from envbuild.net.netrc_login import has_netrc_login
 from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.urls import local_path
 
@@ -151,8 +151,7 @@ class Transport:
                     kind=kind,
                 )
             if status == 401:
-                why = " (the login of ~/.netrc is not sent without https)" if is_withheld(answer.url) else ""
-                raise RefusedError(f"HTTP 401{why}", kind=MissKind.UNAUTHORIZED)
+                raise RefusedError(f"HTTP 401{describe_unsent_login(answer)}", kind=MissKind.UNAUTHORIZED)
             if status >= 400 and status != 416:
                 raise RefusedError(f"HTTP {status}")
             yield answer
@@ -187,6 +186,14 @@ class Transport:
             raise NotFoundError("no such file") from None
         except OSError as error:
             raise RefusedError(os.strerror(error.errno or errno.EIO)) from None
+
+
+def describe_unsent_login(answer: requests.Response) -> str:
+    """Return why a request had no login although ~/.netrc has one for its host; empty for any other."""
+    if "Authorization" in answer.request.headers or not has_netrc_login(answer.url):
+        return ""
+    where = "where an address redirects to" if answer.history else "without https"
+    return f" (the login of ~/.netrc for it is not sent {where})"
 
 
 def is_connected(error: OSError) -> bool:

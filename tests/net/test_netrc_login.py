@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import requests
 
 from envbuild.net.failures import RefusedError
-from envbuild.net.netrc_login import is_withheld, netrc_login
+from envbuild.net.netrc_login import has_netrc_login, netrc_login
 from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.transport import Transport
 from tests.support.http_server import Handler, serving
@@ -55,30 +56,51 @@ def test_a_login_of_netrc_is_sent_over_https_or_to_this_machine(
 ) -> None:
     write_netrc(tmp_path, monkeypatch, "forge.example", "localhost")
     assert netrc_login(url) == login
-    assert is_withheld(url) is url.startswith("http://forge")
+    assert has_netrc_login(url) is ("other" not in url)
 
 
-def test_a_redirect_over_http_gets_no_login_of_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any machine on the way to a mirror over http can redirect to any host of the file, without https."""
-    write_netrc(tmp_path, monkeypatch)
-    with server() as (there, logins), server(location=f"{there}/file") as (mirror, first):
-        Transport(NetworkSettings()).read(mirror.replace("localhost", "127.0.0.1") + "/file")
-    assert (first, logins) == ([""], [""])
-
-
-def test_a_redirect_over_https_gets_a_login_only_if_the_certificate_is_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_redirect_to_another_host_gets_no_login_of_netrc(
+    secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Over http any machine on the way could read the login of any host of the file; over https a server could name a
+    private file of the user, and what it is for would be locked under another name."""
     require_tools("openssl")
     write_netrc(tmp_path / "home", monkeypatch)
     authority, tls = make_certificates(tmp_path / "tls")
-    checked = NetworkSettings(certificates=str(authority))
-    unchecked = NetworkSettings(insecure=frozenset({"localhost"}))
-    with server(tls) as (there, logins), server(location=f"{there}/file") as (mirror, _):
-        for settings in (checked, unchecked):
-            Transport(settings).read(mirror.replace("localhost", "127.0.0.1") + "/file")
-        Transport(unchecked).read(there)  # the site itself names this host
-    assert logins == [HEADER, "", HEADER]
+    transport = Transport(NetworkSettings(certificates=str(authority)))
+    with (
+        server(tls if secure else None, status=401) as (there, logins),
+        server(location=f"{there}/f") as (mirror, first),
+    ):
+        with pytest.raises(RefusedError, match="is not sent where an address redirects to"):
+            transport.read(mirror.replace("localhost", "127.0.0.1") + "/f")
+        assert (first, logins) == ([""], [""])
+        with pytest.raises(RefusedError, match=r"HTTP 401$"):
+            transport.read(there)  # the site itself names this host
+    assert logins[1:] == [HEADER]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "header"),
+    [
+        ("http://forge.example/x", "https://forge.example/x", HEADER),
+        ("http://forge.example/x", "https://forge.example:8443/x", None),
+        ("http://other.example/x", "https://forge.example/x", None),
+        ("http://forge.example/x", "http://forge.example/y", None),
+    ],
+)
+def test_a_redirect_to_https_on_the_same_host_gets_the_login(
+    first: str, last: str, header: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_netrc(tmp_path, monkeypatch, "forge.example")
+    request, answer = requests.Request("GET", last).prepare(), requests.Response()
+    answer.request = requests.Request("GET", first).prepare()
+    for history, expected in (([], header), ([answer], None)):
+        request.headers.pop("Authorization", None)
+        answer.history = history  # of a later redirect, the host may be chosen by the one before
+        Transport(NetworkSettings()).session().rebuild_auth(request, answer)
+        assert request.headers.get("Authorization") == expected
 
 
 def test_the_login_of_an_address_is_used_instead_of_that_of_netrc(
@@ -94,7 +116,7 @@ def test_a_refusal_states_that_a_login_was_not_sent(tmp_path: Path, monkeypatch:
     write_netrc(tmp_path, monkeypatch, "mirror.invalid")
     with (
         server(status=401) as (proxy, logins),
-        pytest.raises(RefusedError, match=r"HTTP 401 \(the login of ~/.netrc is not sent"),
+        pytest.raises(RefusedError, match=r"of ~/.netrc for it is not sent without https"),
     ):
         Transport(NetworkSettings(proxy)).read("http://mirror.invalid/file")
     assert logins == [""]
