@@ -7,7 +7,7 @@ def parse_fields(stanza: str) -> dict[str, str]:
     """Return field → value; continuation lines keep their line ends. One that continues no field is ignored."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in stanza.splitlines():
+    for line in stanza.split("\n"):
         if line[:1] in (" ", "\t"):
             lines.append(line)
         elif ":" in line:

@@ -45,6 +45,16 @@ def test_continuation_lines() -> None:
     assert parse_fields("A: 1\n 2\n\t3\n") == {"A": "1\n 2\n\t3"}
 
 
+@pytest.mark.parametrize("end", ["\f", "\v", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\r"])
+def test_a_line_of_a_list_ends_where_apt_ends_it(end: str) -> None:
+    """The text of one field of a package must not be read as other fields: the lock would name another file than apt
+    chose."""
+    text = f"Package: evil\nDescription: x{end}Filename: ./other.deb{end}Package: libc6\nVersion: 1\n"
+    fields = parse_fields(text)
+    assert (fields["Package"], fields["Version"], "Filename" in fields) == ("evil", "1", False)
+    assert installed_names(f"Package: evil\nDescription: x{end}Status: install ok installed\n") == frozenset()
+
+
 def test_a_database_with_a_stanza_without_a_package() -> None:
     whole = "Package: a\nStatus: install ok installed\n\n"
     with pytest.raises(ValueError, match="it has a stanza without a package, after a"):

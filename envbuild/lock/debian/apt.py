@@ -142,7 +142,7 @@ class Apt:
         # The line in sources.list identifies the source: two repositories may have suites of the same name.
         text = self.get("indextargets", "--format", "$(SOURCESENTRY) $(FILENAME)", "Created-By: Packages")
         found = []
-        for line in text.splitlines():
+        for line in text.split("\n"):
             if match := re.fullmatch(r".*/sources\.list:(\d+) (.+)", line):
                 found.append((int(match[1]) - 1, Path(match[2])))
         return [(self.sources[number], path) for number, path in sorted(found, key=lambda item: item[0])]

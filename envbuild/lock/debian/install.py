@@ -117,7 +117,7 @@ class DebianResolution:
 
     def read_uris(self, text: str) -> Iterator[Package]:
         """Read the packages that ``apt-get --print-uris`` lists. Raises InputError for one that no list contains."""
-        for line in text.splitlines():
+        for line in text.split("\n"):
             if not line.startswith("'"):
                 continue
             match = URI.fullmatch(line)
