@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-
 import pytest
 
 from envbuild.oci.tar.member import Kind, Member
@@ -24,13 +22,13 @@ def test_extended_headers() -> None:
         (b"SCHILY.xattr.user.one", b"\0\n=\xff"),
         (b"SCHILY.xattr.user.empty", b""),
         (b"LIBARCHIVE.xattr.user.one", b"AAAA"),
-        (b"LIBARCHIVE.xattr.user.t%77o", base64.b64encode(b"\0two").rstrip(b"=")),
+        (b"LIBARCHIVE.xattr.user.two", b"AAAA"),  # Go and GNU tar make none of it
         (b"size", b"3"),
     ]
     found = read(pax(*records) + header(b"short", size=octal(9)) + padded(b"abc") + file(b"next") + END)
     member = found.members[0]
     assert (member.path, member.uid, member.gid, member.mtime) == (b"\xff/new\nname", 4_000_000_000, 5, -2)
-    assert member.xattrs == {b"user.one": b"\0\n=\xff", b"user.empty": b"", b"user.two": b"\0two"}
+    assert member.xattrs == {b"user.one": b"\0\n=\xff", b"user.empty": b""}
     assert found.content(0) == b"abc" and found.members[1] == Member(b"next", Kind.FILE, 0o644)
 
 
@@ -101,7 +99,6 @@ def test_damaged_records(body: bytes) -> None:
         (b"SCHILY.xattr." + b"n" * 256, b"x"),
         (b"SCHILY.xattr.user.a\0b", b"x"),
         (b"SCHILY.xattr.user.a", b"x" * 65537),
-        (b"LIBARCHIVE.xattr.user.a", b"no base64!"),
     ],
 )
 def test_invalid_records_are_refused(record: tuple[bytes, bytes]) -> None:

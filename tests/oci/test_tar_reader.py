@@ -153,7 +153,14 @@ def test_types_that_are_files() -> None:
     old = header(b"folder/", b"\0", magic=bytes(8))
     assert only(old).kind is Kind.DIR
     with pytest.raises(LayerError, match="has data"):
-        read(file(b"folder/", b"x") + END)
+        read(file(b"folder/", b"x", b"\0") + END)
+
+
+@pytest.mark.parametrize("kind", [b"0", b"7", b"Z"])
+def test_a_file_with_the_name_of_a_folder(kind: bytes) -> None:
+    """Over a folder, GNU tar leaves that folder, and Go replaces all of it with an empty file."""
+    with pytest.raises(LayerError, match="is named as a folder, and is a file"):
+        read(file(b"folder/", b"", kind) + END)
 
 
 def test_sizes_of_members_without_data() -> None:

@@ -10,13 +10,26 @@ from tests.support.tars import END, file, header, octal, old_sparse, padded, pax
 pytestmark = pytest.mark.unit
 
 
+VERSION_1 = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0")]
+
+
 def version_1(text: bytes, real: bytes = b"8192", stored: int = 0) -> bytes:
-    records = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", real)]
-    return pax(*records) + header(b"s", size=octal(len(padded(text)) + stored)) + padded(text) + b"x" * stored + END
+    return (
+        pax(*VERSION_1, (b"GNU.sparse.realsize", real))
+        + header(b"s", size=octal(len(padded(text)) + stored))
+        + padded(text)
+        + b"x" * stored
+        + END
+    )
 
 
-def version_0(real: bytes, *records: tuple[bytes, bytes], stored: int = 0) -> bytes:
-    return pax((b"GNU.sparse.size", real), *records) + file(b"s", b"x" * stored) + END
+def version_0(real: bytes, *records: tuple[bytes, bytes], stored: int = 0, blocks: bytes = b"1") -> bytes:
+    return (
+        pax((b"GNU.sparse.size", real), (b"GNU.sparse.numblocks", blocks), *records) + file(b"s", b"x" * stored) + END
+    )
+
+
+MAP = (b"GNU.sparse.map", b"0,3")
 
 
 @pytest.mark.parametrize(
@@ -38,6 +51,21 @@ def version_0(real: bytes, *records: tuple[bytes, bytes], stored: int = 0) -> by
         version_0(b"10", (b"GNU.sparse.map", b"1,,3"), stored=2),
         version_0(b"10", (b"GNU.sparse.map", b"1,18446744073709551615"), stored=2),
         version_0(b"10", (b"GNU.sparse.major", b"2"), stored=2),
+        # GNU tar reads sparse files, and Go plain ones of another name
+        version_0(b"10", (b"GNU.sparse.major", b"0"), (b"GNU.sparse.name", b"x"), MAP, stored=3),
+        version_0(b"10", (b"GNU.sparse.minor", b"1"), (b"GNU.sparse.name", b"x"), MAP, stored=3),
+        version_0(b"10", (b"GNU.sparse.name", b"x")),
+        version_0(b"10", (b"GNU.sparse.name", b"x"), (b"GNU.sparse.map", b""), blocks=b"0"),
+        version_0(b"10", (b"GNU.sparse.major", b"0"), (b"GNU.sparse.minor", b"1"), blocks=b"0"),
+        # Go takes the first size, GNU tar the second
+        version_0(b"10", (b"GNU.sparse.realsize", b"5"), MAP, stored=3),
+        # Go refuses another number of blocks, and takes one map of two
+        version_0(b"10", MAP, stored=3, blocks=b"2"),
+        version_0(b"10", MAP, stored=3, blocks=b""),
+        version_0(b"10", MAP, (b"GNU.sparse.offset", b"0"), (b"GNU.sparse.numbytes", b"3"), stored=3),
+        pax(*VERSION_1, (b"GNU.sparse.realsize", b"3"), MAP) + file(b"s", padded(b"0\n")) + END,
+        # Go refuses a folder with a map
+        pax(*VERSION_1, (b"GNU.sparse.realsize", b"3")) + header(b"s", b"5") + END,
         pax((b"GNU.sparse.name", b"x")) + file(b"s") + END,
         pax((b"GNU.sparse.size", b"5")) + old_sparse() + END,
         old_sparse(size=octal(512)) + END,
@@ -53,9 +81,11 @@ def test_sparse_files_that_are_damaged(archive: bytes) -> None:
 
 def test_sparse_files_that_are_sound() -> None:
     pair = (b"GNU.sparse.offset", b"8190"), (b"GNU.sparse.numbytes", b"2")
+    versions = [(b"GNU.sparse.major", b"0"), (b"GNU.sparse.minor", b"1")]
     for archive, wanted in (
+        (version_0(b"8192", *versions, MAP, stored=3), b"xxx"),
         (version_1(b"2\n1024\n512\n4096\n512\n", stored=1024), bytes(1024) + b"x" * 512 + bytes(2560) + b"x" * 512),
-        (version_0(b"8192", (b"GNU.sparse.map", b"0,3"), stored=3), b"xxx"),
+        (version_0(b"8192", MAP, stored=3), b"xxx"),
         (version_0(b"8192", *pair, stored=2), bytes(8190) + b"xx"),
         (old_sparse() + END, bytes(1024) + b"y" * 512 + bytes(2560) + b"y" * 512),
     ):
@@ -73,7 +103,8 @@ def test_maps_that_never_end() -> None:
 
 def test_holes_are_bounded() -> None:
     """Each of these few bytes would be terabytes in a list of blocks."""
-    one = pax((b"GNU.sparse.size", b"%d" % (3 << 40))) + file(b"s")
+    records = [(b"GNU.sparse.numblocks", b"1"), (b"GNU.sparse.map", b"%d,0" % (3 << 40))]
+    one = pax((b"GNU.sparse.size", b"%d" % (3 << 40)), *records) + file(b"s")
     assert read(one + END).members[0].size == 3 << 40
     with pytest.raises(LayerError, match="4 TiB of holes"):
         read(one + one + END)

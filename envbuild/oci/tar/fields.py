@@ -1,19 +1,16 @@
 """Fields of tar headers: numbers, names, and the records of extended headers.
 
 Formats: POSIX.1-2017, pax(1), "ustar Interchange Format" and "pax Interchange Format"; GNU tar manual, "Basic Tar
-Format" (base-256 numbers); ``SCHILY.xattr.NAME`` as star, GNU tar and the OCI image spec write it, and
-``LIBARCHIVE.xattr.NAME`` (libarchive's tar(5): the name URL-encoded, the value in base64). Limits of names and
-attributes are Linux' own: path_resolution(7), xattr(7).
+Format" (base-256 numbers); ``SCHILY.xattr.NAME`` as star, GNU tar and the OCI image spec write it. bsdtar writes
+``LIBARCHIVE.xattr.NAME`` beside it (libarchive's tar(5)), which Go's archive/tar and GNU tar do not know: it is not
+read here either. Limits of names and attributes are Linux' own: path_resolution(7), xattr(7).
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import unquote_to_bytes
 
 from envbuild.core.errors import InputError
 from envbuild.core.inode_limits import xattr_fault
@@ -21,7 +18,7 @@ from envbuild.core.inode_limits import xattr_fault
 # Bytes of a path (PATH_MAX without the NUL), of a part of it (NAME_MAX), of a symlink's target.
 MAX_PATH, MAX_NAME, MAX_TARGET = 4095, 255, 4095
 MAX_SIZE = MAX_TIME = (1 << 63) - 1
-SCHILY, LIBARCHIVE = b"SCHILY.xattr.", b"LIBARCHIVE.xattr."
+SCHILY = b"SCHILY.xattr."
 OCTAL = re.compile(rb"[\0 ]*([0-7]*) *(?:\0.*)?", re.DOTALL)
 TIME = re.compile(rb"(-?)([0-9]{1,20})(?:\.([0-9]*))?")
 HINT = "use another image, or ask its publisher to push it again"
@@ -120,25 +117,12 @@ def parse_records(body: bytes) -> list[Record]:
 
 
 def parse_xattrs(found: Iterable[Record]) -> Mapping[bytes, bytes]:
-    """Return the extended attributes in records, by full name. If both spellings are present, the raw one is used.
-
-    Raises LayerError.
-    """
-    raw: dict[bytes, bytes] = {}
-    encoded: dict[bytes, bytes] = {}
-    for key, value in found:
-        if key.startswith(SCHILY):
-            raw[key[len(SCHILY) :]] = value
-        elif key.startswith(LIBARCHIVE):
-            try:
-                content = base64.b64decode(value + b"=" * (-len(value) % 4), validate=True)
-            except binascii.Error:
-                raise LayerError(f"the value of {quote_name(key)} is not base64") from None
-            encoded[unquote_to_bytes(key[len(LIBARCHIVE) :])] = content
-    for name, value in (encoded := {**encoded, **raw}).items():
+    """Return the extended attributes in records, by full name. Raises LayerError."""
+    attributes = {key[len(SCHILY) :]: value for key, value in found if key.startswith(SCHILY)}
+    for name, value in attributes.items():
         if fault := xattr_fault(name, value):
             raise LayerError(f"the extended attribute {quote_name(name)} {fault}")
-    return encoded
+    return attributes
 
 
 def member_path(name: bytes) -> bytes:

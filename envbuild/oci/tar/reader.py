@@ -29,7 +29,6 @@ from envbuild.oci.tar.fields import (
     quote_name,
 )
 from envbuild.oci.tar.header import (
-    FILE,
     GNU_SPARSE,
     KINDS,
     NO_DEVICE,
@@ -184,13 +183,17 @@ class _Reader:
                 size = parse_decimal(records[b"size"], "size") if records.get(b"size") else size
                 sparse = tarsparse.read_sparse_records(local, self.read_exactly)
                 name = sparse.name if sparse and sparse.name else name
+            elif any(key.startswith(tarsparse.SPARSE) for key, _ in local):
+                raise LayerError(f"{quote_name(name)} is a sparse file, and of another type")
         if flag == GNU_SPARSE:
             sparse = self.read_old_map(head, name, sparse)
         check_numbers(name, size, sparse.used if sparse else 0, mtime)
-        if name[-1:] == b"/" and flag in (FILE, OLD_FILE) and sparse is None:
+        if name[-1:] == b"/" and kind is Kind.FILE:
+            if flag != OLD_FILE or sparse:  # GNU tar makes folders of some, Go files
+                raise LayerError(f"{quote_name(name)} is named as a folder, and is a file")
             if size:
                 raise LayerError(f"the folder {quote_name(name)} has data")
-            kind = Kind.DIR  # version 7 marks folders by their names, and GNU tar still reads them so
+            kind = Kind.DIR  # version 7 marks folders by their names, and both still read them so
         if kind is Kind.CHAR or kind is Kind.BLOCK:
             numbers = read_device(head, name)
         path = self.resolve_path(name)

@@ -7,7 +7,7 @@ memory (Go's archive/tar has the same limit).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envbuild.oci.tar.fields import MAX_SIZE, LayerError, Record, parse_decimal, parse_number
@@ -53,7 +53,11 @@ def read_old_gnu_map(head: bytes, take: ReadExactly) -> SparseFile:
 
 
 def read_sparse_records(records: Sequence[Record], take: ReadExactly) -> SparseFile | None:
-    """Return the sparse file that the records of an extended header describe; None if they describe none."""
+    """Return the sparse file that the records of an extended header describe; None if they describe none.
+
+    Records of which GNU tar and Go's archive/tar make different files are refused: without a whole version, or without
+    a map, Go takes the member as a plain file of its own name.
+    """
     known: dict[bytes, bytes] = {}
     pairs: list[int] = []  # of version 0.0: offset and length in turn
     for key, value in records:
@@ -68,20 +72,33 @@ def read_sparse_records(records: Sequence[Record], take: ReadExactly) -> SparseF
     if not known and not pairs:
         return None
     name = known.get(b"name") or None
-    size = known.get(b"realsize") or known.get(b"size")
-    if not size:
-        raise LayerError("a sparse file has no size")
-    version = known.get(b"major", b"0"), known.get(b"minor", b"1")
-    used = 0
-    if version == (b"1", b"0"):
+    sizes = {parse_decimal(known[key], "size") for key in (b"realsize", b"size") if known.get(key)}
+    if len(sizes) != 1:
+        raise LayerError("a sparse file has two sizes" if sizes else "a sparse file has no size")
+    listed, used = known.get(b"map", b""), 0
+    if (known.get(b"major"), known.get(b"minor")) == (b"1", b"0"):
+        if pairs or listed:
+            raise LayerError("a sparse file has two maps")
         pairs, used = read_stored_map(take)
-    elif version not in ((b"0", b"0"), (b"0", b"1")):
-        raise LayerError("a sparse file is stored in a version of GNU tar's format that envbuild does not support")
-    elif b"map" in known:
-        pairs = [parse_decimal(text, "map") for text in known[b"map"].split(b",")] if known[b"map"] else []
+    else:
+        pairs = read_recorded_map(known, pairs, listed)
     if len(pairs) % 2:
         raise LayerError("the map of a sparse file is damaged")
-    return SparseFile(parse_decimal(size, "size"), list(zip(pairs[::2], pairs[1::2], strict=True)), used, name)
+    return SparseFile(sizes.pop(), list(zip(pairs[::2], pairs[1::2], strict=True)), used, name)
+
+
+def read_recorded_map(known: Mapping[bytes, bytes], pairs: list[int], listed: bytes) -> list[int]:
+    """Return the map of version 0.0 (`pairs`) or 0.1 (`listed`), which their records contain; GNU tar writes no version
+    there. Raises LayerError."""
+    version = known.get(b"major"), known.get(b"minor")
+    if version not in ((None, None), (b"0", b"0"), (b"0", b"1")):
+        raise LayerError("a sparse file is stored in a version of GNU tar's format that envbuild does not support")
+    if bool(pairs) == bool(listed):
+        raise LayerError(f"a sparse file has {'two maps' if pairs else 'no map'}")
+    pairs = pairs or [parse_decimal(text, "map") for text in listed.split(b",")]
+    if parse_decimal(known.get(b"numblocks", b""), "map") * 2 != len(pairs):
+        raise LayerError("the map of a sparse file has another length than is stated")
+    return pairs
 
 
 def read_stored_map(take: ReadExactly) -> tuple[list[int], int]:
