@@ -27,8 +27,8 @@ class DownloadLimits:
     Patience: `connect` and `silence` are the seconds without a connection and without a byte after which an attempt
     ends. A body may take `grace` seconds, and one second more for each `slowest` bytes. `failures`: requests in a row
     that a host fails (each with all its attempts) before nothing more is requested from it. `program`: seconds of one
-    run of uv or apt-get; `program_memory`: bytes of memory of it, because uv reads a page of an index as a whole.
-    `program_file`: bytes of a file that it writes.
+    run of uv or apt-get, `gpg`: of all runs of gpg for a file of keys; `program_memory`: bytes of memory of a program,
+    because uv reads a page of an index as a whole. `program_file`: bytes of a file that uv writes.
     """
 
     page: int = 64 << 20
@@ -46,6 +46,7 @@ class DownloadLimits:
     slowest: int = 10_000
     failures: int = 8
     program: float = 3600
+    gpg: float = 30
     program_memory: int = 4 << 30
     program_file: int = 8 << 30
 

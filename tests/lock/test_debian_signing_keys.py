@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import base64
-import tempfile
+import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from envbuild.lock.debian.signing_keys import _primary_keys, extract_key
+from envbuild.core.errors import InputError
+from envbuild.lock.debian import gpg as gpg_program
+from envbuild.lock.debian.gpg import private_gpg
+from envbuild.lock.debian.signing_keys import extract_key, repository_key
+from envbuild.net.limits import LIMITS
+from envbuild.net.network_settings import NetworkSettings
+from envbuild.net.transport import Transport
+from envbuild.spec.recipe import AptRepository
+from tests.support.time_limit import ends_within
 from tests.support.tools import require_tools
 
 pytestmark = pytest.mark.unit
@@ -50,9 +60,9 @@ def test_a_key_that_has_the_fingerprint_as_a_subkey_is_not_taken() -> None:
     require_tools("gpg")
     key, found = extract_key(ADOPTED, VENDOR)
     assert sorted(found) == sorted([VENDOR, OTHER])
-    with tempfile.TemporaryDirectory() as home:
-        (Path(home) / "key").write_bytes(key)
-        assert _primary_keys(home, Path(home) / "key") == [VENDOR]
+    with private_gpg() as gpg:
+        (gpg.home / "key").write_bytes(key)
+        assert gpg.primary_keys(gpg.home / "key") == [VENDOR]
 
 
 def test_a_file_with_the_fingerprint_as_a_subkey_alone_has_no_key() -> None:
@@ -61,3 +71,25 @@ def test_a_file_with_the_fingerprint_as_a_subkey_alone_has_no_key() -> None:
     alone = ADOPTED.removeprefix(own)
     assert alone != ADOPTED
     assert extract_key(alone, VENDOR) == (b"", [OTHER])
+
+
+def test_a_key_that_gpg_does_not_read_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some kilobytes can unpack to terabytes, of which gpg reads all. The next place is tried."""
+    require_tools("gpg")
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/gpg"
+    program.write_text(
+        f'#!/bin/sh\nfor last; do :; done\ngrep -qs endless "$last" && sleep 60\nexec {shutil.which("gpg")} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setattr(gpg_program, "LIMITS", replace(LIMITS, gpg=3))
+    slow, good = tmp_path / "slow", tmp_path / "good"
+    slow.write_bytes(b"endless")
+    good.write_bytes(ADOPTED)
+    repository = AptRepository("apt:maker/r", "./", (), VENDOR, "key")
+    transport = Transport(NetworkSettings())
+    with ends_within(40):
+        assert repository_key(repository, [str(slow), str(good)], transport, tmp_path / "keys").stat().st_size
+        with pytest.raises(InputError, match=f"{slow}: gpg did not read its keys within 3 s"):
+            repository_key(repository, [str(slow)], transport, tmp_path / "none")

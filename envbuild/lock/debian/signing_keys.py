@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,8 +17,8 @@ from pathlib import Path
 from typing import IO
 
 from envbuild.core.errors import InputError
-from envbuild.core.programs import run_program
 from envbuild.core.store.store import write_atomic
+from envbuild.lock.debian.gpg import private_gpg
 from envbuild.lock.missing_inputs import describe_misses
 from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.miss import Miss
@@ -80,10 +79,10 @@ def repository_key(
     for place in places:
         try:
             content = transport.read(place, limit=transport.limits.key).content
+            key, others[redact(place)] = extract_key(content, wanted)
         except (NotFoundError, UnreachableError) as error:
             misses.append(error.miss(redact(place)))
             continue
-        key, others[redact(place)] = extract_key(content, wanted)
         if key:
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(path, partial(_write, key))
@@ -93,33 +92,28 @@ def repository_key(
 
 def extract_key(content: bytes, fingerprint: str) -> tuple[bytes, list[str]]:
     """Return the key with `fingerprint` alone, as binary packets (empty: `content` does not have it), and the
-    fingerprints of all keys in `content`."""
-    with tempfile.TemporaryDirectory(prefix="gpg") as home:
-        candidate = Path(home) / "key"
+    fingerprints of all keys in `content`. Raises RefusedError after the time limit of gpg."""
+    with private_gpg() as gpg:
+        candidate = gpg.home / "key"
         candidate.write_bytes(content)
-        found = _primary_keys(home, candidate)
+        found = gpg.primary_keys(candidate)
         if fingerprint not in found:
             return b"", found
-        _run_gpg(home, "--import", str(candidate))
+        gpg.run("--import", str(candidate))
         # --export takes keys that have the fingerprint as a subkey, too, and an attacker can bind the vendor's public
         # key to a key of his own as one: other keys are removed first, and the result is read again.
         for other in set(found) - {fingerprint}:
-            _run_gpg(home, "--yes", "--delete-keys", other)
-        candidate.write_bytes(_run_gpg(home, "--export", fingerprint))
-        return (candidate.read_bytes() if _primary_keys(home, candidate) == [fingerprint] else b""), found
-
-
-def _primary_keys(home: str, file: Path) -> list[str]:
-    """Return the fingerprints of the keys in a file, without those of subkeys."""
-    content = _run_gpg(home, "--with-colons", "--import-options", "show-only", "--import", str(file))
-    listing = content.decode(errors="replace")  # the name in an old key may be in Latin-1
-    return re.findall(r"^pub:.*\n(?:(?!pub:|fpr:).*\n)*fpr:{9}([0-9A-F]+):", listing, re.MULTILINE)
+            gpg.run("--yes", "--delete-keys", other)
+        candidate.write_bytes(gpg.run("--export", fingerprint))
+        return (candidate.read_bytes() if gpg.primary_keys(candidate) == [fingerprint] else b""), found
 
 
 def is_bound_by_weak_hash(key: Path) -> bool:
-    """Return whether a key binds its identity or a subkey with MD5, SHA-1 or RIPEMD-160 (RFC 9580, 5.2.1 and 9.5)."""
-    with tempfile.TemporaryDirectory(prefix="gpg") as home:
-        packets = _run_gpg(home, "--list-packets", str(key)).decode(errors="replace")
+    """Return whether a key binds its identity or a subkey with MD5, SHA-1 or RIPEMD-160 (RFC 9580, 5.2.1 and 9.5).
+
+    Raises RefusedError after the time limit of gpg."""
+    with private_gpg() as gpg:
+        packets = gpg.run("--list-packets", str(key)).decode(errors="replace")
     own = re.search(r"^:public key packet:\n(?:\t.*\n)*?\tkeyid: ([0-9A-F]+)", packets, re.MULTILINE)
     bindings = rf"^:signature packet: .*keyid {own[1] if own else '-'}\n.*sigclass 0x1[01238]\n\tdigest algo (\d+),"
     return bool({"1", "2", "3"} & set(re.findall(bindings, packets, re.MULTILINE)))
@@ -164,12 +158,3 @@ def _no_key_error(repository: AptRepository, misses: Sequence[Miss]) -> InputErr
 
 def _write(content: bytes, file: IO[bytes]) -> None:
     file.write(content)
-
-
-def _run_gpg(home: str, *arguments: str) -> bytes:
-    """Run gpg with a folder of its own and return its standard output; an invalid key is missing in its list."""
-    # Not with "--trust-model always": gpg then ends with an error at a key that is out of date (2.2.40).
-    command = ["gpg", "--homedir", home, "--batch", "--quiet", "--no-autostart"]
-    command += ["--no-default-keyring", "--keyring", f"{home}/keys.gpg"]
-    output: bytes = run_program([*command, *arguments]).stdout
-    return output

@@ -14,6 +14,7 @@ from pathlib import Path
 from envbuild.core.console import Reporter
 from envbuild.core.errors import InputError
 from envbuild.lock.debian.signing_keys import is_bound_by_weak_hash
+from envbuild.net.failures import RefusedError
 from envbuild.net.public_homes import find_homes
 from envbuild.net.site import mirror_line, mirrors_setting
 from envbuild.spec.recipe import AptRepository
@@ -38,10 +39,13 @@ def check_exists(repository: AptRepository) -> None:
 def requires_gpgv(origin: str, keyring: Path, reporter: Reporter) -> bool:
     """Return whether gpgv must check the signature of a repository, because sqv, which apt would use, refuses its key.
 
-    Report it. Raises InputError without gpgv.
+    Report it. Raises InputError without gpgv, and for a key that gpg does not read in time.
     """
-    if not shutil.which("sqv") or not is_bound_by_weak_hash(keyring):
-        return False
+    try:
+        if not shutil.which("sqv") or not is_bound_by_weak_hash(keyring):
+            return False
+    except RefusedError as error:
+        raise InputError(f"the key of the package repository {origin} cannot be used: {error}") from None
     why = "sqv refuses its key, because SHA-1 binds its identity"
     if not shutil.which("gpgv"):
         raise InputError(f"the signature of {origin} cannot be checked: {why}", hint="sudo apt install gpgv")
