@@ -26,13 +26,3 @@ def number_here(user: int) -> int:
         if outside <= user < outside + count:
             return inside + user - outside
     return UNKNOWN
-
-
-def is_namespace_of_user() -> bool:
-    """Return whether this process is in a user namespace that a user made, with that user's number as the first one of
-    its map: envbuild's own, and those of podman and ``buildah unshare``. A container has many in one line."""
-    try:
-        first = UID_MAP.read_text().splitlines()[0].split()
-    except (OSError, IndexError):
-        return False
-    return in_user_namespace() and first[0] == "0" and first[2] == "1"

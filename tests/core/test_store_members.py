@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from envbuild.core.store.access import check_readable
 from envbuild.core.store.gc import collect
 from envbuild.core.store.joined import join_store
 from envbuild.core.store.permissions import move_into_store, own_place
-from envbuild.core.store.place import is_root, must_join
+from envbuild.core.store.place import check_place, is_root_of, may_change, must_join
 from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import check_former_group
@@ -94,24 +95,27 @@ def test_a_store_that_any_user_can_have_made_is_used_by_those_who_joined_it(
 
 
 @pytest.mark.parametrize(
-    ("uid_map", "of_user"),
+    ("uid_map", "stranger", "refused"),
     [
-        ("0 0 4294967295\n", False),
-        ("0 0 65536\n", False),  # systemd-nspawn --private-users=identity
-        ("0 100000 65536\n", False),  # LXC, Docker with userns-remap: a machine with a root and users of its own
-        ("0 1000 1\n1 100000 65536\n", True),  # envbuild, buildah unshare, podman
-        ("0 1000 1\n", True),
-        ("", False),
+        ("0 0 4294967295\n", 65534, True),
+        ("0 0 65536\n", ONE, True),  # systemd-nspawn --private-users=identity
+        ("0 100000 65536\n", ONE, True),  # LXC, Docker with userns-remap: a machine with users of its own
+        ("0 1000 1\n1 100000 65536\n", ONE, True),  # rootless podman and Docker: the same
+        ("0 1000 1\n1 100000 65536\n", 65534, False),  # envbuild, buildah unshare: a user of the machine
+        ("0 1000 1\n", 65534, False),
     ],
 )
 def test_root_of_a_container_is_root(
-    uid_map: str, of_user: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uid_map: str, stranger: int, refused: bool, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It refuses the store of another user, and one of a folder of all users that it has not joined."""
-    (tmp_path / "uid_map").write_text(uid_map)
-    monkeypatch.setattr(user_numbers, "UID_MAP", tmp_path / "uid_map")
-    assert user_numbers.is_namespace_of_user() == of_user
-    assert is_root() != of_user
+    """It refuses the store of another user of the container. A store that a group of the machine shares is not one."""
+    (shared.parent / "uid_map").write_text(uid_map)
+    monkeypatch.setattr(user_numbers, "UID_MAP", shared.parent / "uid_map")
+    os.chown(shared, stranger, GROUP)
+    shared.chmod(0o3775)
+    assert is_root_of(stranger) == may_change(stranger) == refused
+    with pytest.raises(EngineError, match="could make commands of root") if refused else contextlib.nullcontext():
+        check_place(shared)
 
 
 def replace_by_link(path: Path, target: Path) -> str:

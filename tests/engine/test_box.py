@@ -161,6 +161,35 @@ def test_a_user_of_the_machine_does_not_enter_a_process_with_the_same_number(sto
     assert looks == [(0, b"door\n"), (2, b"")]
 
 
+def test_root_of_a_rootless_container_has_users_of_its_own_in_a_box(
+    scratch: Path, as_other: Run, other_user: tuple[str, str]
+) -> None:
+    """A container of podman has many users, and the same map as a namespace that envbuild makes for a user."""
+    if shutil.which("buildah") is None:
+        pytest.skip("buildah is not installed: it makes such a namespace")
+    folder = scratch / "rootless"
+    answer = as_other("everything", folder, "buildah", "unshare")
+    code = (
+        "import json, os, sys; from envbuild.build.engines.embedded import unit_process\n"
+        "from envbuild.core.userns.process import spawn\n"
+        "child = spawn(unit_process.run_job, {'job': json.loads(sys.argv[1])})\n"
+        "output = child.process.communicate()[0]\n"
+        "ended = child.result(output)\n"
+        "inside, outside = output.decode().split(), os.readlink('/proc/self/ns/user')\n"
+        "print(json.dumps([ended['code'], ended['protection']['users'], inside != [outside], len(inside)]))"
+    )
+    job = {
+        "work": str(folder / "tmp/look"), "lowers": [str(builders_tree(Store(folder), answer["layers"][0]))],
+        "argv": ["/bin/sh", "-c", "readlink /proc/self/ns/user"], "env": {"PATH": "/bin"},
+        "interactive": False, "input_names": [], "apt": False, "network": False, "image": "", "binds": [],
+    }  # fmt: skip
+    name, python = other_user
+    command = ["runuser", "-u", name, "--", "buildah", "unshare", python, "-c", code, json.dumps(job)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=importing(), cwd=f"/home/{name}")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [0, True, True, 1]
+
+
 def wait_for(user: int, word: bytes, ran: Future[tuple[int, bytes]]) -> str:
     """Return the number of the process of a user with a word in its arguments, once it runs."""
     while not ran.done():

@@ -22,7 +22,7 @@ from envbuild.core.ownership import group_name, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.access_list_check import check_access_list
 from envbuild.core.store.permissions import GROUP, OTHERS, STICKY, is_shared, make_shared_folder
-from envbuild.core.store.place import is_open, is_root, may_change
+from envbuild.core.store.place import is_open, is_root_of, may_change
 from envbuild.core.text import human_list
 
 LOCKS = "locks"  # a lock needs no more than the right to read its file: only users of the store may enter the folder
@@ -125,7 +125,7 @@ def _check_folder(path: Path, root: Path, *, sticky: bool) -> bool:
         ) from None
     if not stat.S_ISDIR(found.stat.st_mode):
         raise EngineError(f"{path} is not a folder", hint=f"its owner, {user_name(found.owner)}, removes it")
-    if found.owner not in (owner, 0) and is_root():
+    if found.owner not in (owner, 0) and is_root_of(found.owner) and is_root_of(owner):
         _change_folder(path, owner)
         found = file_status(path, follow=False)
     if (other := found.owner) not in (owner, 0):

@@ -13,7 +13,7 @@ from envbuild.core.ownership import group_name, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.joined import has_joined
 from envbuild.core.store.permissions import OTHERS, STICKY, is_shared
-from envbuild.core.user_numbers import is_namespace_of_user
+from envbuild.core.user_numbers import UNMAPPED, in_user_namespace
 
 
 def check_place(root: Path, *, joining: bool = False) -> None:
@@ -27,7 +27,7 @@ def check_place(root: Path, *, joining: bool = False) -> None:
     found = file_status(root)
     status, owner = found.stat, found.owner
     name, own = user_name(owner), may_change(owner)
-    if is_root() and owner not in own_users():
+    if is_root_of(owner) and owner not in own_users():
         raise EngineError(
             f"the store {root} belongs to {name}, who could make commands of root change any file",
             hint="set ENVBUILD_STORE to a folder of root, or work as that user",
@@ -70,10 +70,10 @@ def is_anyones_place(root: Path) -> bool:
     )
 
 
-def is_root() -> bool:
-    """Return whether this process is root, also of a container with a user namespace; not a user in a namespace of its
-    own, whose map begins with that user alone."""
-    return os.geteuid() == 0 and not is_namespace_of_user()
+def is_root_of(user: int) -> bool:
+    """Return whether this process is root, and can change what `user` has: in a user namespace, that of a container
+    too, users of the machine have no number, and root is one of them."""
+    return os.geteuid() == 0 and not (user == UNMAPPED and in_user_namespace())
 
 
 def is_open(mode: int) -> bool:
@@ -83,4 +83,4 @@ def is_open(mode: int) -> bool:
 
 def may_change(owner: int) -> bool:
     """Return whether this user may change the mode of what `owner` has."""
-    return is_root() or owner == os.geteuid()
+    return is_root_of(owner) or owner == os.geteuid()

@@ -19,6 +19,7 @@ from envbuild.core.userns.namespaces import SetupError, die_with
 
 SUBORDINATE = ("/etc/subuid", "/etc/subgid")
 NEEDED_IDS = 65535  # 1..65535 beside the caller's own: Debian uses ids to 65534
+_made: list[int] = []  # the user who made the namespace that this process has entered
 
 
 def read_ranges(path: str) -> list[tuple[str, int, int]]:
@@ -76,7 +77,7 @@ def become_root(parent: int, *, one_id: bool = False) -> None:
 
     The process keeps its groups: one of them may share the store. Commands of a unit do not have them (`drop_groups`).
     """
-    if os.geteuid() != 0:
+    if user := os.geteuid():
         try:
             commands = _map_commands()
         except SetupError:
@@ -86,6 +87,7 @@ def become_root(parent: int, *, one_id: bool = False) -> None:
         else:
             _map_ids(commands)
         die_with(parent)  # the kernel forgets the signal when credentials change
+        _made.append(user)
     try:
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
@@ -93,6 +95,13 @@ def become_root(parent: int, *, one_id: bool = False) -> None:
     except OSError as error:
         raise SetupError("map ids", f"setuid: {error.strerror}") from error
     die_with(parent)
+
+
+def has_own_namespace() -> bool:
+    """Return whether this process, or one that it is a fork of, entered a user namespace in `become_root`: no user of
+    the machine has a number there. The map does not show it: that of a rootless container, which has users of its own,
+    is the same."""
+    return bool(_made)
 
 
 def has_one_id() -> bool:

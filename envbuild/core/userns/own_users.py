@@ -12,16 +12,10 @@ import os
 import signal
 from pathlib import Path
 
-from envbuild.core.user_numbers import is_namespace_of_user
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError, loopback_up
 
 NO_USERS = "this kernel has no user namespace for root: a user of the machine can reach a process with the same number"
-
-
-def is_root_of_machine() -> bool:
-    """Return whether this process is root, with the users of the machine, or of a container with users of its own."""
-    return os.geteuid() == 0 and not is_namespace_of_user()
 
 
 def same_numbers(uid_map: str) -> str:

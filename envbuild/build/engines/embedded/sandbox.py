@@ -27,7 +27,7 @@ from envbuild.core.sealed_interpreter import describe_crash, forbid_imports
 from envbuild.core.text import human_list, printable
 from envbuild.core.userns import libc
 from envbuild.core.userns.answer import decode, encode, encode_error
-from envbuild.core.userns.id_maps import drop_groups
+from envbuild.core.userns.id_maps import drop_groups, has_own_namespace
 from envbuild.core.userns.namespaces import (
     SetupError,
     fork_init,
@@ -37,7 +37,7 @@ from envbuild.core.userns.namespaces import (
     isolate,
     private_mounts,
 )
-from envbuild.core.userns.own_users import NO_USERS, OwnUsers, is_root_of_machine
+from envbuild.core.userns.own_users import NO_USERS, OwnUsers
 from envbuild.core.userns.profiles import BUILD, RUN
 from envbuild.core.userns.seccomp import make_program
 from envbuild.core.userns.starter import make_starter, read_report, start
@@ -119,7 +119,7 @@ def _run_keeper(
         os.closerange(3, write)  # among them the pipe on which this process's parent answers
         os.closerange(write + 1, 1 << 20)
         isolate(box.network)
-        users = OwnUsers() if is_root_of_machine() else None
+        users = None if has_own_namespace() else OwnUsers()
         protection = Protection(bool(program), hide_keyring(), hide_cgroup(), not users)
         init = fork_init()
         if init == 0:
