@@ -17,6 +17,7 @@ from typing import NamedTuple
 from envbuild.core.access_lists import named_writers
 from envbuild.core.file_status import FileStatus, file_status
 from envbuild.core.link_walk import Place, Step, walk
+from envbuild.core.unmapped_root import is_folder_of_root, is_unmapped
 from envbuild.core.user_numbers import UNKNOWN, UNMAPPED, in_user_namespace
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # they state nothing about the file
@@ -164,8 +165,8 @@ def find_renamer(folder: bytes, users: frozenset[int], groups: Groups | None = N
     status = found.stat
     if foreign := _find_mounter(os.fsdecode(folder), found, users):
         return foreign
-    if status.st_uid == UNMAPPED and in_user_namespace():  # the machine's root, who owns / and /home
-        users |= {UNMAPPED}
+    if is_unmapped(status) and is_folder_of_root(folder, status):
+        users |= {status.st_uid}
     if status.st_uid in users and status.st_mode & stat.S_ISVTX:
         return None
     return find_intrusion(os.fsdecode(folder), users, groups)
@@ -222,6 +223,8 @@ def user_name(uid: int) -> str:
 
     if uid == UNKNOWN:
         return "an unknown user"
+    if uid == UNMAPPED and in_user_namespace():
+        return "a user without a number in this user namespace"
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

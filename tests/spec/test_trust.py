@@ -6,12 +6,14 @@ import grp
 import os
 import pwd
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from envbuild.cli.app import create_app
 from envbuild.core.errors import SpecError
+from envbuild.core.unmapped_root import is_folder_of_root
 from envbuild.spec import project as projects
 from envbuild.spec import trust
 from envbuild.spec.project import Project
@@ -244,10 +246,26 @@ def test_in_a_user_namespace_the_group_of_its_root_is_the_user_s(
     (tmp_path / "map").write_text("         0       1000          1\n         1     100000      65536\n")
     monkeypatch.setattr("envbuild.core.user_numbers.UID_MAP", tmp_path / "map")
     assert refusals(root) == []
-    os.chown(folder, 65534, 65534)  # root of the machine has no number there
-    assert refusals(root) == []
+    os.chown(folder, 65534, 65534)  # another user of the machine, or its root: none has a number there
+    assert [path for path, _ in refusals(root)] == [".."]
+    for user, home, used in ((1000, root, True), (1000, folder, False), (0, root, False)):
+        entry = SimpleNamespace(pw_name="anne", pw_dir=str(home))
+        monkeypatch.setattr(pwd, "getpwuid", {user: entry}.__getitem__)
+        assert (refusals(root) == []) == used, "only root owns what is above the home of a user"
+    monkeypatch.setattr(pwd, "getpwuid", lambda number: SimpleNamespace(pw_name="anne", pw_dir=str(root)))
     folder.chmod(0o757)
     assert [path for path, _ in refusals(root)] == [".."]
+
+
+@pytest.mark.parametrize(("path", "used"), [("/", True), ("/usr", True), ("/usr/share", False), ("/var/tmp", False)])
+def test_in_a_user_namespace_folders_in_the_root_folder_are_those_of_root(path: str, used: bool) -> None:
+    """All other users have one number there: who owns a folder further below is not known."""
+    assert is_folder_of_root(os.fsencode(path), Path(path).stat()) == used
+    folder = os.open(path, os.O_PATH)
+    try:
+        assert is_folder_of_root(b"/proc/self/fd/%d" % folder, os.fstat(folder)) == used
+    finally:
+        os.close(folder)
 
 
 def test_the_folder_of_envbuild_is_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
