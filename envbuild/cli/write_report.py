@@ -6,6 +6,7 @@ from pathlib import Path
 
 from envbuild.cli.check_images import check_image
 from envbuild.core.errors import Finding, PublishError, SpecError
+from envbuild.core.judged_links import is_folder
 from envbuild.core.paths import expand_home
 from envbuild.core.store.json_files import new_file_mode, write_atomic
 from envbuild.core.yaml_reader import one_of, short
@@ -44,7 +45,7 @@ def make_report(name: str) -> Report:
 def write_report(output: str, file_name: str, text: str) -> Path:
     """Write the text into the file or folder `output`, whole or not at all; return its path. Raises PublishError."""
     path = expand_home(output)
-    if path.is_dir():
+    if output.endswith("/") or is_folder(path):
         path = path / file_name.replace("/", "-")
     try:
         write_atomic(path, lambda file: file.write(text.encode()), new_file_mode())

@@ -66,6 +66,15 @@ def check_links(path: Path, users: Collection[int], *, own: bool = False) -> Non
         _walk_judged(path, users, opened, own=own)
 
 
+def is_folder(path: Path) -> bool:
+    """Return whether a path is a folder, or a link of this user or root to one: a link of another user, where a file is
+    to be written, would choose the folder for it."""
+    if not path.is_dir():
+        return False
+    found = file_status(path, follow=False)
+    return not stat.S_ISLNK(found.stat.st_mode) or found.owner in own_users()
+
+
 def _is_of_process(link: int, folder: int, target: bytes) -> bool:
     """Return whether a link is one of another process in /proc (proc_pid_root(5)): it leads elsewhere than its text
     states, to where that process chooses."""

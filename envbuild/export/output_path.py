@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import PublishError, SpecError
+from envbuild.core.judged_links import is_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Output:
     @property
     def into(self) -> bool:
         """True if a file is written into it, under the image's own name."""
-        return self.folder or self.path.is_dir()
+        return self.folder or is_folder(self.path)
 
     def prepare(self, source: str) -> None:
         """Check that a file of the image `source` can be written, and create its folder, before the export starts: an
@@ -67,6 +68,10 @@ class Output:
 def check_file(output: Path) -> None:
     """Raise SpecError if a finished file would replace something else: a folder, a pipe, /dev/null, a terminal."""
     if output.is_dir():
+        if not is_folder(output):
+            raise SpecError(
+                f"-o {output} is another user's link to a folder", hint=f"name another file, or -o {output}/"
+            )
         raise SpecError(f"-o {output} is a folder", hint="name a file: -o FILE.sqsh")
     if (output.exists() and not output.is_file()) or output.absolute().parent == Path("/dev"):
         raise SpecError(

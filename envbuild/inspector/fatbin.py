@@ -24,6 +24,7 @@ RELOCATABLE = "__nv_relfatbin"  # objects: input of a device link
 SECTIONS = frozenset({CODE, RELOCATABLE})
 KINDS = {1: "compute", 2: "sm", 8: "lto"}
 MOST = 1000  # architectures of one file
+PADDING = bytes(4096)  # zeros that are skipped at a time: a section of 2 GiB can be nothing else
 SPECIFIC, FAMILY = 0x100000, 0x200000  # flags: sm_90a, sm_100f
 
 
@@ -71,7 +72,7 @@ def read_binaries(data: bytes | mmap, offset: int, size: int) -> Iterator[dict[s
     while offset + 16 <= end:
         magic, _, header, length = struct.unpack_from("<IHHQ", data, offset)
         if magic == 0:  # alignment between fat binaries
-            offset += 8
+            offset += len(PADDING) if data[offset : min(offset + len(PADDING), end)] == PADDING else 8
             continue
         if magic != MAGIC or header < 16 or offset + header + length > end:
             raise ValueError(f"no fat binary at offset {offset}")

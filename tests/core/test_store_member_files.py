@@ -22,6 +22,7 @@ from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.store.store import Store
 from envbuild.lock.model import SourceFile
 from envbuild.lock.pending_archives import read_pending, record_pending
+from envbuild.net.site import Site
 from envbuild.verify.store_check import check_store
 from tests.support.as_user import run_as
 from tests.support.store_members import ONE, OUTSIDE, TWO, as_member
@@ -200,13 +201,13 @@ def test_a_row_that_the_kernel_lists_twice_is_one_process(tmp_path: Path, monkey
 
 def test_no_member_decides_what_another_one_locks(shared: Path) -> None:
     """Archives of an earlier lock that failed are used by the next one with their digest."""
-    blob = "b" * 64
+    blob, site = "b" * 64, Site(shared)
     (shared / "blobs/sha256" / blob).touch()
 
     def record() -> None:
-        record_pending(Store.open(shared), [SourceFile("app.tar", "github:a/b@1", blob, 1)])
+        record_pending(Store.open(shared), site, [SourceFile("app.tar", "github:a/b@1", blob, 1)])
 
     as_member(ONE, record)
-    assert as_member(ONE, lambda: list(read_pending(Store.open(shared)))) == ["app.tar"]
-    assert as_member(TWO, lambda: list(read_pending(Store.open(shared)))) == []
+    assert as_member(ONE, lambda: list(read_pending(Store.open(shared), site))) == ["app.tar"]
+    assert as_member(TWO, lambda: list(read_pending(Store.open(shared), site))) == []
     as_member(TWO, record)

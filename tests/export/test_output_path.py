@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from envbuild.cli.write_report import write_report
 from envbuild.core.errors import PublishError, SpecError
 from envbuild.export.output_path import Output, is_source
 
@@ -40,6 +42,22 @@ def test_a_file_replaces_files_only(tmp_path: Path) -> None:
     for output in (Output(tmp_path), Output(Path("/dev/null")), Output(Path("/dev/new"))):
         with pytest.raises(SpecError):
             output.file("own")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
+def test_a_link_of_another_user_is_not_a_folder_to_write_into(tmp_path: Path) -> None:
+    """That user would choose where the file gets."""
+    (tmp_path / "prod").mkdir()
+    (tmp_path / "prod/report.html").write_text("important")
+    for name, user in (("theirs", 54_321), ("own", os.geteuid())):
+        (tmp_path / name).symlink_to(tmp_path / "prod")
+        os.chown(tmp_path / name, user, user, follow_symlinks=False)
+    with pytest.raises(SpecError, match="is another user's link to a folder"):
+        Output(tmp_path / "theirs").prepare("docker://app:1")
+    assert Output(tmp_path / "own").file("x") == tmp_path / "own/x"
+    assert Output.of(f"{tmp_path}/theirs/").file("x") == tmp_path / "theirs/x"  # named as a folder
+    assert write_report(str(tmp_path / "theirs"), "report.html", "new") == tmp_path / "theirs"
+    assert (tmp_path / "prod/report.html").read_text() == "important"
 
 
 def test_the_image_itself_is_not_replaced(tmp_path: Path) -> None:

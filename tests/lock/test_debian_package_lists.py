@@ -23,6 +23,7 @@ pytestmark = pytest.mark.unit
         ("Tue, 24 Nov 2026 10:00:00 UTC", "2026-11-24T10:00:00+00:00"),
         ("Tue, 24 Nov 2026 10:00:00 -0000", "2026-11-24T10:00:00+00:00"),
         ("Tue, 31 Feb 2026 10:00:00 GMT", None),
+        ("Fri, 31 Dec 9999 23:59:59 -2359", None),
         ("Tue, 20 Feb 0900 10:00:00 GMT", None),
         ("yesterday", None),
     ],

@@ -25,6 +25,14 @@ def test_versions_have_their_order() -> None:
     assert version_key("0:1.0-0") == version_key("1.0")
 
 
+def test_numbers_of_any_length_have_an_order() -> None:
+    """Of a vendor's archive: Python reads no number of more than 4,300 digits."""
+    long = "9" * 5000
+    assert version_key("1.0") < version_key(f"1.{long}") < version_key(f"1.1{long}") < version_key(f"1:{long}")
+    assert version_key(f"{long}:1") > version_key(f"9:{long}") and version_key("1.007") == version_key("1.7")
+    assert version_key("²:1") != version_key("2:1")
+
+
 def test_the_order_is_dpkgs() -> None:
     if not shutil.which("dpkg"):
         pytest.skip("dpkg is not installed")

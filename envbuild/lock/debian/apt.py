@@ -235,11 +235,11 @@ def release_date(path: Path) -> datetime | None:
     match = re.search(r"^Date: (.+)$", signed_text(path) or "", re.MULTILINE)
     try:
         date = parsedate_to_datetime(match[1]) if match else None
-    except ValueError:
+        if date is None or date.year < FIRST_YEAR:
+            return None
+        return date.astimezone(UTC) if date.tzinfo else date.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    if date is None or date.year < FIRST_YEAR:
-        return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
 def configuration(root: Path, arch: str, options: dict[str, str]) -> str:
