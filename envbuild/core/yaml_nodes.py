@@ -6,7 +6,7 @@ reader would give it."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Scalar(NamedTuple):
@@ -35,6 +35,13 @@ class Table(NamedTuple):
 
 
 Node = Scalar | Sequence | Table
+
+
+def node_texts(node: Node) -> Any:
+    """Return a node as a plain tree, in which every scalar is text."""
+    if isinstance(node, Table):
+        return {key: node_texts(value) for key, (_, value) in node.entries.items()}
+    return node.value if isinstance(node, Scalar) else [node_texts(item) for item in node.items]
 
 
 def relative_path(path: Path) -> str:

@@ -216,6 +216,19 @@ def test_derived_files_count_as_their_folder(tmp_path: Path) -> None:
     assert error.message == "fact 'torch.own' is defined twice in this folder"
 
 
+def test_a_project_may_define_a_component_in_the_same_words(tmp_path: Path) -> None:
+    """Derived facts that it collects again (`matrix refresh --to facts/derived`) define the same."""
+    own = "components:\n  card: {kind: name, about: a card, values: [a, b]}\n"
+    own += "questions:\n  q: {of: [card], about: one}\n"
+    project = tmp_path / "project"
+    project.mkdir()
+    loaded(tmp_path, own)
+    assert loaded(project, own, "more.yaml", KNOWN, tmp_path).components["card"].values == ("a", "b")
+    for change in (("a card", "another"), ("about: one", "about: two")):
+        with pytest.raises(SpecError, match="is defined twice"):
+            loaded(project, own.replace(*change), "more.yaml", KNOWN, tmp_path)
+
+
 def test_all_unreadable_files_are_reported_without_consequential_errors(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("schema: 1\nfacts: [\n")
     (tmp_path / "b.yaml").write_text("schema: 2\nfacts: []\n")

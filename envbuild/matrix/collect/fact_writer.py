@@ -136,16 +136,10 @@ def read_derived(path: Path) -> YamlTree:
     if not path.exists():
         return {}
     findings: list[Finding] = []
-    tree = _node_texts(yaml_parser.load(path, findings))
+    tree = yaml_nodes.node_texts(yaml_parser.load(path, findings))
     if findings:
         raise SpecError.of(findings)
     return dict(tree)
-
-
-def _node_texts(node: yaml_nodes.Node) -> Any:
-    if isinstance(node, yaml_nodes.Table):
-        return {key: _node_texts(value) for key, (_, value) in node.entries.items()}
-    return node.value if isinstance(node, yaml_nodes.Scalar) else [_node_texts(item) for item in node.items]
 
 
 def render_derived(derived: Derived, seen: Mapping[str, str]) -> str:

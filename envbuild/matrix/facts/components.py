@@ -1,6 +1,6 @@
 """The components and questions of fact files: what facts may name.
 
-A component is defined once, with its `kind`; other files may give it more values."""
+A component is defined once, with its `kind`; other files may give it more values, or define it in the same words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
-from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table
+from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, node_texts
 from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.matrix.facts import values, version
 from envbuild.matrix.facts.model import COMPONENT_KINDS, Component, Constraint, Question
@@ -41,19 +41,15 @@ def is_empty(node: Node) -> bool:
 def read_components(reader: Reader, given: Named) -> dict[str, Component]:
     """Return the components of all files. One without a kind adds values to a component that another file defines."""
     found: dict[str, Component] = {}
-    places: dict[str, str] = {}
+    definitions: dict[str, tuple[Scalar, Table]] = {}
     more: list[tuple[Scalar, Table]] = []
     for place, node in given:
         if "kind" not in node.entries and "values" in node.entries:
             more.append((place, node))
             continue
         name = place.value
-        if name in places:
-            reader.wrong(
-                place.where, f"component '{name}' is defined twice", f"the first is at {places[name]}; keep one"
-            )
+        if not _is_first(reader, "component", place, node, definitions):
             continue
-        places[name] = place.where
         found[name] = _read_component(reader, place, node)
     own = {name: len(component.values) for name, component in found.items()}
     for place, node in more:
@@ -66,6 +62,19 @@ def read_components(reader: Reader, given: Named) -> dict[str, Component]:
         nodes = reader.table(node, ("values",), name, f"more values of '{name}'")
         found[name] = _add_values(reader, found[name], nodes["values"])
     return {name: _sort_values(component, own[name]) for name, component in found.items()}
+
+
+def _is_first(
+    reader: Reader, what: str, place: Scalar, node: Table, definitions: dict[str, tuple[Scalar, Table]]
+) -> bool:
+    """Return whether a definition is the first one of its name, and record it. Another one is reported, unless it is
+    the same: derived facts that a project collects again define what those of the release do."""
+    first, known = definitions.setdefault(place.value, (place, node))
+    if first is not place and node_texts(known) != node_texts(node):
+        reader.wrong(
+            place.where, f"{what} '{place.value}' is defined twice", f"the first is at {first.where}; keep one"
+        )
+    return first is place
 
 
 def _read_component(reader: Reader, place: Scalar, node: Table) -> Component:
@@ -134,15 +143,11 @@ def read_questions(
 ) -> dict[str, Question]:
     """Return the questions of all files. `constraints` reads the node of ``when``."""
     found: dict[str, Question] = {}
-    places: dict[str, str] = {}
+    definitions: dict[str, tuple[Scalar, Table]] = {}
     for place, node in given:
         name = place.value
-        if name in places:
-            reader.wrong(
-                place.where, f"question '{name}' is defined twice", f"the first is at {places[name]}; keep one"
-            )
+        if not _is_first(reader, "question", place, node, definitions):
             continue
-        places[name] = place.where
         nodes = reader.table(node, ("of", "about", "when"), name, f"question '{name}'")
         require_keys(reader, place.where, f"question '{name}'", nodes, ("of", "about"))
         about = reader.text(nodes["about"], "about", folded=True) if "about" in nodes else None
