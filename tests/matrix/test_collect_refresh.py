@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError, SpecError
 from envbuild.matrix.answer.newer_releases import newer_than_facts
-from envbuild.matrix.collect import fact_diff
-from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, read_derived, render_flow
+from envbuild.matrix.collect import fact_diff, refresh
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, read_derived
 from envbuild.matrix.collect.refresh import NAMES, Manifest, RefreshReport, refresh_facts
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
@@ -25,7 +26,14 @@ from tests.support.wheel_server import index_site, make_wheel, run_script
 
 pytestmark = pytest.mark.unit
 
-FIRST, LATER = date(2026, 11, 21), date(2026, 12, 24)
+FIRST, LATER = date(2026, 11, 21), date(2026, 11, 22)
+
+
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the reading of all facts, but in the slow tests: it takes seconds."""
+    if not request.node.get_closest_marker("slow_unit"):
+        monkeypatch.setattr(refresh, "check_readable", lambda folder, texts: None)
 
 
 def wheels(folder: Path, *versions: str) -> list[Path]:
@@ -47,6 +55,7 @@ def run(
     return refresh_facts(names, site, SilentReporter(), folder, run_script, today=today, **more)
 
 
+@pytest.mark.slow_unit
 def test_an_unchanged_index_leaves_the_file_byte_for_byte(tmp_path: Path) -> None:
     site, folder = site_of(tmp_path, "simple", "2.8.0", "2.9.1"), tmp_path / "derived"
     first = run(site, folder)
@@ -110,13 +119,6 @@ def test_fewer_rows_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
     assert not run(less, folder, LATER).changed
 
 
-@pytest.mark.parametrize("sign", ["\u202e", "\u2028", "\x85", "\x7f", "\x1b", "\n"])
-def test_a_text_that_no_reader_accepts_is_not_written(sign: str) -> None:
-    """The platform of a file in an index can be any text."""
-    with pytest.raises(InputError, match="which has a control character"):
-        render_flow({"note": f"nvcc-13.0.1-py3-none-manylinux{sign}_x86_64.whl"})
-
-
 def test_without_writing(tmp_path: Path) -> None:
     folder = tmp_path / "derived"
     report = run(site_of(tmp_path, "simple", "2.8.0"), folder, write=False)
@@ -163,6 +165,35 @@ def test_an_index_without_the_project_is_an_error(tmp_path: Path) -> None:
     run(site_of(tmp_path, "simple", "2.8.0"), folder)
     with pytest.raises(InputError, match=r"nothing for torch\.yaml was found"):
         run(index_site(tmp_path / "other", [make_wheel(tmp_path, "x-1.0-py3-none-any.whl")]), folder)
+
+
+@pytest.mark.slow_unit
+def test_a_file_that_no_command_could_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a file of an index, which may have any signs, becomes a part of a fact."""
+    row = DerivedRow({"cuda": "12.8"}, {"sm": {"cubins": ["90"]}}, "nvcc-1-py3-none-{}.whl")
+    fact = DerivedFact(
+        id="cuda.ptxas-targets",
+        question="cuda-sm",
+        kind="limits",
+        scope="build",
+        type="measured",
+        where="bin/ptxas",
+        how="targets",
+        because="CUDA {cuda} compiles no machine code for {sm}",
+        rows=(row,),
+    )
+
+    def collect(word: str) -> None:
+        named = replace(fact, rows=(replace(row, note=row.note.format(word)),))
+        monkeypatch.setitem(refresh.COLLECTORS, "nvcc", lambda context: {"nvcc": Derived(facts=(named,))})
+        run(Site(tmp_path / "store", mirrors={"python:": ()}), tmp_path / "derived", names=("nvcc",), allow_fewer=True)
+
+    collect("any")
+    before = (tmp_path / "derived/nvcc.yaml").read_bytes()
+    for part in ("\u202e", "\x1b", "\ud800", "x" * (2 << 20)):
+        with pytest.raises(InputError, match="what was collected cannot be read"):
+            collect(part)
+        assert (tmp_path / "derived/nvcc.yaml").read_bytes() == before
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

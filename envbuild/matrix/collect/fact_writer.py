@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 from envbuild.core import yaml_nodes, yaml_parser
 from envbuild.core.console import Reporter
 from envbuild.core.errors import Finding, InputError, SpecError
-from envbuild.core.text import printable
 from envbuild.matrix.collect.remote_wheel import Wheels
 from envbuild.net.python_index import PackageIndex
 
@@ -159,20 +158,12 @@ def render_derived(derived: Derived, seen: Mapping[str, str]) -> str:
 
 
 def render_flow(node: FlowNode) -> str:
-    """Return a value in YAML's flow style; a text that another reader could take for something else is quoted.
-
-    Raise InputError for a text with control characters, which no reader of facts accepts: a name of a file in an index
-    can be any text."""
+    """Return a value in YAML's flow style; a text that another reader could take for something else is quoted."""
     if isinstance(node, bool):
         return "true" if node else "false"
     if isinstance(node, int):
         return str(node)
     if isinstance(node, str):
-        if not node.isprintable():
-            raise InputError(
-                f"the package index states '{printable(node)}', which has a control character",
-                hint="is it the right package index?",
-            )
         plain = PLAIN.fullmatch(node) and node.lower() not in RESERVED
         return node if plain else json.dumps(node, ensure_ascii=False)
     if isinstance(node, Mapping):

@@ -25,6 +25,7 @@ from envbuild.matrix.collect.nccl_cubins import collect as collect_cubins
 from envbuild.matrix.collect.neuron import make_facts as neuron_facts
 from envbuild.matrix.collect.neuron_manifest import read_manifest
 from envbuild.matrix.collect.nvcc import collect as collect_nvcc
+from envbuild.matrix.collect.read_back import check_readable
 from envbuild.matrix.collect.remote_wheel import Wheels
 from envbuild.matrix.collect.torch_wheels import collect as collect_torch
 from envbuild.net.python_index import PackageIndex
@@ -107,7 +108,7 @@ def refresh_facts(
     run: as of `Context`. Without `write` nothing is changed.
 
     Raise SpecError for an unknown name or a derived file that is not YAML, InputError when something cannot be read,
-    and, before anything is written, when there would be fewer rows."""
+    and, before anything is written, when there would be fewer rows, or facts that no command reads."""
     began = time.monotonic()
     wanted = _checked(tuple(names) or tuple(COLLECTORS), manifest)
     transport = Transport(site.network())
@@ -130,6 +131,7 @@ def refresh_facts(
     if write and fewer and not allow_fewer:
         raise InputError.of([*fewer[:-1], Finding(fewer[-1].message, fewer[-1].where, FEWER)])
     if write:
+        check_readable(folder, {file.path.name: text for file, text in files if file.changed})
         for file, text in files:
             if file.changed:
                 _write(file.path, text)
@@ -166,7 +168,7 @@ def _compare(path: Path, derived: Derived, day: str) -> tuple[RefreshedFile, str
     unchanged = fact_diff.unchanged_facts(old, new)
     text = render_derived(derived, {fact.id: unchanged.get(fact.id) or day for fact in derived.facts})
     lines = tuple(fact_diff.diff_lines(old, new))
-    changed = not path.exists() or path.read_bytes() != text.encode()
+    changed = not path.exists() or path.read_bytes() != text.encode(errors="surrogatepass")
     if changed and not lines:
         lines = ("written again: the order or the spelling of its lines changed",)
     return RefreshedFile(path, lines, tuple(fact_diff.find_missing_rows(old, new, path.name)), changed, False), text
