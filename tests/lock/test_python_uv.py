@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.core.errors import EnvbuildError
 from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.python.uv import site_arguments, site_environment
+from envbuild.lock.request import UnitRequest
 from envbuild.net.network_settings import NetworkSettings
 from envbuild.net.site import Site
+from tests.support.http_server import Handler, serving
+from tests.support.python_resolver import work
 
 pytestmark = pytest.mark.unit
 
@@ -36,3 +40,21 @@ def test_uv_sees_the_settings_of_the_site_only(tmp_path: Path, monkeypatch: pyte
     assert "--no-index" in site_arguments(
         Site(tmp_path, mirrors={"python:": ("/wheels",)}), IndexLogins(NetworkSettings())
     )
+
+
+def test_a_message_of_uv_has_no_content_of_a_file_that_an_index_names(tmp_path: Path) -> None:
+    """uv opens it, and prints its first bytes if it is not a wheel."""
+    (tmp_path / "demo-1.0-py3-none-any.whl").write_text("hush, a secret")
+
+    class Page(Handler):
+        def do_GET(self) -> None:
+            content = f'<a href="file://{tmp_path}/demo-1.0-py3-none-any.whl">demo</a>'.encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    with serving(Page) as url, pytest.raises(EnvbuildError, match="cannot be resolved") as caught:
+        work(tmp_path, f"{url}/simple").lock({"base": UnitRequest(), "venv": UnitRequest(python=("demo",))})
+    assert f"{int.from_bytes(b'hush', 'little'):x}" not in str(caught.value)

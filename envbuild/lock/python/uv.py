@@ -25,6 +25,7 @@ from envbuild.net.uv_program import clean_environment, uv_binary
 URL_REQUIREMENT = re.compile(r"Package `([^`]+)` was included as a URL dependency")
 TOO_LARGE = "(os error 27)"  # EFBIG: it reached `program_file`
 OUT_OF_MEMORY = "memory allocation of"  # the message of Rust's runtime when an allocation fails
+CONTENT = re.compile(r" \(actual: 0x[0-9a-f]+, expected: 0x[0-9a-f]+\)")  # of a file that an index names as a wheel
 UNFIT = "no wheels with a matching"  # uv's message for a version whose files are for other platforms
 
 
@@ -162,7 +163,7 @@ def _lines(texts: Sequence[str]) -> str:
 
 def _resolution_error(what: str, stderr: str) -> EnvbuildError:
     """Return uv's message as the error of the matching type."""
-    lines = redact_text(stderr).strip().splitlines()
+    lines = redact_text(CONTENT.sub("", stderr)).strip().splitlines()
     text = "\n".join(line for line in lines if not line.startswith("warning:")).strip()
     text = text.removeprefix("error: ") or "uv failed without a message"
     message = f"the Python packages of '{what}' cannot be resolved: {text}"
