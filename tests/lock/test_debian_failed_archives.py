@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from envbuild.lock.debian.unreadable_archives import failures_by_place
 from envbuild.net.limits import LIMITS
 from envbuild.net.site import Site
 from envbuild.spec.recipe import AptRepository
-from tests.support.debian_archive import Signer, publish, stanza
+from tests.support.debian_archive import RELEASED, Signer, publish, stanza
 from tests.support.http_server import Handler, serving
 from tests.support.lock_server import Answers, serve
 from tests.support.time_limit import ends_within
@@ -123,6 +123,21 @@ def test_only_failed_repositories_use_the_next_mirror(site: Site, tmp_path: Path
     }
     lock = resolve(replace(at, mirrors=mirrors), repositories(vendor), base="", debian="cuda-nvcc")
     assert named(lock, "debian") == {"cuda-crt 12.4": CUDA, "cuda-nvcc 12.4": CUDA}
+
+
+@pytest.mark.slow_unit
+def test_a_list_that_apt_does_not_read_is_reported_each_time(site: Site, tmp_path: Path, vendor: Signer) -> None:
+    """Also within the hour in which lists are used again, after an earlier list that it read."""
+    at, cuda, folder = with_vendors(site, tmp_path, vendor), repositories(vendor)[:1], "cuda/ubuntu2404/x86_64"
+    with serve() as server:  # of a folder, apt reads the lists each time
+        at = replace(at, mirrors={**at.mirrors, "apt:cuda": (f"{server.url}/cuda",)}, apt={"Acquire::Retries": "0"})
+        for depends in ("cuda-crt", "lib;id>pwn;"):
+            texts = [stanza("cuda-crt", folder="."), stanza("cuda-nvcc", folder=".", Depends=depends)]
+            publish(tmp_path / folder, "./", texts, vendor, released=RELEASED + len(depends))
+            server.files |= {f"/{folder}/{path.name}": path.read_bytes() for path in (tmp_path / folder).iterdir()}
+            for refresh in (True, False) if ";" in depends else (True,):
+                with pytest.raises(InputError, match="could not be parsed") if ";" in depends else nullcontext():
+                    resolve(at, cuda, base="", debian="cuda-nvcc", refresh=refresh)
 
 
 @pytest.mark.parametrize("second", [False, True])

@@ -53,10 +53,11 @@ def resolve(
     repositories: Iterable[AptRepository] = (),
     status: str | None = None,
     reporter: SilentReporter | None = None,
+    refresh: bool = True,
     **units: str,
 ) -> debian.DebianLock:
     asked = {name.replace("_", "-"): tuple(names.split()) for name, names in units.items()}
-    request = debian.DebianRequest(NOBLE, "amd64", asked, tuple(repositories), installed=status, refresh=True)
+    request = debian.DebianRequest(NOBLE, "amd64", asked, tuple(repositories), installed=status, refresh=refresh)
     return debian.resolve(request, site, Store.open(site.store), reporter or SilentReporter())
 
 

@@ -150,6 +150,7 @@ class AptSetup:
             apt, stamp = Apt(root, sources, own), root / "updated"
             if self.finder.refresh or not is_recent(stamp) or have_moved_on(sources, root / "state/lists"):
                 archives = ", ".join(dict.fromkeys(source.archive for source in sources))
+                stamp.unlink(missing_ok=True)  # lists that cannot be used are read again
                 reporter.start("apt", f"reading the package lists ({archives})")
                 try:
                     apt.get("update", "-o", "APT::Update::Error-Mode=any")
@@ -158,7 +159,6 @@ class AptSetup:
                 if others := apt.other_suites():
                     # apt takes no older Release than the one that it has: a right one would be refused from now on.
                     discard_folder(root / "state/lists")
-                    stamp.unlink(missing_ok=True)
                     raise AptError("\n".join(others))
                 stamp.touch()
                 os.utime(stamp)
