@@ -175,6 +175,7 @@ def test_the_archive_of_another_suite_is_not_the_requested_one(
         ("noble", ("noble-proposed", "noble"), False),
         ("trixie-security", ("stable-security", "trixie-security"), True),
         ("trixie", ("trixie-security",), False),
+        ("trixie", (), False),
     ],
 )
 def test_the_suites_of_a_release_have_one_code_name(wanted: str, names: tuple[str, ...], same: bool) -> None:
@@ -197,6 +198,11 @@ def test_only_the_signed_text_of_a_release_file_counts(tmp_path: Path, key: Sign
     plain = tmp_path / "Release"
     plain.write_text("Suite: stable\nCodename: trixie\nDate: Sun, 22 Nov 2026 10:00:00 UTC\n")
     assert release_names(plain) == ("stable", "trixie")
+    for more in ("Suite: trixie\n", "suite: oldstable\n", "CODENAME : bookworm\n"):
+        plain.write_text(f"Suite: stable\nCodename: trixie\n{more}")  # apt may read the other one
+        assert release_names(plain) == ("more than one suite",)
+    plain.write_text("suite: oldstable\nX: a\n Suite: trixie\n")
+    assert release_names(plain) == ("oldstable",)
 
 
 def test_an_archive_of_a_vendor_with_lines_that_are_not_signed_is_refused(

@@ -26,6 +26,9 @@ pytestmark = pytest.mark.unit
         ("Fri, 31 Dec 9999 23:59:59 -2359", None),
         ("Tue, 20 Feb 0900 10:00:00 GMT", None),
         ("yesterday", None),
+        ("Fri, 31 Dec 9999 23:59:59 -2359", None),
+        ("Fri, 31 Dec 99999999999999999999 23:59:59 GMT", None),
+        ("Tue, 24 Nov 2026 10:00:00 UTC\ndate: Wed, 25 Nov 2026 10:00:00 UTC", None),
     ],
 )
 def test_a_date_of_no_calendar_is_none(date: str, found: str | None, tmp_path: Path) -> None:

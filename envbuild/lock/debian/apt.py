@@ -162,8 +162,10 @@ class Apt:
         for source, release in [*by_list, *((source, source.release(folder)) for source in self.sources)]:
             names = release_names(release) if release else ()
             own = source.archive.partition(":")[0] in ARCHIVES
-            if UNSIGNED in names or (own and names and not is_suite(source.suite.partition("/")[0], names)):
-                line = f"E: {source.printed_address} {source.suite}: its Release file is that of {' or '.join(names)}"
+            other = own and release and not is_suite(source.suite.partition("/")[0], names)
+            if UNSIGNED in names or other:
+                named = " or ".join(names) or "no suite"
+                line = f"E: {source.printed_address} {source.suite}: its Release file is that of {named}"
                 lines[line] = None
         return list(lines)
 
@@ -186,7 +188,7 @@ class Apt:
         # An archive without packages has no list.
         for archive, release in [*((source.archive, source.release(folder)) for source in self.sources), *by_list]:
             if release and (date := release_date(release)):
-                found[archive] = date.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                found[archive] = date.strftime("%Y-%m-%dT%H:%M:%SZ")
         return found
 
 
@@ -218,8 +220,17 @@ def release_names(path: Path) -> tuple[str, ...]:
     text = signed_text(path)
     if text is None:
         return (UNSIGNED,)
-    found = (re.search(rf"^{key}: *(\S+)\s*$", text, re.MULTILINE) for key in ("Suite", "Codename"))
-    return tuple(dict.fromkeys(escaped(match[1]) for match in found if match))
+    found = [_field_values(text, name) for name in ("suite", "codename")]
+    if any(len(values) > 1 for values in found):
+        return ("more than one suite",)
+    return tuple(dict.fromkeys(escaped(value) for values in found for value in values if value))
+
+
+def _field_values(text: str, name: str) -> list[str]:
+    """Return the values of the field `name` (lower case), as apt reads names: in any case, with blanks before the
+    colon. Of several it is not known which one another reader takes."""
+    lines = (line.partition(":") for line in text.split("\n"))
+    return [value.strip() for key, _, value in lines if key.rstrip().lower() == name]
 
 
 def is_suite(wanted: str, names: Sequence[str]) -> bool:
@@ -227,19 +238,18 @@ def is_suite(wanted: str, names: Sequence[str]) -> bool:
 
     All suites of a release of Ubuntu have its code name: ``noble-proposed`` is not ``noble``.
     """
-    return wanted == names[0] or (wanted == names[-1] and not names[0].startswith(f"{wanted}-"))
+    return bool(names) and (wanted == names[0] or (wanted == names[-1] and not names[0].startswith(f"{wanted}-")))
 
 
 def release_date(path: Path) -> datetime | None:
     """Return the date of a Release file; None if it has none, or one that is on no calendar, which apt takes."""
-    match = re.search(r"^Date: (.+)$", signed_text(path) or "", re.MULTILINE)
+    values = _field_values(signed_text(path) or "", "date")
     try:
-        date = parsedate_to_datetime(match[1]) if match else None
-        if date is None or date.year < FIRST_YEAR:
-            return None
-        return date.astimezone(UTC) if date.tzinfo else date.replace(tzinfo=UTC)
+        date = parsedate_to_datetime(values[0]) if len(values) == 1 else None
+        date = date and (date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+    return date if date and date.year >= FIRST_YEAR else None
 
 
 def configuration(root: Path, arch: str, options: dict[str, str]) -> str:
