@@ -11,6 +11,7 @@ from envbuild.lock.deb822 import installed_names, parse_fields
 from envbuild.lock.debian.apt import release_date
 from envbuild.lock.debian.package_lists import Package, PackageLists
 from envbuild.lock.debian.resolve import locked_files
+from envbuild.lock.debian.version_order import version_key
 from envbuild.lock.missing_inputs import InvalidInputError
 from tests.support.debian_archive import stanza
 
@@ -35,6 +36,13 @@ def test_a_date_of_no_calendar_is_none(date: str, found: str | None, tmp_path: P
     (path := tmp_path / "Release").write_text(f"Origin: a\nDate: {date}\n")
     value = release_date(path)
     assert (value.isoformat() if value else None) == found
+
+
+def test_a_version_with_many_digits_has_an_order() -> None:
+    """A lock that has it is compared with the next one."""
+    assert version_key("9" * 5000) > version_key("9" * 4999) > version_key("2")
+    assert version_key("1:1") > version_key("9" * 5000) and version_key("1.007") == version_key("1.7")
+    assert version_key("9" * 5000 + ":1") > version_key("9:1") and version_key("00:1") == version_key("1")
 
 
 def test_a_list_with_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
@@ -75,12 +83,19 @@ def test_a_database_with_a_stanza_without_a_package() -> None:
         ("Size", "-5"),
         ("Size", "9" * 20),
         ("Size", "many"),
+        ("Filename", "pool/main/o/one/$(id).deb"),
+        ("Filename", "pool/main/o/one/a b.deb"),
+        ("Package", "lib`id`"),
+        ("Package", "lib;id"),
+        ("Package", "-o"),
+        ("Version", "1$(id)"),
+        ("Version", "1:" + "9" * 5000),
     ],
 )
-def test_a_package_whose_file_has_no_name_or_size_is_refused(field: str, value: str) -> None:
+def test_a_package_without_a_usable_name_version_file_or_size_is_refused(field: str, value: str) -> None:
     package = Package(parse_fields(stanza("one")), "debian:trixie/main")
     (file,) = locked_files([package])
     assert (file.path, file.size) == ("pool/main/o/one/one_1.0_amd64.deb", 1000)
-    with pytest.raises(InvalidInputError, match=r"debian:trixie/main lists one 1\.0 with the file") as caught:
+    with pytest.raises(InvalidInputError, match=r"debian:trixie/main lists .* with the file .* is not valid") as caught:
         locked_files([replace(package, fields={**package.fields, field: value})])
     assert "mirrors: {debian:" in caught.value.hint

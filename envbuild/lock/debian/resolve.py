@@ -31,6 +31,11 @@ from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
 
 SIZE = re.compile(r"[0-9]{1,15}")  # bytes of a package
+# What dpkg takes (pkg_name_is_illegal, parseversion), and of a path what is one word of a shell: commands and hints
+# have them.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,127}")
+VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~:_-]{0,255}")
+FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~:%@=,_-]*")
 
 
 def resolve(
@@ -113,18 +118,21 @@ def check_names(
 
 
 def locked_files(packages: Iterable[Package]) -> tuple[DebianFile, ...]:
-    """Return the packages as a lock lists them, sorted by file name. Raises InvalidInputError for a package whose file
-    has no name below its archive, or no size."""
+    """Return the packages as a lock lists them, sorted by file name. Raises InvalidInputError for a package whose name,
+    version, file or size is none."""
     return tuple(sorted(map(_locked_file, packages), key=lambda file: file.file))
 
 
 def _locked_file(package: Package) -> DebianFile:
     listed, size = package.fields.get("Filename", ""), package.fields.get("Size", "")
     path = listed.removeprefix("./")
-    if not path or path.startswith("/") or {"", ".", ".."} & set(path.split("/")) or not SIZE.fullmatch(size):
+    whole = NAME.fullmatch(package.name) and VERSION.fullmatch(package.version) and SIZE.fullmatch(size)
+    if path.startswith("/") or {"", ".", ".."} & set(path.split("/")) or not FILE.fullmatch(path.rpartition("/")[2]):
+        whole = None
+    if not whole:
         raise InvalidInputError(
-            f"{package.archive} lists {package.name} {package.version} with the file {short(listed)!r} "
-            f"of {short(size)!r} bytes",
+            f"{package.archive} lists {short(package.name)} {short(package.version)} with the file {short(listed)!r} "
+            f"of {short(size)!r} bytes: one of these is not valid",
             f"use another place of this archive: {mirrors_setting(mirror_line(package.archive))} in site.yaml",
         )
     return DebianFile(
