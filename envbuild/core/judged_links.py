@@ -11,10 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from envbuild.core.file_status import file_status
+from envbuild.core.file_status import FileStatus, file_status
 from envbuild.core.link_walk import Place, Step, walk
 from envbuild.core.ownership import Intrusion, find_intrusion, find_renamer, own_users, private_groups
 from envbuild.core.regular_file import NotRegularError
+from envbuild.core.unmapped_root import is_unmapped
+from envbuild.core.user_numbers import UNKNOWN
 from envbuild.core.userns import libc
 
 ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -90,6 +92,12 @@ def _is_of_process(link: int, folder: int, target: bytes) -> bool:
     return (place.st_dev, place.st_ino) not in [(found.st_dev, found.st_ino) for found in own]
 
 
+def _is_of_root(folder: int, link: FileStatus) -> bool:
+    """Return whether a link without a known owner is root's: no other user can have made it in its folder."""
+    place = f"/proc/self/fd/{folder}".encode()
+    return is_unmapped(link.stat) and not find_renamer(place, own_users(), private_groups, sticky=False)
+
+
 def _walk_judged(
     path: Path, users: Collection[int], opened: ExitStack, *, own: bool = False
 ) -> tuple[int, Sequence[int]]:
@@ -108,8 +116,8 @@ def _walk_judged(
         found = file_status(fd)
         if not stat.S_ISLNK(found.stat.st_mode):
             return Step(fd, None, stat.S_ISDIR(found.stat.st_mode))
-        if found.owner not in users:
-            owners.add(found.owner)
+        if found.owner not in users and not _is_of_root(folder, found):
+            owners.add(UNKNOWN if is_unmapped(found.stat) else found.owner)
         target = os.readlink(b"", dir_fd=fd)
         if _is_of_process(fd, folder, target):
             raise ForeignLinkError(errno.EPERM, "the link of a process is on the way", str(path))
@@ -118,9 +126,11 @@ def _walk_judged(
     root = os.open("/", ENTRY | os.O_DIRECTORY)
     opened.callback(os.close, root)
     place = walk(Place((root,)), os.fsencode(path.absolute()), enter)
+    foreign = ForeignLinkError(errno.EPERM, "a link of another user leads to it", str(path))
+    if own and owners:
+        raise foreign
     if place is None or place.missing:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    owner = file_status(place.node).owner
-    if owners - (set() if own else {owner}):
-        raise ForeignLinkError(errno.EPERM, "a link of another user leads to it", str(path))
+    if UNKNOWN in owners or owners - {file_status(place.node).owner}:
+        raise foreign
     return place.node, tuple(folders)

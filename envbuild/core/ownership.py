@@ -18,7 +18,7 @@ from envbuild.core.access_lists import named_writers
 from envbuild.core.file_status import FileStatus, file_status
 from envbuild.core.link_walk import Place, Step, walk
 from envbuild.core.unmapped_root import is_folder_of_root, is_unmapped
-from envbuild.core.user_numbers import UNKNOWN, UNMAPPED, in_user_namespace
+from envbuild.core.user_numbers import UNKNOWN, UNMAPPED, in_user_namespace, real_group, real_user
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # they state nothing about the file
 
@@ -120,9 +120,9 @@ def is_own_file(path: Path) -> bool:
 
 
 def closed_groups() -> frozenset[int]:
-    """Return the groups of which no user but the caller is a member: `private_groups`; under sudo the one of that user,
-    and in a user namespace the one that its root has."""
-    return private_groups() if os.geteuid() else own_groups()
+    """Return the groups of which no user but the caller is a member: `private_groups`; under sudo the one of that
+    user."""
+    return private_groups() if os.geteuid() or in_user_namespace() else own_groups()
 
 
 def find_renamers(
@@ -158,16 +158,18 @@ def find_renamers(
     yield from filter(None, found.values())
 
 
-def find_renamer(folder: bytes, users: frozenset[int], groups: Groups | None = None) -> Intrusion | None:
+def find_renamer(
+    folder: bytes, users: frozenset[int], groups: Groups | None = None, *, sticky: bool = True
+) -> Intrusion | None:
     """Return how others than `users` and `groups` can rename entries of `folder`, as `find_renamers`; None if they
-    cannot."""
+    cannot. Not `sticky`: how they can make entries, for which that bit is nothing."""
     found = file_status(folder)
     status = found.stat
     if foreign := _find_mounter(os.fsdecode(folder), found, users):
         return foreign
     if is_unmapped(status) and is_folder_of_root(folder, status):
         users |= {status.st_uid}
-    if status.st_uid in users and status.st_mode & stat.S_ISVTX:
+    if sticky and status.st_uid in users and status.st_mode & stat.S_ISVTX:
         return None
     return find_intrusion(os.fsdecode(folder), users, groups)
 
@@ -187,17 +189,26 @@ def own_users() -> frozenset[int]:
 def own_groups() -> frozenset[int]:
     """Return the groups whose members may write what this process obeys."""
     if os.geteuid():
-        return frozenset((os.getegid(), *os.getgroups()))
+        return member_groups()
     # The root of a user namespace (buildah unshare) is a user, whose group has the number 0 there. Under sudo, code of
     # other members of the user's group would run as root.
     sudo = {group for user in _sudo("SUDO_UID") for group in _sudo("SUDO_GID") if is_private_group(user, group)}
     return frozenset((*sudo, *((os.getegid(),) if in_user_namespace() else ())))
 
 
+def member_groups() -> frozenset[int]:
+    """Return the groups of this process. In a user namespace those without a number there have the number of all such
+    groups of the machine, so they are left out."""
+    groups = frozenset((os.getegid(), *os.getgroups()))
+    return groups - {UNMAPPED} if in_user_namespace() else groups
+
+
 def private_groups() -> frozenset[int]:
-    """Return the caller's group, if the caller is alone in it. Root has none."""
-    user, group = os.geteuid(), os.getegid()
-    return frozenset((group,)) if user and is_private_group(user, group) else frozenset()
+    """Return the caller's group, if the caller is alone in it: the user database has the numbers outside of a user
+    namespace. Root has none."""
+    if not (user := real_user()) or not is_private_group(user, real_group()):
+        return frozenset()
+    return frozenset((os.getegid(),))
 
 
 def is_private_group(user: int, group: int) -> bool:

@@ -1,12 +1,12 @@
-"""The numbers of users in this process's user namespace (user_namespaces(7))."""
+"""The numbers of users and groups in this process's user namespace (user_namespaces(7))."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-UID_MAP = Path("/proc/self/uid_map")
-UNMAPPED = 65534  # what the kernel shows for a user without a number here
+UID_MAP, GID_MAP = Path("/proc/self/uid_map"), Path("/proc/self/gid_map")
+UNMAPPED = 65534  # what the kernel shows for a user, or a group, without a number here
 UNKNOWN = -1  # no user has this number (chown(2))
 
 
@@ -20,21 +20,29 @@ def in_user_namespace() -> bool:
 
 def real_user() -> int:
     """Return the number that the user of this process has outside of its user namespace."""
-    user = os.geteuid()
-    return next(
-        (outside + user - inside for inside, outside, count in _rows() if inside <= user < inside + count), user
-    )
+    return _number_outside(os.geteuid(), UID_MAP)
+
+
+def real_group() -> int:
+    """Return the number that the group of this process has outside of its user namespace."""
+    return _number_outside(os.getegid(), GID_MAP)
 
 
 def number_here(user: int) -> int:
     """Return the number of a user of the machine, UNKNOWN for one without; root is root also where it has none."""
     if user == 0:
         return 0
-    found = (inside + user - outside for inside, outside, count in _rows() if outside <= user < outside + count)
+    found = (inside + user - outside for inside, outside, count in _rows(UID_MAP) if outside <= user < outside + count)
     return next(found, UNKNOWN)
 
 
-def _rows() -> list[tuple[int, int, int]]:
-    """Return (first number here, first number outside, count) of each range of the map."""
-    rows = [line.split() for line in UID_MAP.read_text().splitlines()]
+def _number_outside(number: int, file: Path) -> int:
+    rows = _rows(file)
+    found = (outside + number - inside for inside, outside, count in rows if inside <= number < inside + count)
+    return next(found, UNKNOWN)
+
+
+def _rows(file: Path) -> list[tuple[int, int, int]]:
+    """Return (first number here, first number outside, count) of each range of a map."""
+    rows = [line.split() for line in file.read_text().splitlines()]
     return [(int(inside), int(outside), int(count)) for inside, outside, count in rows]

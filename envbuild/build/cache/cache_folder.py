@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from envbuild.core.ownership import Intrusion, find_intrusion, find_renamers, own_groups, own_users
+from envbuild.core.ownership import Intrusion, find_intrusion, find_renamers, member_groups, own_groups, own_users
 from envbuild.core.shell import shell_word
 from envbuild.spec.trust import drop_trusted
 
@@ -37,7 +37,7 @@ def find_intruder(folder: Path) -> tuple[str, str] | None:
 def _find_intrusions(folder: Path) -> Iterator[Intrusion]:
     if not folder.exists():
         return
-    groups = own_groups() | {os.getegid(), *os.getgroups()}
+    groups = own_groups() | member_groups()
     users = own_users() | _group_owner(folder, groups)
     yield from find_renamers(str(folder), users)
     for path in (folder, folder / UNITS, folder / "blobs", folder / BLOBS):
