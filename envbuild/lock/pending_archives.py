@@ -68,5 +68,8 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _places_digest(site: Site, origin: str, file: str) -> str:
-    """Return a digest of the places of an archive: their addresses may have passwords."""
-    return hashlib.sha256("\n".join(candidate_places(site, origin, file)).encode()).hexdigest()
+    """Return a digest of the places of an archive, and of how they are read: their addresses may have passwords, and
+    the network decides what a host has whose certificate is not checked."""
+    network = site.network()
+    parts = candidate_places(site, origin, file), sorted(network.insecure), network.certificates, network.proxy
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -255,6 +255,8 @@ def test_an_archive_of_a_failed_run_counts_for_the_places_that_it_came_from(desk
         desk.lacks(replace(first, mirrors={**first.mirrors, "github:": ("/nowhere",)}), request)
         assert "x.tar.gz" in pending_archives.read_pending(desk.store, first)
         assert "x.tar.gz" not in pending_archives.read_pending(desk.store, second)
+        unchecked = replace(first, insecure_hosts=("registry.example",))
+        assert "x.tar.gz" not in pending_archives.read_pending(desk.store, unchecked)
         desk.lacks(replace(second, mirrors={**second.mirrors, "github:": ("/nowhere",)}), request)
         assert pending_archives.read_pending(desk.store, second)["x.tar.gz"].sha256 == sha256(b"right")
         assert desk.lock(second, request).sources["x.tar.gz"].sha256 == sha256(b"right")
