@@ -64,22 +64,23 @@ def store_check(
 
 @store_app.command("join")
 def store_join(as_json: Json = False) -> None:
-    """Use a store of another user, in a folder where every user can make one of any name.
+    """Use a store of another user, or below a folder of another user, where others can make one of any name.
 
-    You trust its owner, and the group that shares it, with what your images contain. It is recorded in
-    ~/.config/envbuild/stores.
+    You trust its owner, and the group that shares it, with what your images contain; the owner of a folder on the way
+    to it with all that your commands do. It is recorded in ~/.config/envbuild/stores.
     """
     from envbuild.core.errors import EngineError
-    from envbuild.core.store.joined import join_store
-    from envbuild.core.store.place import check_place
+    from envbuild.core.store.joined import join_stores
+    from envbuild.core.store.place import check_place, find_strange
     from envbuild.spec.project import Project
     from envbuild.spec.workspace import load_site
 
     root = load_site(Project.find().root).store
-    if not root.is_dir():
-        raise EngineError(f"there is no store {root}", hint="set ENVBUILD_STORE to that of your group")
     check_place(root, joining=True)
-    join_store(root)
+    places = {*find_strange(root), *([root] if root.is_dir() else [])}
+    if not places:
+        raise EngineError(f"there is no store {root}", hint="set ENVBUILD_STORE to that of your group")
+    join_stores(places)
     show({"store": str(root.resolve())}, as_json, f"the store {root} is used from now on")
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from envbuild.core import user_numbers
-from envbuild.core.access_lists import has_access_lists
+from envbuild.core.access_lists import has_access_lists, remove_access_lists
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store import former_members, store_folders
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.gc import collect
-from envbuild.core.store.joined import join_store
+from envbuild.core.store.joined import has_joined, join_stores
 from envbuild.core.store.permissions import move_into_store, own_place
-from envbuild.core.store.place import check_place, is_root_of, may_change, must_join
+from envbuild.core.store.place import check_place, find_strange, is_root_of, may_change
 from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import check_former_group
@@ -47,7 +47,9 @@ def test_a_link_of_another_user_is_not_on_the_way_to_a_store(folder: Path) -> No
             return str(error)
         return ""
 
+    shutil.rmtree(folder / "real/store")
     assert str(as_member(ONE, refused)).startswith(f"a link of another user is on the way to the store {folder}")
+    assert not (folder / "real/store").exists(), "nothing is made through that link"
 
 
 def test_a_store_that_any_user_can_have_made_is_used_by_those_who_joined_it(
@@ -72,14 +74,25 @@ def test_a_store_that_any_user_can_have_made_is_used_by_those_who_joined_it(
     os.chown(config, TWO, TWO)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
     assert as_member(TWO, refusal) == ""
+    shared.parent.chmod(0o1770)
+    os.chown(shared.parent, 0, GROUP)
+    assert as_member(TWO, refusal) != ""  # another member of the group can have made it
+    os.chown(shared.parent, OUTSIDE, OUTSIDE)
+    shared.parent.chmod(0o755)
+    assert [path.name for path in as_member(TWO, lambda: [*find_strange(shared)])] == [shared.parent.name]  # in /tmp
+    os.chown(shared.parent, 0, 0)
+    set_list(shared.parent, (USER, 7, ONE), own=5)
+    shared.parent.chmod(0o775)
+    assert as_member(TWO, refusal) != ""  # another user, by an access list
+    remove_access_lists(shared.parent)
     shared.parent.chmod(0o1777)
     assert as_member(TWO, refusal) != ""  # what it has of this member, another one can have put there
     text = str(as_member(TWO, refusal))
-    assert "in a folder where every user can make one of any name" in text
+    assert "in a folder where other users can make one of any name" in text
     assert text.endswith(f"ENVBUILD_STORE={shared} envbuild store join")
-    with pytest.raises(AssertionError, match="in a folder where every user"):
+    with pytest.raises(AssertionError, match="in a folder where other users"):
         as_member(TWO, lambda: check_former_group(shared))  # of a command that reads it
-    as_member(TWO, lambda: join_store(shared))
+    as_member(TWO, lambda: join_stores(find_strange(shared)))
     as_member(TWO, lambda: check_former_group(shared))
     assert as_member(TWO, refusal) == ""
     os.chown(shared, ONE, GROUP)  # another owner, at the same path
@@ -88,10 +101,68 @@ def test_a_store_that_any_user_can_have_made_is_used_by_those_who_joined_it(
     assert as_member(TWO, refusal) == ""
     (config / "link").symlink_to(shared)
     os.chown(config / "link", TWO, TWO, follow_symlinks=False)
-    assert as_member(TWO, lambda: must_join(config / "link"))  # as a ~/.cache that leads to /scratch
+    assert as_member(TWO, lambda: shared in find_strange(config / "link"))  # as a ~/.cache that leads to /scratch
     shared.rename(moved := shared.with_name("moved"))
     shared = moved  # to the name that the site of this user has for a store
     assert as_member(TWO, refusal) != ""
+
+
+def test_a_store_is_not_made_below_a_folder_that_any_user_can_have_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As /scratch/$USER, which is not there yet: its owner exchanges what is in it while a command runs."""
+
+    def refusal(place: Path) -> str:
+        try:
+            check_place(place)
+        except EngineError as error:
+            return error.message
+        return ""
+
+    theirs, config = folder / "scratch/me", folder / "config"
+    for path, owner, mode in ((folder / "scratch", 0, 0o1777), (theirs, OUTSIDE, 0o777), (config, TWO, 0o700)):
+        path.mkdir()
+        os.chown(path, owner, owner)
+        path.chmod(mode)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
+    for user in (TWO, 0):
+        assert f"the folder {theirs}, in which" in str(as_member(user, lambda: refusal(theirs / "envbuild")))
+    with pytest.raises(EngineError, match="where other users can make one of any name"):
+        Store.open(theirs / "new/envbuild")
+    assert not (theirs / "new").exists()
+    as_member(TWO, lambda: join_stores(find_strange(theirs / "envbuild")))
+    assert as_member(TWO, lambda: refusal(theirs / "envbuild")) == ""
+    (config / "envbuild/stores").unlink()
+    (theirs / "mine").mkdir()
+    os.chown(theirs / "mine", TWO, TWO)
+    assert as_member(TWO, lambda: refusal(theirs / "mine")) == ""  # there already, and of this user
+    (folder / "scratch").chmod(0o755)  # root made that folder for its owner, as the home of a user
+    for user in (TWO, 0):
+        assert as_member(user, lambda: refusal(theirs / "envbuild")) == ""
+
+
+def test_a_user_namespace_does_not_show_whose_store_is_joined(
+    shared: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All other users have one number there, so a folder that was joined outside is known by its inode."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    os.chown(shared, OUTSIDE, GROUP)
+    join_stores([shared])
+    assert has_joined(shared)
+    shared.rename(folder / "older")
+    shared.mkdir()
+    for path in (shared, folder / "older"):
+        os.chown(path, 65534, 65534)
+    (folder / "uid_map").write_text("0 50002 1\n")
+    monkeypatch.setattr(user_numbers, "UID_MAP", folder / "uid_map")
+    assert not has_joined(shared)  # another folder at this path
+    with pytest.raises(EngineError, match="has no number in this user namespace"):
+        join_stores([shared])
+    shared.rmdir()
+    (folder / "older").rename(shared)
+    assert has_joined(shared)
+    (folder / "config/envbuild/stores").write_text(f"65534 65534 {shared}\n")  # of an older envbuild
+    assert not has_joined(shared)
 
 
 @pytest.mark.parametrize(

@@ -1,47 +1,68 @@
-"""The stores of other users that this user joined: owner, group and path of each, in the user's own configuration.
+"""The stores of other users that this user joined, and folders of theirs with stores: owner, group, device, inode and
+path of each, in the user's own configuration.
 
 Nothing in a store could state that: its owner can rename what is in it, also folders that other commands of this user
-made there.
+made there. Device and inode are for a user namespace, which has one number for all other users; they can be others
+after a restart, and on each machine.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
 from envbuild.core.file_status import file_status
 from envbuild.core.ownership import is_own_file
 from envbuild.core.regular_file import read_bounded
+from envbuild.core.shell import shell_word
 from envbuild.core.store.json_files import write_atomic
+from envbuild.core.unmapped_root import is_unmapped
 from envbuild.core.user_folders import config_folder
 
 NAME, MOST = "stores", 1 << 20  # bytes
+LINE = re.compile(rb"(\d+ \d+) (?:(\d+ \d+) )?(/.*)", re.DOTALL)  # a line of an older envbuild has no inode
 
 
-def has_joined(root: Path) -> bool:
-    """Return whether this user joined the store `root`, as one of its owner and its group."""
-    return _line(root) in _read()
+def has_joined(place: Path) -> bool:
+    """Return whether this user joined the store `place`, as one of its owner and its group."""
+    inside = is_unmapped(file_status(place).stat)
+    wanted = LINE.fullmatch(_line(place))
+    lines = filter(None, map(LINE.fullmatch, _read()))
+    key = (2, 3) if inside else (1, 3)
+    return wanted is not None and any(line.group(*key) == wanted.group(*key) for line in lines)
 
 
-def join_store(root: Path) -> None:
-    """Record that this user uses the store `root`. Raises EngineError for a user without a home, OSError."""
-    folder, line = config_folder(), _line(root)
-    if folder is None or b"\n" in line:
+def join_stores(places: Iterable[Path]) -> None:
+    """Record that this user uses these stores. Raises EngineError for a user without a home, and in a user namespace
+    that does not show whose they are; OSError."""
+    folder, lines = config_folder(), {place: _line(place) for place in places}
+    if folder is None:
         raise EngineError(
-            "this user has no home folder, where it is recorded which stores are used"
-            if folder is None
-            else f"the path of the store has an end of line: {root}",
+            "this user has no home folder, where it is recorded which stores are used",
             hint="set ENVBUILD_STORE to a folder of your own",
         )
+    for place, line in lines.items():
+        if b"\n" in line:
+            raise EngineError(
+                f"the path of the store has an end of line: {place}", hint="set ENVBUILD_STORE to a folder of your own"
+            )
+        if is_unmapped(file_status(place).stat):
+            raise EngineError(
+                f"the owner of {place} has no number in this user namespace, so it is not known who that is",
+                hint=f"type it outside of buildah unshare: ENVBUILD_STORE={shell_word(place)} envbuild store join",
+            )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    content = b"".join(one + b"\n" for one in sorted({*_read(), line}))
+    content = b"".join(one + b"\n" for one in sorted({*_read(), *lines.values()}))
     write_atomic(folder / NAME, lambda file: file.write(content), 0o600)
 
 
-def _line(root: Path) -> bytes:
-    found = file_status(root)
-    return b"%d %d %s" % (found.owner, found.stat.st_gid, os.fsencode(root.resolve()))
+def _line(place: Path) -> bytes:
+    found = file_status(place)
+    status, path = found.stat, os.fsencode(place.resolve())
+    return b"%d %d %d %d %s" % (found.owner, status.st_gid, status.st_dev, status.st_ino, path)
 
 
 def _read() -> list[bytes]:

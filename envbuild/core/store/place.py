@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
 from envbuild.core.file_status import file_status
 from envbuild.core.judged_links import ForeignLinkError, check_links
-from envbuild.core.ownership import group_name, own_users, user_name
+from envbuild.core.ownership import closed_groups, find_renamer, group_name, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.joined import has_joined
 from envbuild.core.store.permissions import OTHERS, STICKY, is_shared
 from envbuild.core.user_numbers import UNMAPPED, in_user_namespace
 
+OTHER_STORE = "set ENVBUILD_STORE to a folder of your own"
+
 
 def check_place(root: Path, *, joining: bool = False) -> None:
     """Check that the folder `root` is this user's, or a group's, and not writable by every user; and that this user
-    joined it, where that is needed, unless `joining`. Raises EngineError."""
+    joined it, or a folder on the way, where that is needed, unless `joining`. It need not exist. Raises EngineError."""
     try:
-        check_links(root.absolute(), own_users(), own=True)
+        with contextlib.suppress(FileNotFoundError):
+            check_links(root.absolute(), own_users(), own=True)
     except ForeignLinkError:  # its owner could turn it to another folder while a command runs
-        hint = "set ENVBUILD_STORE to a folder of your own"
-        raise EngineError(f"a link of another user is on the way to the store {root}", hint=hint) from None
+        raise EngineError(f"a link of another user is on the way to the store {root}", hint=OTHER_STORE) from None
+    if root.is_dir():
+        _check_owner(root)
+    place = None if joining else next((path for path in find_strange(root) if not has_joined(path)), None)
+    if place:
+        found = file_status(place)
+        join = f"ENVBUILD_STORE={shell_word(root)} envbuild store join"
+        what, trust = f"the folder {place}, in which the store {root} is,", "that user with all that your commands do"
+        if place in (root.absolute(), root.resolve()):
+            trust = f"that user and the group {group_name(found.stat.st_gid)} with what your images contain"
+            what = f"the store {root}"
+        raise EngineError(
+            f"{what} belongs to {user_name(found.owner)}, in a folder where other users can make one of any name",
+            hint=f"{OTHER_STORE}; or, if you trust {trust}: {join}",
+        )
+
+
+def _check_owner(root: Path) -> None:
+    """Check who can write the folder of a store. Raises EngineError."""
     found = file_status(root)
     status, owner = found.stat, found.owner
     name, own = user_name(owner), may_change(owner)
@@ -42,32 +64,28 @@ def check_place(root: Path, *, joining: bool = False) -> None:
     if not is_shared(root) and owner not in own_users():
         raise EngineError(
             f"the store {root} belongs to {name}, who could make your commands change files elsewhere",
-            hint="set ENVBUILD_STORE to a folder of your own",
-        )
-    if not joining and must_join(root) and not has_joined(root):
-        join = f"ENVBUILD_STORE={shell_word(root)} envbuild store join"
-        raise EngineError(
-            f"the store {root} belongs to {name}, in a folder where every user can make one of any name",
-            hint="set ENVBUILD_STORE to a folder of your own; or, if you trust that user and the group "
-            f"{group_name(status.st_gid)} with what your images contain: {join}",
+            hint=OTHER_STORE,
         )
 
 
-def must_join(root: Path) -> bool:
-    """Return whether a store is one of another user than root, in a folder where every user can make one of any
-    name: that user may have chosen a name that this one would give to a store. In a namespace of this user root has no
-    number, as all others, and counts as one."""
-    return file_status(root).owner not in own_users() and is_anyones_place(root)
+def find_strange(root: Path) -> Iterator[Path]:
+    """Yield each folder on the way to a store, and the store, that a user can have made who chose the name because it
+    is one that this user would give to it: a user who is neither this one nor root, in a folder in which yet another
+    one can make entries. Also where a link of this user leads to.
 
-
-def is_anyones_place(root: Path) -> bool:
-    """Return whether a user who is neither this one nor root can have made the folder `root`, or one above it, in a
-    folder that every user may write, such as /tmp; also where a link of this user leads to."""
-    return any(
-        above.stat().st_mode & OTHERS and file_status(entry, follow=False).owner not in own_users()
-        for path in (root.absolute(), root.resolve())
-        for entry, above in itertools.pairwise((path, *path.parents))
-    )
+    Not above a store that a user who is not root has already: it would end what works, and is not the first command
+    there. In a namespace of this user root has no number, as all others, and counts as one."""
+    users = own_users()
+    if os.geteuid() and root.is_dir() and file_status(root).owner in users:
+        return
+    for path in dict.fromkeys((root.absolute(), root.resolve())):
+        for entry, above in itertools.pairwise((path, *path.parents)):
+            try:
+                owner = file_status(entry, follow=False).owner
+            except FileNotFoundError:
+                continue
+            if owner not in users and find_renamer(os.fsencode(above), users | {owner}, closed_groups, sticky=False):
+                yield entry
 
 
 def is_root_of(user: int) -> bool:
