@@ -229,6 +229,24 @@ def test_one_of_an_index() -> None:
         pick([{"platform": {"os": "linux", "architecture": "amd64"}}], "x", Platform("amd64"))
 
 
+def test_of_several_entries_the_same_one_is_chosen_as_by_podman() -> None:
+    plain, second, third = entry("amd64", number=1), entry("amd64", "v2", number=2), entry("amd64", "v3", number=3)
+    unnamed = {key: value for key, value in entry("x", number=4).items() if key != "platform"}
+    for listed, text, number in (
+        ([second, plain], "", 1),
+        ([unnamed, plain], "", 1),
+        ([unnamed, second], "", 4),
+        ([third, entry("amd64", "v1", number=5)], "amd64", 5),
+        ([plain, second, third], "linux/amd64/v3", 3),
+        ([entry("arm64", "v9", number=6), entry("arm64", "v8", number=7)], "arm64", 7),
+        ([third], "", 3),
+    ):
+        wanted = Platform.of(text) if text else Platform("amd64")
+        assert pick(listed, "x", wanted).digest == f"{number:064x}"
+    with pytest.raises(ConflictError, match="because it is made for linux/amd64/v2, linux/amd64/v3"):
+        pick([second, third], "x", Platform("amd64"))
+
+
 @pytest.mark.parametrize(
     ("export", "expected"),
     [
@@ -278,6 +296,21 @@ def test_an_archive_s_names(tmp_path: Path) -> None:
     for name in ("loop", "out", "none", "/etc/passwd"):
         with pytest.raises(InputError, match="is not in it"):
             archive.read(name)
+
+
+@pytest.mark.parametrize(("first", "second"), [("l.tar", "./l.tar"), ("l.tar", "l.tar"), ("link", "l.tar")])
+def test_a_file_that_an_archive_has_twice_is_refused(tmp_path: Path, first: str, second: str) -> None:
+    """podman takes the first one, Docker the second."""
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as tar:
+        for number, name in enumerate((first, second)):
+            info = tarfile.TarInfo("l.tar" if name == "link" else name)
+            if name == "link":
+                info.type, info.linkname = tarfile.SYMTYPE, "other.tar"
+            info.size = 0 if name == "link" else 1
+            tar.addfile(info, io.BytesIO(b"%d" % number))
+    with pytest.raises(InputError, match=r"contains two files called 'l\.tar'"):
+        index_archive(path)
 
 
 def test_kinds_of_layers() -> None:

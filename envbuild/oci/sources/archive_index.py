@@ -49,8 +49,11 @@ class ArchiveIndex:
     contents: dict[str, bytes] = field(default_factory=dict)
 
     def add(self, entry: tarfile.TarInfo) -> str:
-        """Enter an entry; returns its name."""
+        """Enter an entry; returns its name. Raises InputError for a second file of one name: programs differ in which
+        of both they take."""
         name = posixpath.normpath(entry.name)
+        if not entry.isdir() and (name in self.places or name in self.links):
+            raise InputError(f"{self.path} contains two files called {name[:200]!r}", hint=HINT)
         if entry.issym() or entry.islnk():  # `docker save` and podman write a layer that occurs twice so
             above = posixpath.dirname(name) if entry.issym() else ""
             self.links[name] = posixpath.normpath(posixpath.join(above, entry.linkname))

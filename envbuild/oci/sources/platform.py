@@ -14,6 +14,8 @@ from envbuild.oci import manifest as m
 from envbuild.oci.document import InvalidDocumentError, Part
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+PLAIN = {"amd64": ("", "v1"), "arm64": ("", "v8")}  # variants that all processors of an architecture have
+LAST = 2  # of an entry without a platform
 GRAMMAR = re.compile(r"(?:linux/)?([a-z0-9_]+)(?:/(v[0-9]+))?")
 
 
@@ -43,13 +45,24 @@ class Platform:
         """Return whether an image of this architecture and variant is one for the platform."""
         return arch == self.arch and self.variant in ("", variant)
 
+    def rank(self, arch: str, variant: str) -> int | None:
+        """Return the place of an image of an index in the order of choice; None for one that is not chosen unless the
+        user names it: for x86-64-v3, for example, which this machine may not have."""
+        if not self.fits(arch, variant):
+            return None
+        if self.variant or variant in PLAIN.get(arch, ("",)):
+            return 0
+        return None if arch in PLAIN else 1
+
 
 def pick_manifest(listed: Iterable[Part], name: str, platform: Platform) -> m.BlobDescriptor:
-    """Return the manifest for `platform` among the entries of an index; if the user named none, the only one.
+    """Return the manifest for `platform` among the entries of an index; if the user named none, the only one. One
+    without a platform is taken if no other fits. Docker and podman choose in the same way.
 
     Raises ConflictError with the platforms in the index, InputError for a corrupt index.
     """
     found: list[tuple[str, m.BlobDescriptor]] = []
+    fitting: list[tuple[int, m.BlobDescriptor]] = []
     try:
         for item in listed:
             have, variant = m.parse_platform(item)
@@ -57,11 +70,15 @@ def pick_manifest(listed: Iterable[Part], name: str, platform: Platform) -> m.Bl
                 continue
             part = m.parse_descriptor(item)
             system, _, arch = have.partition("/")
-            if not have or (system == m.SYSTEM and platform.fits(arch, variant)):
-                return part
-            found.append((f"{have}/{variant}" if variant else have, part))
+            rank = LAST if not have else platform.rank(arch, variant) if system == m.SYSTEM else None
+            if rank is None:
+                found.append((f"{have}/{variant}" if variant else have, part))
+            else:
+                fitting.append((rank, part))
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(name, error, "index") from None
+    if fitting:
+        return min(fitting, key=lambda item: item[0])[1]
     linux = [part for have, part in found if have.startswith(f"{m.SYSTEM}/")]
     if len(linux) == 1 == len(found) and not platform.asked:
         return linux[0]
