@@ -7,6 +7,9 @@ for its own: no host of a redirect gets a login (`envbuild.net.session`).
 
 from __future__ import annotations
 
+import netrc
+import os
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from envbuild.net.network_settings import is_loopback
@@ -21,6 +24,15 @@ def netrc_login(url: str) -> tuple[str, str] | None:
 def has_netrc_login(url: str) -> bool:
     """Return whether ~/.netrc has a login for the host of an address, which may not be sent there."""
     return _find_login(url) is not None
+
+
+def all_netrc_logins() -> list[tuple[str, str]]:
+    """Return user and password of each host in ~/.netrc or the file that NETRC names; none if it cannot be read."""
+    try:
+        hosts = netrc.netrc(os.environ.get("NETRC") or str(Path("~/.netrc").expanduser())).hosts
+    except (OSError, RuntimeError, netrc.NetrcParseError, UnicodeDecodeError):  # RuntimeError: without a home folder
+        return []
+    return [(user, password) for user, _, password in hosts.values()]
 
 
 def is_open(url: str) -> bool:

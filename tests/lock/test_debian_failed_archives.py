@@ -126,6 +126,25 @@ def test_only_failed_repositories_use_the_next_mirror(site: Site, tmp_path: Path
 
 
 @pytest.mark.slow_unit
+def test_a_message_of_a_server_has_no_login(site: Site) -> None:
+    """apt prints the phrase of a status line, in which a server or a proxy may repeat what it got."""
+    seen: list[str] = []
+
+    class Repeating(Handler):
+        def do_GET(self) -> None:
+            logins = [self.headers.get(name, "") for name in ("Authorization", "Proxy-Authorization")]
+            seen.extend(filter(None, logins))
+            self.wfile.write(f"HTTP/1.1 502 {' '.join(logins)}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    with serving(Repeating) as url:
+        place, proxy = "http://me:s3cret-one@mirror.invalid/ubuntu", url.replace("://", "://us:s3cret-two@")
+        at = replace(site, mirrors={"ubuntu:": (place,)}, proxy=proxy, apt={"Acquire::Retries": "0"})
+        with pytest.raises(InputError, match=r"502 .*Basic \*\*\*") as caught:
+            resolve(at, base="apt")
+    assert seen and not [login for login in seen if login.removeprefix("Basic ").rstrip("=") in str(caught.value)]
+
+
+@pytest.mark.slow_unit
 def test_a_list_that_apt_does_not_read_is_reported_each_time(site: Site, tmp_path: Path, vendor: Signer) -> None:
     """Also within the hour in which lists are used again, after an earlier list that it read."""
     at, cuda, folder = with_vendors(site, tmp_path, vendor), repositories(vendor)[:1], "cuda/ubuntu2404/x86_64"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 from dataclasses import replace
@@ -137,6 +138,27 @@ def test_the_disk_of_a_server_is_not_that_of_the_store(demo: Repo, tmp_path: Pat
     with serving(Lying) as url:
         desk = Desk(tmp_path / "s").map("github:", url, tmp_path / "work")
         assert desk.lock(git_source(demo)).sha256 == expected.sha256
+
+
+def test_a_message_of_a_server_has_no_login(demo: Repo, tmp_path: Path) -> None:
+    """It may repeat what it got, and a log would have it."""
+
+    class Repeating(Handler):
+        def do_GET(self) -> None:
+            login = self.headers.get("Authorization", "")
+            text = f"ERR {login} {base64.b64decode(login.partition(' ')[2]).decode()}\n".encode()
+            lines = (b"# service=git-upload-pack\n", None, text)
+            body = b"".join(b"%04x%s" % (len(line) + 4, line) if line else b"0000" for line in lines)
+            self.send_response(200 if login else 401)
+            self.send_header("WWW-Authenticate", 'Basic realm="x"')
+            self.send_header("Content-Type", "application/x-git-upload-pack-advertisement")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with serving(Repeating) as url, pytest.raises(InputError, match=r"Basic \*\*\*") as caught:
+        Desk(tmp_path / "s", github=url.replace("://", "://me:s3cret@")).lock(git_source(demo))
+    assert "s3cret" not in str(caught.value) and base64.b64encode(b"me:s3cret").decode() not in str(caught.value)
 
 
 @pytest.mark.slow_unit

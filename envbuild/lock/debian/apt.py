@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 from envbuild.core.errors import InputError
 from envbuild.core.programs import TimeoutExpired, run_program
 from envbuild.core.text import escaped
+from envbuild.net.hidden_logins import hide_logins
 from envbuild.net.limits import LIMITS
 from envbuild.net.origin_kinds import ARCHIVES
 from envbuild.net.urls import redact_text
@@ -105,11 +106,13 @@ class AptSource:
 
 @dataclass(frozen=True, slots=True)
 class Apt:
-    """One private apt: the distribution's own `sources` (the first `own` ones), then those of vendors."""
+    """One private apt: the distribution's own `sources` (the first `own` ones), then those of vendors. `proxies`: those
+    of its options."""
 
     root: Path
     sources: tuple[AptSource, ...]
     own: int
+    proxies: tuple[str, ...] = ()
 
     def get(
         self, *arguments: str, status: Path | None = None, preferences: Path | None = None, plain: bool = False
@@ -129,7 +132,8 @@ class Apt:
         except TimeoutExpired:  # apt's own limit is the time without a byte: a server may send one now and then
             raise AptError(f"apt-get did not end within {LIMITS.program:.0f} seconds") from None
         if done.returncode:
-            raise AptError(_error_text(done.stderr, done.stdout))
+            logins = [*(source.place for source in self.sources), *self.proxies]
+            raise AptError(_error_text(hide_logins(done.stderr, logins), hide_logins(done.stdout, logins)))
         output: str = done.stdout
         return output
 

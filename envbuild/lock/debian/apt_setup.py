@@ -147,7 +147,8 @@ class AptSetup:
                 ("apt.conf", configuration(root, self.finder.arch, options)),  # the address of a proxy may have a login
             ):
                 write_private(root / name, content)
-            apt, stamp = Apt(root, sources, own), root / "updated"
+            proxies = tuple(value for key, value in options.items() if "::proxy" in key.lower())
+            apt, stamp = Apt(root, sources, own, proxies), root / "updated"
             if self.finder.refresh or not is_recent(stamp) or have_moved_on(sources, root / "state/lists"):
                 archives = ", ".join(dict.fromkeys(source.archive for source in sources))
                 stamp.unlink(missing_ok=True)  # lists that cannot be used are read again

@@ -24,6 +24,7 @@ from envbuild.lock.git.git_program import error_summary, run_git
 from envbuild.lock.git.http_access import find_address, http_options
 from envbuild.lock.git.source_limits import MAX_REFS
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
+from envbuild.net.hidden_logins import hide_logins
 from envbuild.net.transport import Transport
 from envbuild.net.urls import redact
 
@@ -180,9 +181,11 @@ class RemoteRepository:
         try:
             # What is fetched is one file, a pack (`SETTINGS`).
             largest = self.transport.limits.file
-            return run_git(folder, *arguments, content=content, extra=extra, settings=settings, largest=largest)
+            done = run_git(folder, *arguments, content=content, extra=extra, settings=settings, largest=largest)
         except TimeoutExpired:
             raise UnreachableError("no answer before the time limit") from None
+        text = hide_logins(done.stderr.decode(errors="surrogateescape"), (address, self.transport.settings.proxy))
+        return CompletedProcess(done.args, done.returncode, done.stdout, text.encode(errors="surrogateescape"))
 
 
 def without_credentials(address: str) -> str:

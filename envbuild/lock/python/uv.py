@@ -17,6 +17,7 @@ from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.python.pins import Pin, parse_pins
 from envbuild.lock.python.uv_inputs import PROJECT, no_dependencies_config, pyproject_text, write_dummy_wheel
 from envbuild.lock.python.vendor_index import VendorIndex
+from envbuild.net.hidden_logins import hide_logins
 from envbuild.net.limits import LIMITS
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.urls import redact, redact_text
@@ -148,7 +149,9 @@ class Uv:
             with suppress(EnvbuildError):
                 return self.run(what, requirements, constraints, prefer, omit, pool=pool, turned=True)
         if done.returncode:
-            raise _resolution_error(what, done.stderr.replace(f"{PROJECT.format(what)} depends on", "you require"))
+            places = (*known.indexes, *known.links, *(vendor.place for vendor in self.vendors), self.site.proxy)
+            text = hide_logins(done.stderr, places)
+            raise _resolution_error(what, text.replace(f"{PROJECT.format(what)} depends on", "you require"))
         return parse_pins(output.read_text())
 
 

@@ -19,6 +19,7 @@ from envbuild.core.json_text import json_value
 from envbuild.core.text import printable
 from envbuild.net.body import discard_body, read_body
 from envbuild.net.failures import RefusedError, UnreachableError, describe_error
+from envbuild.net.hidden_logins import hide_words, login_words
 from envbuild.net.miss import MissKind
 from envbuild.net.registry.docker_config import Credential, CredentialError
 from envbuild.net.registry.logins import find_credential, login_files
@@ -192,7 +193,8 @@ class Login:
             why = f"it does not accept the login that {login.source} has for it; run: {command}"
         answer = parse_challenges(challenge).get("bearer", {})
         if login and answer.get("error") == "insufficient_scope":
-            right = printable(answer.get("scope", "")[:200])
+            words = (login.token, *login_words(login.user, login.password))
+            right = printable(hide_words(answer.get("scope", ""), words)[:200])
             why = f"the login that {login.source} has for it may not do that ({right}); run: {command}"
         if answer.get("error") == "invalid_token":
             why = "it does not accept the token that its own token service has just issued"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from envbuild.core.text import printable
 from envbuild.net.body import read_body
 from envbuild.net.failures import RefusedError, UnreachableError, describe_error
 from envbuild.net.header_number import header_number
+from envbuild.net.hidden_logins import header_words, hide_words
 from envbuild.net.lanes import Lanes
 from envbuild.net.miss import MissKind
 from envbuild.net.registry.client import LONGEST_REQUESTED, RegistryTransport
@@ -111,20 +112,22 @@ def send(
         kind = MissKind.RATE_LIMITED if status == 429 else MissKind.UNREACHABLE
         raise UnreachableError(f"HTTP {status}", requested_pause(answer.headers.get("Retry-After", "")), kind=kind)
     if status >= 300:
-        codes, why = read_errors(content)
+        known = transport.login.known.values() if transport.login else ()
+        codes, why = read_errors(content, {word for header in known for word in header_words(header)})
         raise RegistryRefusal(status, codes, why)
     return RegistryAnswer(status, answer.url, answer.headers, content)
 
 
-def read_errors(content: bytes) -> tuple[tuple[str, ...], str]:
-    """Return (codes, text) of the errors in an answer (distribution spec, "Error Codes"); proxies answer otherwise."""
+def read_errors(content: bytes, secrets: Iterable[str] = ()) -> tuple[tuple[str, ...], str]:
+    """Return (codes, text) of the errors in an answer (distribution spec, "Error Codes"), without `secrets`; proxies
+    answer otherwise."""
     try:
         listed: list[dict[str, Any]] = json_value(content)["errors"]
         codes = tuple(str(item.get("code", "")) for item in listed)
         texts = [f"{item.get('code', '')} {item.get('message', '')}".strip() for item in listed]
     except (ValueError, LookupError, TypeError, AttributeError):
         return (), ""
-    return codes, printable("; ".join(texts)[:300])
+    return codes, printable(hide_words("; ".join(texts), secrets)[:300])
 
 
 def requested_pause(header: str) -> float:
