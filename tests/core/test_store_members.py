@@ -334,6 +334,28 @@ def test_a_work_folder_in_a_shared_store_that_belongs_to_another_member_is_refus
         as_member(ONE, lambda: Store.open(shared))
 
 
+def test_the_line_that_root_types_for_a_folder_of_a_member_changes_no_other_file(shared: Path, home: Path) -> None:
+    """The member can put a link in its place until root types it."""
+
+    def look() -> str:
+        try:
+            Store.open(shared)
+        except EngineError as error:
+            return error.hint
+        return ""
+
+    (shared / "exports").rmdir()
+    (shared / "exports").mkdir()
+    os.chown(shared / "exports", TWO, GROUP)
+    hint = str(as_member(ONE, look))
+    assert hint == f"as root: chown -h root {shared / 'exports'}"
+    (shared / "exports").rmdir()
+    (shared / "exports").symlink_to(home / "file")
+    os.chown(home / "file", ONE, ONE)
+    subprocess.run(hint.removeprefix("as root: "), shell=True, check=True)
+    assert (home / "file").stat().st_uid == ONE
+
+
 def test_no_user_takes_the_store_of_another_one(folder: Path) -> None:
     root = folder / "theirs"
     Store.open(root)

@@ -131,9 +131,10 @@ def _check_folder(path: Path, root: Path, *, sticky: bool) -> bool:
     if (other := found.owner) not in (owner, 0):
         raise EngineError(
             f"{path} belongs to {user_name(other)}, who could make commands of other members change their files",
-            hint=f"as root: umount {shell_word(path)}"
+            # Until then that user can put a link there, which neither follows.
+            hint=f"as root: fusermount3 -u {shell_word(path)}"
             if found.mounter == other
-            else f"as root: chown {shell_word(name)} {shell_word(path)}",
+            else f"as root: chown -h {shell_word(name)} {shell_word(path)}",
         )
     mode = stat.S_IMODE(found.stat.st_mode)
     wanted = mode & ~OTHERS | (STICKY if sticky else 0)
