@@ -29,11 +29,15 @@ def real_group() -> int:
 
 
 def number_here(user: int) -> int:
-    """Return the number of a user of the machine, UNKNOWN for one without; root is root also where it has none."""
+    """Return the number of a user whom the kernel states by a number of the machine or of this namespace, as each has
+    mounts of its own; UNKNOWN for one without, and where these would be two users. root is root also where it has none.
+    """
     if user == 0:
         return 0
-    found = (inside + user - outside for inside, outside, count in _rows(UID_MAP) if outside <= user < outside + count)
-    return next(found, UNKNOWN)
+    rows = _rows(UID_MAP)
+    found = {inside + user - outside for inside, outside, count in rows if outside <= user < outside + count}
+    found |= {user for inside, _, count in rows if inside <= user < inside + count}
+    return found.pop() if len(found) == 1 else UNKNOWN
 
 
 def _number_outside(number: int, file: Path) -> int:

@@ -75,9 +75,28 @@ def test_root_of_the_machine_is_root_in_every_user_namespace(
 ) -> None:
     (tmp_path / "uid_map").write_text("0 1000 1\n1 100000 65536\n")
     monkeypatch.setattr(user_numbers, "UID_MAP", tmp_path / "uid_map")
-    for stated, number in ((0, 0), (1000, 0), (100_001, 2), (1001, user_numbers.UNKNOWN)):
+    for stated, number in ((0, 0), (100_001, 2), (70_000, user_numbers.UNKNOWN)):
         mounted(f"fuse.glusterfs server:/home rw,user_id={stated},group_id=0")
         assert file_status(tmp_path).mounter == number
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "number"),
+    [
+        ("0 1000 1\n1 100000 65536\n", user_numbers.UNKNOWN),  # root here, or the user 1000 of this container
+        ("0 1000 1\n", 0),
+        ("1000 1000 1\n", 1000),
+        ("0 100000 65536\n", 1000),
+    ],
+)
+def test_a_number_that_two_users_have_is_not_that_of_root(
+    uid_map: str, number: int, mounted: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel states who mounted a file system by a number of the namespace in which that was."""
+    (tmp_path / "uid_map").write_text(uid_map)
+    monkeypatch.setattr(user_numbers, "UID_MAP", tmp_path / "uid_map")
+    mounted("fuse.sshfs host:/ rw,user_id=1000,group_id=1000")
+    assert file_status(tmp_path).mounter == number
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/fuse").exists(), reason="needs /dev/fuse, as root")
