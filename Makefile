@@ -78,6 +78,7 @@ gpu-evidence: setup
 test-tools: dev tools
 	@rm -f .missing
 	$(call need,unsquashfs,squashfs-tools,reads images back and compares)
+	$(call need,gensquashfs,squashfs-tools-ng,writes images for comparison)
 	$(call need,mkfs.xfs,xfsprogs,a file system that shares blocks)
 	$(call need,mkfs.btrfs,btrfs-progs,another one)
 	$(call need,squashfuse,squashfuse,mounts images without root)

@@ -152,13 +152,15 @@ def test_a_directory_that_holds_itself(tmp_path):
     """The kernel would walk on for ever."""
     path = build(tmp_path, [folder(b"a"), folder(b"a/b"), file(b"a/b/c", b"1")], codec="none")
     with SquashTree(path) as tree:
-        offsets = {name: tree.lookup(name).reference for name in (b"a", b"a/b")}
-        assert all(reference >> 16 == 0 for reference in offsets.values())
+        found = {name: tree.lookup(name) for name in (b"a", b"a/b")}
+        assert all(inode.reference >> 16 == 0 for inode in found.values())
     data = path.read_bytes()
     entry = struct.Struct("<HhHH")
     at = data.rindex(b"b", struct.unpack_from("<Q", data, 72)[0], struct.unpack_from("<Q", data, 88)[0]) - entry.size
     wrong = bytearray(data)
-    struct.pack_into("<H", wrong, at, offsets[b"a"])
+    (number,) = struct.unpack_from("<h", wrong, at + 2)
+    number += found[b"a"].number - found[b"a/b"].number
+    struct.pack_into("<Hh", wrong, at, found[b"a"].reference, number)
     path.write_bytes(wrong)
     with pytest.raises(VerifyError, match="is listed at two places"), SquashTree(path) as tree:
         list(tree.walk())

@@ -24,7 +24,8 @@ _XATTR = struct.Struct("<I")
 
 
 class Inode(NamedTuple):
-    """One inode of the file. `reference` is its identity: names with the same one are hard links."""
+    """One inode of the file. `reference` is its identity: names with the same one are hard links. For the kernel it is
+    `number`, which therefore no other inode may have."""
 
     kind: int  # one of DIRECTORY … SOCKET
     mode: int  # permission bits
@@ -41,6 +42,8 @@ class Inode(NamedTuple):
     offset: int = 0  # of the tail in its fragment block
     target: bytes = b""
     device: int = 0  # as squashfs encodes it
+    number: int = 0
+    listing_index: tuple[int, int] = (0, 0)  # of a directory's listing: where it is in the inode table, and its entries
 
 
 @dataclass(slots=True)
@@ -66,19 +69,22 @@ class InodeTable:
         if kind == sq.REGULAR:
             start, fragment, offset, size = sq.INODE_FILE.unpack_from(data)[6:]
             words = at + sq.INODE_FILE.size
-            return Inode(
-                REGULAR, mode, uid, gid, mtime, reference, 1, sq.NO_XATTR, size, words, start, fragment, offset
-            )
+            common = REGULAR, mode, uid, gid, mtime, reference, 1, sq.NO_XATTR, size, words
+            return Inode(*common, start, fragment, offset, number=number)
         if kind == sq.REGULAR + sq.EXTENDED:
             start, size, _, links, fragment, offset, xattr = sq.INODE_FILE_X.unpack_from(data)[6:]
             words = at + sq.INODE_FILE_X.size
-            return Inode(REGULAR, mode, uid, gid, mtime, reference, links, xattr, size, words, start, fragment, offset)
+            common = REGULAR, mode, uid, gid, mtime, reference, links, xattr, size, words
+            return Inode(*common, start, fragment, offset, number=number)
         if kind == sq.DIRECTORY:
             piece, links, size, offset, _ = sq.INODE_DIR.unpack_from(data)[6:]
-            return self._directory((mode, uid, gid, mtime, reference, links, sq.NO_XATTR), size, piece, offset)
+            whole = Inode(DIRECTORY, mode, uid, gid, mtime, reference, links, sq.NO_XATTR, number=number)
+            return self._directory(whole, size, piece, offset)
         if kind == sq.DIRECTORY + sq.EXTENDED:
-            links, size, piece, _, _, offset, xattr = sq.INODE_DIR_X.unpack_from(data)[6:]
-            return self._directory((mode, uid, gid, mtime, reference, links, xattr), size, piece, offset)
+            links, size, piece, _, indexed, offset, xattr = sq.INODE_DIR_X.unpack_from(data)[6:]
+            index = at + sq.INODE_DIR_X.size, indexed
+            whole = Inode(DIRECTORY, mode, uid, gid, mtime, reference, links, xattr, number=number, listing_index=index)
+            return self._directory(whole, size, piece, offset)
         basic = kind - sq.EXTENDED if extended else kind
         xattr, target, device = sq.NO_XATTR, b"", 0
         if basic == sq.SYMLINK:
@@ -96,7 +102,8 @@ class InodeTable:
             raise CorruptDataError(f"a type {kind} that squashfs does not have")
         if extended:
             (xattr,) = _XATTR.unpack(self.inodes.read(at + end, 4))
-        return Inode(basic, mode, uid, gid, mtime, reference, links, xattr, len(target), target=target, device=device)
+        other = basic, mode, uid, gid, mtime, reference, links, xattr, len(target)
+        return Inode(*other, target=target, device=device, number=number)
 
     def words(self, inode: Inode, count: int) -> array[int]:
         """Return the size words of a file's `count` blocks. Raises CorruptDataError."""
@@ -104,35 +111,60 @@ class InodeTable:
             raise CorruptDataError(f"a file of {count} blocks")
         return array("I", self.inodes.read(inode.at, 4 * count))
 
-    def _directory(self, common: tuple[int, int, int, int, int, int, int], size: int, piece: int, offset: int) -> Inode:
+    def _directory(self, whole: Inode, size: int, piece: int, offset: int) -> Inode:
         if size <= 3:  # empty: it has no listing, and its place means nothing
-            return Inode(DIRECTORY, *common)
+            return whole._replace(listing_index=(0, 0))
         at = self.listings.position(piece, offset)
         if size - 3 > self.listings.room - at:
             raise CorruptDataError("a directory longer than its table")
-        return Inode(DIRECTORY, *common, size - 3, at)
+        return whole._replace(size=size - 3, at=at)
+
+    def check_index(self, directory: Inode) -> None:
+        """Raise CorruptDataError unless the index of a directory leads to headers of its own listing, each to the one
+        in front of the name in the index: a kernel that looks up a name begins to read there (fs/squashfs/namei.c)."""
+        at, count = directory.listing_index
+        if not count:
+            return
+        headers: dict[int, bytes] = {}
+        for _ in read_listing(self.listings, directory, headers):
+            pass
+        last = -1
+        for _ in range(count):
+            start, piece, length = sq.DIR_INDEX.unpack(self.inodes.read(at, sq.DIR_INDEX.size))
+            if length > 255:
+                raise CorruptDataError("a name in an index is too long")
+            name = self.inodes.read(at + sq.DIR_INDEX.size, length + 1)
+            place = self.listings.position(piece, (directory.at + start) % sq.PIECE)
+            if start <= last or place != directory.at + start or headers.get(start) != name:
+                raise CorruptDataError(f"its index leads elsewhere at {printable_path(name)}")
+            last, at = start, at + sq.DIR_INDEX.size + length + 1
 
 
-def read_listing(listings: MetadataStream, directory: Inode) -> Iterator[tuple[bytes, int, int]]:
-    """Yield names, references and kinds of a directory. Raises CorruptDataError."""
+def read_listing(
+    listings: MetadataStream, directory: Inode, headers: dict[int, bytes] | None = None
+) -> Iterator[tuple[bytes, int, int, int]]:
+    """Yield names, references, kinds and numbers of the inodes of a directory. `headers` gets the place of each header
+    in the listing, with the name that follows it. Raises CorruptDataError."""
     at, end = directory.at, directory.at + directory.size
     last = b""
     unpack = sq.DIR_ENTRY.unpack_from
     while at < end:
         data = listings.peek(at, min(RUN, end - at))
-        more, piece, _ = sq.DIR_HEADER.unpack_from(data)
+        more, piece, base = sq.DIR_HEADER.unpack_from(data)
         if more >= 256:
             raise CorruptDataError("a header has more than 256 entries")
         place = sq.DIR_HEADER.size
         for _ in range(more + 1):
-            offset, _, kind, length = unpack(data, place)
+            offset, number, kind, length = unpack(data, place)
             place += 8
             name = data[place : place + length + 1]
             place += length + 1
             if name <= last or len(name) != length + 1 or b"/" in name or b"\0" in name or name in (b".", b".."):
                 raise CorruptDataError(f"its names are not sound at {printable_path(name)}")
+            if headers is not None:
+                headers.setdefault(at - directory.at, name)
             last = name
-            yield name, piece << 16 | offset, kind
+            yield name, piece << 16 | offset, kind, base + number & 0xFFFFFFFF
         at += place
     if at != end:
         raise CorruptDataError("a listing is longer than its directory")

@@ -50,6 +50,14 @@ class Entry(NamedTuple):
     inode: Inode
 
 
+def check_entry(name: bytes, inode: Inode, kind: int, number: int) -> None:
+    """Raise CorruptDataError unless an entry of a directory states the kind of its inode, and its number: the kernel
+    finds an inode that it has read before by the number in the entry."""
+    if (inode.kind, inode.number) != (kind, number):
+        what = "kind" if inode.kind != kind else "number"
+        raise CorruptDataError(f"{printable_path(name)} is of another {what} than its inode")
+
+
 class SquashTree:
     """An open squashfs file, for one thread. Every method raises VerifyError where the file is damaged."""
 
@@ -71,6 +79,7 @@ class SquashTree:
             with self._sound("its ids"):
                 self.ids = array("I", tables["id"].read(0, 4 * block.ids))
             self._known: dict[tuple[int, bytes], int] = {}
+            self._indexed: set[int] = set()  # directories whose index was checked
             self._inodes = InodeTable(tables["inode"], self._listings, self.ids, block.inodes)
             self._stack = stack.pop_all()
 
@@ -100,6 +109,10 @@ class SquashTree:
             raise damaged_image(str(self.path), "its root is not a directory")
         yield Entry(b"", root)
         seen = {root.reference}
+        if self.superblock.inodes > name_count.MAX_ENTRIES:
+            raise self._too_large()
+        references = array("Q", bytes(8 * (self.superblock.inodes + 1)))  # of inodes by their numbers, with 1 added
+        references[root.number] = root.reference + 1
         room = self._listings.room
         stack = [(b"", self._entries(root))]
         entries_left, names_left = name_count.MAX_ENTRIES - 1, name_count.MAX_NAMES
@@ -110,6 +123,9 @@ class SquashTree:
                 entries_left, names_left = entries_left - 1, names_left - len(path) - len(inode.target)
                 if entries_left < 0 or names_left < 0:
                     raise self._too_large()
+                if references[inode.number] not in (0, inode.reference + 1):
+                    raise damaged_image(str(self.path), f"{printable_path(path)} has the number of another inode")
+                references[inode.number] = inode.reference + 1
                 yield Entry(path, inode)
                 if inode.kind == DIRECTORY:
                     room -= inode.size
@@ -158,22 +174,32 @@ class SquashTree:
             if len(self._known) >= KNOWN:
                 self._known.clear()
             place = -1
+            self._check_index(directory)
             with self._sound("a directory"):
-                for found, reference, _ in read_listing(self._listings, directory):
+                for found, reference, kind, number in read_listing(self._listings, directory):
                     passed += 1
                     if found >= name:
                         place = reference if found == name else -1
                         break
+                if place >= 0:
+                    check_entry(name, self.inode(place), kind, number)
             self._known[key] = place
         place = self._known[key]
         return (self.inode(place) if place >= 0 else None), passed
 
+    def _check_index(self, directory: Inode) -> None:
+        """Check the index of a directory, if it has one, once."""
+        if directory.listing_index[1] and directory.reference not in self._indexed:
+            with self._sound("a directory"):
+                self._inodes.check_index(directory)
+            self._indexed.add(directory.reference)
+
     def _entries(self, directory: Inode) -> Iterator[tuple[bytes, Inode]]:
+        self._check_index(directory)
         with self._sound("a directory"):
-            for name, reference, kind in read_listing(self._listings, directory):
+            for name, reference, kind, number in read_listing(self._listings, directory):
                 inode = self.inode(reference)
-                if inode.kind != kind:
-                    raise CorruptDataError(f"{printable_path(name)} is of another kind than its inode")
+                check_entry(name, inode, kind, number)
                 yield name, inode
 
     # inodes
