@@ -1,4 +1,4 @@
-"""What the kernel would find where a listing states something else: indexes of large directories, numbers of inodes."""
+"""Files that the kernel would find where a listing states others: indexes of directories, numbers of inodes."""
 
 from __future__ import annotations
 

@@ -119,15 +119,13 @@ class InodeTable:
             raise CorruptDataError("a directory longer than its table")
         return whole._replace(size=size - 3, at=at)
 
-    def check_index(self, directory: Inode) -> None:
-        """Raise CorruptDataError unless the index of a directory leads to headers of its own listing, each to the one
-        in front of the name in the index: a kernel that looks up a name begins to read there (fs/squashfs/namei.c)."""
+    def check_index(self, directory: Inode) -> int:
+        """Check that the index of a directory leads to headers of its own listing, each to the one in front of the name
+        in the index: a kernel that looks up a name begins to read there (fs/squashfs/namei.c). Return how many names
+        the listing has. Raises CorruptDataError."""
         at, count = directory.listing_index
-        if not count:
-            return
         headers: dict[int, bytes] = {}
-        for _ in read_listing(self.listings, directory, headers):
-            pass
+        names = sum(1 for _ in read_listing(self.listings, directory, headers))
         last = -1
         for _ in range(count):
             start, piece, length = sq.DIR_INDEX.unpack(self.inodes.read(at, sq.DIR_INDEX.size))
@@ -138,6 +136,7 @@ class InodeTable:
             if start <= last or place != directory.at + start or headers.get(start) != name:
                 raise CorruptDataError(f"its index leads elsewhere at {printable_path(name)}")
             last, at = start, at + sq.DIR_INDEX.size + length + 1
+        return names
 
 
 def read_listing(

@@ -174,25 +174,27 @@ class SquashTree:
             if len(self._known) >= KNOWN:
                 self._known.clear()
             place = -1
-            self._check_index(directory)
+            passed = self._check_index(directory)
             with self._sound("a directory"):
-                for found, reference, kind, number in read_listing(self._listings, directory):
+                for entry in read_listing(self._listings, directory):
                     passed += 1
-                    if found >= name:
-                        place = reference if found == name else -1
+                    if entry[0] >= name:
+                        if entry[0] == name:
+                            place = entry[1]
+                            check_entry(name, self.inode(place), *entry[2:])
                         break
-                if place >= 0:
-                    check_entry(name, self.inode(place), kind, number)
             self._known[key] = place
         place = self._known[key]
         return (self.inode(place) if place >= 0 else None), passed
 
-    def _check_index(self, directory: Inode) -> None:
-        """Check the index of a directory, if it has one, once."""
-        if directory.listing_index[1] and directory.reference not in self._indexed:
-            with self._sound("a directory"):
-                self._inodes.check_index(directory)
-            self._indexed.add(directory.reference)
+    def _check_index(self, directory: Inode) -> int:
+        """Check the index of a directory, if it has one, once; return how many entries were read for it."""
+        if not directory.listing_index[1] or directory.reference in self._indexed:
+            return 0
+        with self._sound("a directory"):
+            passed = self._inodes.check_index(directory)
+        self._indexed.add(directory.reference)
+        return passed
 
     def _entries(self, directory: Inode) -> Iterator[tuple[bytes, Inode]]:
         self._check_index(directory)
