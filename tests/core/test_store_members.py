@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,6 +24,7 @@ from envbuild.core.store.place import check_place, find_strange, is_root_of, may
 from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import check_former_group
+from envbuild.core.userns import libc
 from envbuild.export.progress_list import list_exports
 from tests.support.access_lists import USER, set_list
 from tests.support.as_user import run_as
@@ -135,7 +137,13 @@ def test_a_store_is_not_made_below_a_folder_that_any_user_can_have_made(
     (config / "envbuild/stores").unlink()
     (theirs / "mine").mkdir()
     os.chown(theirs / "mine", TWO, TWO)
-    assert as_member(TWO, lambda: refusal(theirs / "mine")) == ""  # there already, and of this user
+    assert as_member(TWO, lambda: refusal(theirs / "mine")) != ""  # as the cache of facts makes it
+    for owner in (OUTSIDE, TWO):
+        (theirs / "mine/envbuild-store").touch()
+        os.chown(theirs / "mine/envbuild-store", owner, owner)
+        assert (as_member(TWO, lambda: refusal(theirs / "mine")) == "") == (
+            owner == TWO
+        )  # a store already, of this user
     (folder / "scratch").chmod(0o755)  # root made that folder for its owner, as the home of a user
     for user in (TWO, 0):
         assert as_member(user, lambda: refusal(theirs / "envbuild")) == ""
@@ -144,7 +152,7 @@ def test_a_store_is_not_made_below_a_folder_that_any_user_can_have_made(
 def test_a_user_namespace_does_not_show_whose_store_is_joined(
     shared: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All other users have one number there, so a folder that was joined outside is known by its inode."""
+    """All other users have one number there, so a folder that was joined outside is known by its handle."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     os.chown(shared, OUTSIDE, GROUP)
     join_stores([shared])
@@ -156,6 +164,11 @@ def test_a_user_namespace_does_not_show_whose_store_is_joined(
     (folder / "uid_map").write_text("0 50002 1\n")
     monkeypatch.setattr(user_numbers, "UID_MAP", folder / "uid_map")
     assert not has_joined(shared)  # another folder at this path
+    monkeypatch.setattr(libc, "file_handle", Mock(side_effect=OSError))
+    assert not has_joined(shared), "nothing is known of a folder without a handle"
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    monkeypatch.setattr(user_numbers, "UID_MAP", folder / "uid_map")
     with pytest.raises(EngineError, match="has no number in this user namespace"):
         join_stores([shared])
     shared.rmdir()
@@ -163,6 +176,24 @@ def test_a_user_namespace_does_not_show_whose_store_is_joined(
     assert has_joined(shared)
     (folder / "config/envbuild/stores").write_text(f"65534 65534 {shared}\n")  # of an older envbuild
     assert not has_joined(shared)
+
+
+def test_a_handle_names_one_folder_for_good(tmp_path: Path) -> None:
+    """The next folder gets the inode of a removed one, on ext4 for example."""
+
+    def make() -> bytes:
+        (tmp_path / "store").mkdir()
+        folder = os.open(tmp_path / "store", os.O_PATH)
+        try:
+            assert libc.file_handle(folder) == libc.file_handle(folder)
+            return libc.file_handle(folder)
+        except OSError as error:
+            pytest.skip(f"this file system has no handles: {error}")
+        finally:
+            os.close(folder)
+            (tmp_path / "store").rmdir()
+
+    assert len({make() for _ in range(20)}) == 20
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""The stores of other users that this user joined, and folders of theirs with stores: owner, group, device, inode and
+"""The stores of other users that this user joined, and folders of theirs with stores: owner, group, device, handle and
 path of each, in the user's own configuration.
 
 Nothing in a store could state that: its owner can rename what is in it, also folders that other commands of this user
-made there. Device and inode are for a user namespace, which has one number for all other users; they can be others
+made there. Device and handle are for a user namespace, which has one number for all other users; they can be others
 after a restart, and on each machine.
 """
 
@@ -21,9 +21,10 @@ from envbuild.core.shell import shell_word
 from envbuild.core.store.json_files import write_atomic
 from envbuild.core.unmapped_root import is_unmapped
 from envbuild.core.user_folders import config_folder
+from envbuild.core.userns import libc
 
 NAME, MOST = "stores", 1 << 20  # bytes
-LINE = re.compile(rb"(\d+ \d+) (?:(\d+ \d+) )?(/.*)", re.DOTALL)  # a line of an older envbuild has no inode
+LINE = re.compile(rb"(\d+ \d+) (?:(\d+ [0-9a-f]+) |- )?(/.*)", re.DOTALL)  # an older envbuild wrote no handle
 
 
 def has_joined(place: Path) -> bool:
@@ -32,7 +33,9 @@ def has_joined(place: Path) -> bool:
     wanted = LINE.fullmatch(_line(place))
     lines = filter(None, map(LINE.fullmatch, _read()))
     key = (2, 3) if inside else (1, 3)
-    return wanted is not None and any(line.group(*key) == wanted.group(*key) for line in lines)
+    if wanted is None or None in wanted.group(*key):
+        return False
+    return any(line.group(*key) == wanted.group(*key) for line in lines)
 
 
 def join_stores(places: Iterable[Path]) -> None:
@@ -60,9 +63,16 @@ def join_stores(places: Iterable[Path]) -> None:
 
 
 def _line(place: Path) -> bytes:
-    found = file_status(place)
-    status, path = found.stat, os.fsencode(place.resolve())
-    return b"%d %d %d %d %s" % (found.owner, status.st_gid, status.st_dev, status.st_ino, path)
+    folder = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    try:
+        found = file_status(folder)
+        try:
+            known = f"{found.stat.st_dev} {libc.file_handle(folder).hex()}"
+        except OSError:  # its file system has no handles
+            known = "-"
+    finally:
+        os.close(folder)
+    return b"%d %d %s %s" % (found.owner, found.stat.st_gid, known.encode(), os.fsencode(place.resolve()))
 
 
 def _read() -> list[bytes]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections.abc import Container
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
@@ -33,6 +34,16 @@ def mark_shared(root: Path) -> None:
         with contextlib.suppress(FileExistsError):  # a member made another one at this moment
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444))
     raise FileExistsError(errno.EEXIST, "another user makes it again and again", str(path))
+
+
+def is_store_of(root: Path, users: Container[int]) -> bool:
+    """Return whether one of `users` made the folder `root` a store."""
+    with contextlib.suppress(FileNotFoundError):
+        return (root / MARK).lstat().st_uid in users
+    try:
+        return all((root / name).lstat().st_uid in users for name in ALWAYS)
+    except FileNotFoundError:
+        return False
 
 
 def mark_store(root: Path) -> None:

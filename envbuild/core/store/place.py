@@ -14,6 +14,7 @@ from envbuild.core.judged_links import ForeignLinkError, check_links
 from envbuild.core.ownership import closed_groups, find_renamer, group_name, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.joined import has_joined
+from envbuild.core.store.mark import is_store_of
 from envbuild.core.store.permissions import OTHERS, STICKY, is_shared
 from envbuild.core.user_numbers import UNMAPPED, in_user_namespace
 
@@ -74,9 +75,10 @@ def find_strange(root: Path) -> Iterator[Path]:
     one can make entries. Also where a link of this user leads to.
 
     Not above a store that a user who is not root has already: it would end what works, and is not the first command
-    there. In a namespace of this user root has no number, as all others, and counts as one."""
+    there; other programs, and the cache of facts, make the folder of a store, too. In a namespace of this user root has
+    no number, as all others, and counts as one."""
     users = own_users()
-    if os.geteuid() and root.is_dir() and file_status(root).owner in users:
+    if os.geteuid() and root.is_dir() and file_status(root).owner in users and is_store_of(root, users):
         return
     for path in dict.fromkeys((root.absolute(), root.resolve())):
         for entry, above in itertools.pairwise((path, *path.parents)):

@@ -26,7 +26,8 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 1024, 2048, 1 << 21
 MNT_DETACH = 2
-AT_FDCWD, RENAME_NOREPLACE = -100, 1
+AT_FDCWD, AT_EMPTY_PATH, RENAME_NOREPLACE = -100, 0x1000, 1
+HANDLE_SIZE = 128  # MAX_HANDLE_SZ
 SYNC_FILE_RANGE_WRITE = 2
 SPLICE_F_NONBLOCK = 2
 
@@ -94,6 +95,16 @@ def file_system(descriptor: int) -> int:
     found = ctypes.create_string_buffer(256)
     _check(_libc.fstatfs(descriptor, found), "fstatfs")
     return struct.unpack_from("=q", found)[0]  # type: ignore[no-any-return]
+
+
+def file_handle(descriptor: int) -> bytes:
+    """Return what names an open file in its file system, and no file that gets its inode later (name_to_handle_at(2)).
+
+    Raises OSError where the file system has none."""
+    handle, mount = ctypes.create_string_buffer(struct.pack("=Ii", HANDLE_SIZE, 0), 8 + HANDLE_SIZE), ctypes.c_int()
+    _check(_libc.name_to_handle_at(descriptor, b"", handle, ctypes.byref(mount), AT_EMPTY_PATH), "name_to_handle_at")
+    size, kind = struct.unpack_from("=Ii", handle.raw)
+    return struct.pack("=i", kind) + handle.raw[8 : 8 + size]
 
 
 def rename_new(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
