@@ -23,7 +23,7 @@ from envbuild.core.store.permissions import move_into_store, own_place
 from envbuild.core.store.place import check_place, find_strange, is_root_of, may_change
 from envbuild.core.store.records import is_unchanged
 from envbuild.core.store.store import Store
-from envbuild.core.store.store_folders import check_former_group
+from envbuild.core.store.store_folders import check_former_group, prepare_store
 from envbuild.core.userns import libc
 from envbuild.export.progress_list import list_exports
 from tests.support.access_lists import USER, set_list
@@ -363,6 +363,22 @@ def test_a_work_folder_in_a_shared_store_that_belongs_to_another_member_is_refus
     work.chmod(0o777)
     with pytest.raises(AssertionError, match=f"{name} belongs to the user {TWO}"):
         as_member(ONE, lambda: Store.open(shared))
+
+
+def test_a_store_that_an_umask_shares_with_a_group_is_reported_once(folder: Path) -> None:
+    """In the folder of a project new folders have its group and the setgid bit, and an umask of 002."""
+    root, reported = folder / "mine", list[str]()
+    root.mkdir()
+    os.chown(root, ONE, GROUP)
+    root.chmod(0o2775)
+
+    def open_twice() -> list[str]:
+        for _ in range(2):
+            prepare_store(root, reported.append)
+        return reported
+
+    (line,) = as_member(ONE, open_twice)  # type: ignore[misc]
+    assert line.startswith(f"store {root}: the group {GROUP} shares it: it may write the folder")
 
 
 def test_the_line_that_root_types_for_a_folder_of_a_member_changes_no_other_file(shared: Path, home: Path) -> None:

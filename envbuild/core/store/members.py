@@ -18,7 +18,7 @@ from pathlib import Path
 
 from envbuild.core.errors import EngineError
 from envbuild.core.file_status import file_status
-from envbuild.core.ownership import group_name, own_users, user_name
+from envbuild.core.ownership import closed_groups, group_name, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.access_list_check import check_access_list
 from envbuild.core.store.permissions import GROUP, OTHERS, STICKY, is_shared, make_shared_folder
@@ -55,6 +55,11 @@ def check_members(
                 hint=f"its owner, {user_name(status.st_uid)}, types: chmod +t {shell_word(root)}",
             )
         root.chmod(status.st_mode & 0o7777 | STICKY)
+        if status.st_gid not in closed_groups():  # also made so by an umask, in a folder with the setgid bit
+            report(
+                f"store {root}: the group {group_name(status.st_gid)} shares it: it may write the folder, which has "
+                "the setgid bit; for a store of yours alone set ENVBUILD_STORE to another folder, of mode 700"
+            )
     repaired = [f"{name}/" for name in folders if _check_folder(root / name, root, sticky=has_folders(name, folders))]
     if repaired:
         report(f"store {root}: other users could replace what is in {', '.join(repaired)}; only its owner can now")
