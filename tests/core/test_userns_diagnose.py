@@ -69,19 +69,20 @@ def test_no_fix_names_an_engine(step: str) -> None:
 @pytest.mark.parametrize(
     ("subuid", "subgid", "accounts", "free"),
     [
-        ("", "", [], "100000-165535"),
-        ("ann:100000:65536\n", "ann:100000:65536\n", [], "165536-231071"),
-        ("ann:100000:65536\n", "eve:165536:65536\n", [], "231072-296607"),
-        ("ann:165536:65536\n", "", [], "100000-165535"),
-        ("ann:120000:10\neve:130000:10\n", "", [], "130010-195545"),
-        ("ann:99990:11\nbad\nx:y:z\n", "ann:1:1000000\n", [], "1000001-1065536"),
-        ("ann:100000:65536\n", "", [170000, 5_000_000], "170001-235536"),
+        ("", "", [], "2001000000-2001065535"),
+        ("ann:100000:65536\n", "ann:100000:65536\n", [], "2001000000-2001065535"),
+        ("ann:2001000000:65536\n", "ann:2001000000:65536\n", [], "2001065536-2001131071"),
+        ("ann:2001000000:65536\n", "eve:2001065536:65536\n", [], "2001131072-2001196607"),
+        ("ann:2001065536:65536\n", "", [], "2001000000-2001065535"),
+        ("ann:2001020000:10\neve:2001030000:10\n", "", [], "2001030010-2001095545"),
+        ("ann:2000999990:11\nbad\nx:y:z\n", "ann:1:2010000000\n", [], "2010000001-2010065536"),
+        ("ann:2001000000:65536\n", "", [2_001_070_000, 2_005_000_000, 1000], "2001070001-2001135536"),
     ],
 )
 def test_the_ids_of_a_hint_are_free(
     subuid: str, subgid: str, accounts: list[int], free: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not those in either file, and not those of accounts."""
+    """Not those in either file, not those of accounts, and none from the ranges of directories (sssd-ad(5))."""
     files = [tmp_path / "subuid", tmp_path / "subgid"]
     for file, text in zip(files, (subuid, subgid), strict=True):
         if text:
@@ -90,7 +91,9 @@ def test_the_ids_of_a_hint_are_free(
     monkeypatch.setattr(diagnose.pwd, "getpwall", lambda: [SimpleNamespace(pw_uid=number) for number in accounts])
     monkeypatch.setattr(diagnose.grp, "getgrall", list)
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    assert fix_for("subordinate ids") == f"sudo usermod --add-subuids {free} --add-subgids {free} 54321"
+    assert (
+        fix_for("subordinate ids") == f"sudo usermod --add-subuids {free} --add-subgids {free} 54321  {diagnose.UNLESS}"
+    )
 
 
 def test_settings_that_this_kernel_does_not_have(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from envbuild.doctor.checks import user_namespaces
 from envbuild.doctor.checks.gpu_devices import closed, open_fault
+from envbuild.doctor.checks.subordinate_ids import free_ids
 from envbuild.doctor.host import Host
 from envbuild.doctor.model import ADMINISTRATOR, FAIL
 from envbuild.doctor.processes import Programs
@@ -72,3 +73,16 @@ def test_nvidia_smi_has_more_time_than_other_programs(node: Node) -> None:
     result = result_of(node.examine(limit=0.5), "nvidia-driver")
     assert (result.status, result.severity) == (FAIL, ADMINISTRATOR)
     assert "did not end within 2 s" in result.detail
+
+
+@pytest.mark.parametrize(
+    ("subuid", "passwd", "free"),
+    [
+        ("", "root:x:0:0::/root:/bin/sh\nnobody:x:4294967294:1:::\n", "2001000000-2001065535"),
+        ("ann:100000:65536\n", "", "2001000000-2001065535"),  # there a directory may have users that it does not list
+        ("ann:2001000000:65536\nbad\n", "eve:x:2001070000:1:::\n", "2001070001-2001135536"),
+    ],
+)
+def test_proposed_subordinate_ids_are_those_of_no_user(subuid: str, passwd: str, free: str) -> None:
+    """Two users with one number are one user: each has all files of the other one."""
+    assert free_ids([subuid, "", passwd, "users:x:100:\n"]) == free

@@ -19,7 +19,10 @@ LOCAL_DISK = (
 )
 UNMASK = "the machine hides parts of /proc: docker run --privileged, or --security-opt systempaths=unconfined"
 COUNT = 65536  # ids of a user (SUB_UID_COUNT of login.defs)
-LOWEST = 100_000  # SUB_UID_MIN
+# Not SUB_UID_MIN (100000): users of a directory that does not list them (sssd.conf(5), "enumerate") can have numbers
+# from there on, those of sssd-ad(5) and FreeIPA to 2000200000; from 2147483648 on FreeIPA has subordinate ids.
+LOWEST = 2_001_000_000
+UNLESS = "# if no user or group of yours has these numbers"
 
 
 def fix_for(step: str, code: int = 0) -> str:
@@ -32,7 +35,7 @@ def fix_for(step: str, code: int = 0) -> str:
     if step == "subordinate ids":
         user = id_maps.user_name(os.geteuid()) or str(os.geteuid())
         ids = free_range()
-        return f"sudo usermod --add-subuids {ids} --add-subgids {ids} {user}"
+        return f"sudo usermod --add-subuids {ids} --add-subgids {ids} {user}  {UNLESS}"
     if code == errno.ENOSPC and step in ("mount proc", "bind", "mount tmpfs"):
         return "sudo sysctl -w fs.mount-max=100000"  # mount(2); the default
     if step in ("unshare", "map ids", "mount proc", "bind", "mount tmpfs"):
@@ -48,7 +51,8 @@ def fix_for(step: str, code: int = 0) -> str:
 
 
 def free_range() -> str:
-    """Return a range of ids, as usermod takes it, that neither a user nor a line of subuid(5) and subgid(5) has."""
+    """Return a range of ids, as usermod takes it, that neither a user, as far as users are listed, nor a line of
+    subuid(5) and subgid(5) has. The user of a range owns all files of the users with these numbers."""
     taken = [(user.pw_uid, 1) for user in pwd.getpwall()] + [(group.gr_gid, 1) for group in grp.getgrall()]
     for path in id_maps.SUBORDINATE:
         taken += [(first, count) for _, first, count in id_maps.read_ranges(path)]

@@ -13,7 +13,8 @@ from ..model import MINOR, Need, Result, failed, not_applicable, passed
 
 GROUP = "containers"
 NEEDED = 65535
-LOWEST = 100_000  # SUB_UID_MIN of login.defs(5)
+LOWEST = 2_001_000_000  # as envbuild.core.userns.diagnose: users of a directory can have all numbers from 100000 on
+UNLESS = "# if no user or group of yours has these numbers"
 
 
 def check(host: Host, need: Need) -> Iterator[Result]:
@@ -28,8 +29,8 @@ def check(host: Host, need: Need) -> Iterator[Result]:
     user = user_name()
     counts = [count_ids(host.text(f"/etc/{name}"), user) for name in ("subuid", "subgid")]
     if min(counts) < NEEDED:
-        ids = free_ids([host.text(f"/etc/{name}") for name in ("subuid", "subgid")])
-        fix = f"as root: usermod --add-subuids {ids} --add-subgids {ids} {user}"
+        ids = free_ids([host.text(f"/etc/{name}") for name in ("subuid", "subgid", "passwd", "group")])
+        fix = f"as root: usermod --add-subuids {ids} --add-subgids {ids} {user}  {UNLESS}"
         yield failed(f"{user} has {min(counts)} ids, and builds need {NEEDED}", MINOR, fix)
     elif not host.programs.find("newuidmap"):
         fix = install_command(host, "uidmap", "shadow-utils", "shadow")
@@ -39,11 +40,20 @@ def check(host: Host, need: Need) -> Iterator[Result]:
 
 
 def free_ids(texts: Sequence[str]) -> str:
-    """Return a range above all that subuid(5) and subgid(5) list: two users with one range would be one user."""
-    rows = [line.split(":") for text in texts for line in text.splitlines()]
-    ends = [int(row[1]) + int(row[2]) for row in rows if len(row) == 3 and row[1].isdigit() and row[2].isdigit()]
-    first = max([LOWEST, *ends])
+    """Return a range that neither a user, a group nor a line of subuid(5) and subgid(5) has: two users with one range
+    would be one user. `texts`: those files."""
+    first = LOWEST
+    for start, count in sorted(filter(None, map(ids_of, (line for text in texts for line in text.splitlines())))):
+        if start <= first + NEEDED and first < start + count:
+            first = start + count
     return f"{first}-{first + NEEDED}"
+
+
+def ids_of(line: str) -> tuple[int, int] | None:
+    """Return the first number and how many a line has: NAME:FIRST:COUNT, or NAME:PASSWORD:NUMBER and more fields."""
+    row = line.split(":")
+    numbers = row[1:] if len(row) == 3 else [*row[2:3], "1"]
+    return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 and all(map(str.isdigit, numbers)) else None
 
 
 def user_name() -> str:
