@@ -20,9 +20,11 @@ from envbuild.lock.python.known_releases import KnownReleases
 from envbuild.lock.python.local_projects import lock_wheels, with_metadata
 from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.uv import Uv
+from envbuild.lock.python.uv_cache import uv_cache
 from envbuild.lock.python.uv_resolver import Resolver
 from envbuild.lock.python.vendor_index import VendorIndex, reachable_indexes
 from envbuild.lock.stored_results import StoredResults
+from envbuild.lock.upgrades import EVERYTHING
 from envbuild.net.python_index import PackageIndex
 from envbuild.net.uv_program import uv_version
 
@@ -44,6 +46,8 @@ def lock_python(
     vendors, without_mirror = reachable_indexes(request.indexes, parts.site, parts.transport)
     present = base.image.python if base else {}
     kept = kept_units(parts, number, vendors, present, usable=not without_mirror)
+    again = parts.refresh or EVERYTHING in parts.upgrade
+    cache = uv_cache(parts.store, parts.site.network(), fresh=again)
     with parts.store.workdir() as workdir:
         parts.reporter.start("python", "resolving Python packages")
         try:
@@ -56,7 +60,7 @@ def lock_python(
                 vendors,
             )
             work = python.PythonResolution(
-                Resolver(Uv(parts.site, number, platform, workdir, parts.store.own_folder("uv"), vendors)),
+                Resolver(Uv(parts.site, number, platform, workdir, cache, vendors)),
                 choice,
                 earlier_versions(previous, parts.upgraded),
                 present=present,

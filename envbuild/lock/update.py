@@ -118,7 +118,7 @@ def update_lock(
         reporter,
         previous=previous,
         upgrade=upgrade,
-        refresh=refresh,
+        refresh=refresh or fresh,
         waivers=tuple({"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers),
         find_conflicts=partial(find_wheel_copies, resolution.env, resolution.spec.where),
         commit_hints=commit_hints(resolution),

@@ -210,7 +210,7 @@ def test_caches_are_removed_after_a_week_without_use(store: Store, monkeypatch: 
     assert collect(store, SilentReporter(), dry_run=False, everything=False)[0] == []
     week_later(monkeypatch)
     removed = collect(store, SilentReporter(), dry_run=False, everything=False)[0]
-    assert removed == ["apt/bookworm", "apt/trixie", "buildah/overlay", "git/ucx.git", "uv"]
+    assert removed == ["apt/bookworm", "apt/trixie", "buildah/overlay", "git/ucx.git", "uv/simple"]
     assert list((store.tmp).iterdir()) == []
 
 

@@ -195,10 +195,10 @@ def old_files_and_caches(store: Store, before: float) -> Iterator[Path]:
     """Yield the logs, partial downloads, results of locking and caches that were not changed since `before`."""
     for place in ("logs", "partial", "resolved"):
         yield from (path for path in list_folder(store.own / place) if change_time(path) <= before)
-    caches = [path for place in ("apt", *ENGINE_CACHES, "git", "ccache") for path in list_folder(store.own / place)]
-    for path in (*caches, store.own / "uv"):
-        if os.path.lexists(path) and last_change(path) <= before:
-            yield path
+    for place in ("apt", *ENGINE_CACHES, "git", "uv", "ccache"):
+        for path in list_folder(store.own / place):
+            if os.path.lexists(path) and last_change(path) <= before:
+                yield path
 
 
 def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool) -> tuple[list[str], int]:
