@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envbuild.lock.missing_inputs import InvalidInputError
 from envbuild.lock.python.index_logins import IndexLogins
-from envbuild.lock.python.uv_inputs import pyproject_text
+from envbuild.lock.python.uv_inputs import pyproject_text, requirement_lines
 from envbuild.lock.python.vendor_index import VendorIndex
 from envbuild.net.host_config import PythonIndexes
 from envbuild.net.network_settings import NetworkSettings
@@ -39,3 +40,13 @@ def test_generated_files_are_read_by_uv_as_intended(requirements: list[str], pla
     assert value["project"]["dependencies"] == requirements
     assert value["tool"]["uv"]["index"] == [{"name": "vendor-0", "url": place, "explicit": True}]
     assert value["tool"]["uv"]["sources"] == {name: {"index": "vendor-0"} for name in names - left_out}
+
+
+@pytest.mark.parametrize(
+    "line", ["six\n--extra-index-url http://a/${TOKEN}", "-e .", " --pre", "six\x85-e .", "six\r-e ."]
+)
+def test_a_requirement_is_one_line_and_not_an_option(line: str) -> None:
+    """uv reads an option, with variables of the environment, on a line of its own."""
+    assert requirement_lines(["six", "numpy>=2; python_version < '3.13'"]).count("\n") == 2
+    with pytest.raises(InvalidInputError, match="is not a requirement"):
+        requirement_lines(["six", line])

@@ -15,7 +15,12 @@ from envbuild.core.text import printable
 from envbuild.lock.missing_inputs import InvalidInputError
 from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.python.pins import Pin, parse_pins
-from envbuild.lock.python.uv_inputs import PROJECT, no_dependencies_config, pyproject_text, write_dummy_wheel
+from envbuild.lock.python.uv_inputs import (
+    PROJECT,
+    no_dependencies_config,
+    pyproject_text,
+    write_dummy_wheel,
+)
 from envbuild.lock.python.vendor_index import VendorIndex
 from envbuild.net.hidden_logins import hide_logins
 from envbuild.net.limits import LIMITS

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from envbuild.core.text import printable
+from envbuild.lock.missing_inputs import InvalidInputError
 from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.python.vendor_index import VendorIndex
 
@@ -42,6 +44,16 @@ def pyproject_text(
     # the passwords of those here.
     lines += ["[tool.uv.workspace]", "members = []"]
     return "".join(f"{line}\n" for line in (*lines, "[tool.uv.sources]", *pinned))
+
+
+def requirement_lines(texts: Iterable[str]) -> str:
+    """Return the content of a file with requirements. Raises InvalidInputError for one that is more than a line: a
+    further line can be an option of uv, which sends variables of the environment anywhere or runs a build."""
+    lines = list(texts)
+    for line in lines:
+        if not line.isprintable() or line.lstrip().startswith("-"):
+            raise InvalidInputError(f"'{printable(line)}' is not a requirement", "write NAME, or NAME==VERSION")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def no_dependencies_config(packages: Mapping[str, str]) -> str:
