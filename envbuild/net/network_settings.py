@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -85,3 +85,21 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_own_network(host: str) -> bool:
+    """Return whether only this machine, or one on the same cable, reaches a host: a service there may answer it without
+    a login, such as that of a cloud with the machine's metadata."""
+    return is_loopback(host) or any(
+        one.is_loopback or one.is_link_local or one.is_unspecified for one in _resolve(host)
+    )
+
+
+def _resolve(host: str) -> Iterator[IPv4Address | IPv6Address]:
+    """Yield the addresses of a host; none if its name is not known here."""
+    import socket
+
+    with contextlib.suppress(OSError, UnicodeError):
+        for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+            found = ip_address(str(address[0]).partition("%")[0])
+            yield getattr(found, "ipv4_mapped", None) or found

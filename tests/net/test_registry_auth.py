@@ -97,9 +97,20 @@ def test_no_login_is_sent_over_plain_http(tmp_path: Path) -> None:
     """A registry with https that names a token service without it."""
     login = Login(Transport(Site(tmp_path).network()), "x.io")
     with pytest.raises(RefusedError, match="without https"):
-        login.token(
-            "x.io", Credential("u", "p"), {"realm": "http://127.0.0.1:9/token"}, "https://x.io/v2/y/manifests/1"
-        )
+        login.token("x.io", Credential("u", "p"), {"realm": "http://auth.x.io/token"}, "https://x.io/v2/y/manifests/1")
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "0.0.0.0", "127.1", "[::ffff:127.0.0.1]"]
+)
+def test_a_registry_may_not_name_a_token_service_of_this_machine(host: str, tmp_path: Path) -> None:
+    """It would get what that answers as a token; the own registry of this machine may."""
+    login = Login(Transport(Site(tmp_path).network()), "x.io")
+    for scheme in ("http", "https"):
+        with pytest.raises(RefusedError, match="a token service of this machine"):
+            login.token("x.io", None, {"realm": f"{scheme}://{host}:9/token"}, f"{scheme}://x.io/v2/y/manifests/1")
+    with pytest.raises(UnreachableError):  # nothing listens there
+        login.token("x.io", None, {"realm": "http://127.0.0.1:9/token"}, "http://localhost:5000/v2/y/manifests/1")
 
 
 @pytest.mark.parametrize("kind", ["password", "token"])

@@ -21,6 +21,7 @@ from envbuild.net.body import discard_body, read_body
 from envbuild.net.failures import RefusedError, UnreachableError, describe_error
 from envbuild.net.hidden_logins import hide_words, login_words
 from envbuild.net.miss import MissKind
+from envbuild.net.network_settings import is_own_network
 from envbuild.net.registry.docker_config import Credential, CredentialError
 from envbuild.net.registry.logins import find_credential, login_files
 from envbuild.net.transport import Transport
@@ -121,6 +122,8 @@ class Login:
         same = registry.scheme != "https" and service.hostname == registry.hostname
         if service.scheme != "https" and (registry.scheme == "https" or (login and not same)):
             raise RefusedError("it names a token service without https")
+        if is_own_network(service.hostname or "") and not is_own_network(registry.hostname or ""):
+            raise RefusedError("it names a token service of this machine")
         values = {key: wanted[key] for key in ("service", "scope") if wanted.get(key)}
         limits = self.transport.limits
         options: dict[str, Any] = {
