@@ -54,7 +54,7 @@ def test_an_escape_in_a_marker_is_not_another_line_of_requirements(escape: str, 
     uv = Uv(Site(tmp_path), "3.13", "x86_64-manylinux_2_40", tmp_path, tmp_path / "cache")
     for lines in ({"requirements": [str(Requirement(text))]}, {"constraints": [str(Requirement(text))]}):
         wanted: dict[str, list[str]] = {"requirements": [], "constraints": [], **lines}
-        with pytest.raises(InvalidInputError, match="it has a control character"):
+        with pytest.raises(InvalidInputError, match="is not a requirement"):
             uv.run("venv", wanted["requirements"], wanted["constraints"], {}, {}, pool=False)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from envbuild.core.errors import FREE_SOME, ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.core.programs import TimeoutExpired, run_program
-from envbuild.core.text import printable
 from envbuild.lock.missing_inputs import InvalidInputError
 from envbuild.lock.python.index_logins import IndexLogins
 from envbuild.lock.python.pins import Pin, parse_pins
@@ -19,6 +18,7 @@ from envbuild.lock.python.uv_inputs import (
     PROJECT,
     no_dependencies_config,
     pyproject_text,
+    requirement_lines,
     write_dummy_wheel,
 )
 from envbuild.lock.python.vendor_index import VendorIndex
@@ -95,9 +95,9 @@ class Uv:
         folder = self.workdir / what
         folder.mkdir(exist_ok=True)
         bounds, output = folder / "constraints.txt", folder / "requirements.txt"
-        bounds.write_text(_lines(constraints))
+        bounds.write_text(requirement_lines(constraints))
         # uv takes the pins of an existing output file as preferences.
-        output.write_text(_lines([f"{name}=={version}" for name, version in sorted(prefer.items())]))
+        output.write_text(requirement_lines([f"{name}=={version}" for name, version in sorted(prefer.items())]))
         logins = IndexLogins(self.site.network())
         pages = [vendor.place for vendor in self.vendors if pool and "://" not in vendor.place]
         links = [*pages, *([str(folder)] if omit else [])]
@@ -121,7 +121,7 @@ class Uv:
                     command += ["--index", logins.option(f"pool-{number}", vendor.place)]
         else:
             source = folder / "requirements.in"
-            source.write_text(_lines(requirements))
+            source.write_text(requirement_lines(requirements))
         for name, version in omit.items():
             write_dummy_wheel(folder, name, version)
             command += ["--no-emit-package", name]
@@ -158,15 +158,6 @@ class Uv:
             text = hide_logins(done.stderr, places)
             raise _resolution_error(what, text.replace(f"{PROJECT.format(what)} depends on", "you require"))
         return parse_pins(output.read_text())
-
-
-def _lines(texts: Sequence[str]) -> str:
-    """Return a list of requirements as a file. Raises InvalidInputError for one that would be several lines: uv takes
-    another line as an option, such as a further index."""
-    for text in texts:
-        if not text.isprintable():
-            raise InvalidInputError(f"'{printable(text)}' is not a requirement: it has a control character")
-    return "".join(f"{text}\n" for text in texts)
 
 
 def _resolution_error(what: str, stderr: str) -> EnvbuildError:
