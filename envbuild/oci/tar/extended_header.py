@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from envbuild.oci.tar.chunks import ChunkReader
 from envbuild.oci.tar.fields import (
+    SCHILY,
     LayerError,
     Record,
     parse_decimal,
@@ -22,19 +23,18 @@ from envbuild.oci.tar.sparse import SPARSE
 
 BLOCK = 512
 MAX_EXTENDED = 1 << 20  # bytes of one extended header or long name, as in Go's archive/tar
-MAX_GLOBALS, MAX_GLOBAL = 100, 1000  # global records, and bytes of each: every member costs their number again
 EXTENDED, SOLARIS, GLOBAL, LONG_NAME, LONG_LINK = b"xXgLK"
-NOT_GLOBAL = frozenset({b"path", b"linkpath", b"size"})
+# Records with a meaning: global ones are for all members in GNU tar, and for none in Go. git writes a comment.
+MEANING = frozenset({b"path", b"linkpath", b"size", b"uid", b"gid", b"mtime"})
 
 
 class ExtendedHeaders:
-    """The extended headers so far. `local`, `long_name`, `long_link` apply to the next member, `globals` to all."""
+    """The extended headers so far, which apply to the next member: `local`, `long_name`, `long_link`."""
 
-    __slots__ = ("globals", "local", "long_link", "long_name", "source")
+    __slots__ = ("local", "long_link", "long_name", "source")
 
     def __init__(self, source: ChunkReader) -> None:
         self.source = source
-        self.globals: dict[bytes, bytes] = {}
         self.local: list[Record] | None = None
         self.long_name: bytes | None = None
         self.long_link: bytes | None = None
@@ -50,19 +50,24 @@ class ExtendedHeaders:
                 raise LayerError("a member has two extended headers")
             self.local = parse_records(self.read_content(head))
         elif kind == GLOBAL:
-            for key, value in parse_records(self.read_content(head)):
-                if key in NOT_GLOBAL or key.startswith(SPARSE):
+            if self.is_pending():  # Go discards what precedes a global header
+                raise LayerError("a global header is between a member and its extended header")
+            for key, _ in parse_records(self.read_content(head)):
+                if key in MEANING or key.startswith((SPARSE, SCHILY)):
                     raise LayerError(f"it sets one {quote_name(key)} for all its members")
-                self.globals[key] = value
-                if len(self.globals) > MAX_GLOBALS or len(value) > MAX_GLOBAL:
-                    raise LayerError(f"its global headers contain more than {MAX_GLOBALS} short records")
         elif kind == LONG_NAME:
-            self.long_name = self.read_content(head).partition(b"\0")[0]
+            self.long_name = self.read_long_name(head)
         elif kind == LONG_LINK:
-            self.long_link = self.read_content(head).partition(b"\0")[0]
+            self.long_link = self.read_long_name(head)
         else:
             return False
         return True
+
+    def read_long_name(self, head: bytes) -> bytes:
+        """Return a long name. Raises LayerError for an empty one, which counts for GNU tar, and not for Go."""
+        if name := self.read_content(head).partition(b"\0")[0]:
+            return name
+        raise LayerError("a long name is empty")
 
     def read_content(self, head: bytes) -> bytes:
         """Return the content of an extended header, or a long name. Raises LayerError."""
@@ -74,9 +79,9 @@ class ExtendedHeaders:
         return body
 
     def pop_records(self) -> tuple[Mapping[bytes, bytes], list[Record]]:
-        """Return (the records of all extended headers for this member, those of its own header)."""
+        """Return the records of the member's extended header, by key and as they are."""
         local, self.local = self.local or [], None
-        return {**self.globals, **dict(local)} if self.globals else dict(local), local
+        return dict(local), local
 
     def apply_long_names(self, name: bytes, link: bytes) -> tuple[bytes, bytes]:
         """Return (name, target of a link), replaced by the long ones that GNU tar puts before a member."""

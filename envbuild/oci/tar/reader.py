@@ -49,6 +49,8 @@ MAX_HOLES = 1 << 42  # bytes of holes in all sparse files of a layer: a packed h
 ADLER = 65521  # zlib's adler32 is 1 + the sum of the bytes modulo this, in its lower half (RFC 1950)
 CACHE_SIZE = 1024  # entries in each cache, of owners and of folders
 ZEROS = bytes(BLOCK)
+# Files of aufs, and the one that hides a folder: Docker leaves out others at the top, and makes them elsewhere.
+AUFS, OPAQUE = b"/.wh..wh.", b"/.wh..wh..opq"
 GNU = b"ustar  \0"
 
 # types of headers that are not members
@@ -174,7 +176,7 @@ class _Reader:
         extended = self.extended
         if extended.long_name is not None or extended.long_link is not None:
             name, link = extended.apply_long_names(name, link)
-        if extended.local is not None or extended.globals:
+        if extended.local is not None:
             records, local = extended.pop_records()
             name, link = records.get(b"path") or name, records.get(b"linkpath") or link
             uid, gid, mtime = override_owner_and_time(records, uid, gid, mtime)
@@ -197,6 +199,8 @@ class _Reader:
         if kind is Kind.CHAR or kind is Kind.BLOCK:
             numbers = read_device(head, name)
         path = self.resolve_path(name)
+        if AUFS in path and not path.endswith(OPAQUE):
+            raise LayerError(f"it contains {quote_name(name)}, a name of aufs within a folder")
         link = b"" if kind is Kind.FILE else link_target(kind, name, link, path)
         if not path and kind is not Kind.DIR:
             raise LayerError(f"it contains {quote_name(name)}, which would replace the root")
