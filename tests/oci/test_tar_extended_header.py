@@ -62,6 +62,11 @@ def test_a_global_header_before_a_member_that_another_header_describes(first: by
         read(first + pax((b"comment", b"x"), kind=b"g") + file(b"a") + END)
 
 
+def test_an_extended_header_of_solaris() -> None:
+    with pytest.raises(LayerError, match="an extended header of Solaris"):
+        read(pax((b"path", b"evil"), kind=b"X") + file(b"a") + END)
+
+
 @pytest.mark.parametrize("name", [b"", b"\0"])
 def test_an_empty_long_name(name: bytes) -> None:
     with pytest.raises(LayerError, match="a long name is empty"):

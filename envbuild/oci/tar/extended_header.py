@@ -45,7 +45,9 @@ class ExtendedHeaders:
 
     def read(self, head: bytes, kind: int) -> bool:
         """Read what follows a header of type `kind`; return False for one of another type. Raises LayerError."""
-        if kind in (EXTENDED, SOLARIS):
+        if kind == SOLARIS:  # GNU tar reads it as EXTENDED, Go as a member of an unknown type
+            raise LayerError("it has an extended header of Solaris")
+        if kind == EXTENDED:
             if self.local is not None:
                 raise LayerError("a member has two extended headers")
             self.local = parse_records(self.read_content(head))
