@@ -4,7 +4,7 @@ others.
 A project is the current folder, or the nearest one above it, that contains ``images/*.yaml``, ``recipes/*.py``,
 ``facts/*.yaml``, or a ``site.yaml`` with a ``schema:`` line. Because recipes are programs, a folder above the current
 one that every user can write is never a project, and a project that others can change is refused
-(`envbuild.spec.trust`).
+(`envbuild.spec.trust`); one in a folder of a group above the current one is left out instead.
 
 Locks are stored beside their specs. The locks of specs in an installed wheel are read-only, so a new lock for one is
 written to the project's ``images/``, or without a project to ``$XDG_DATA_HOME/envbuild/locks``
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import SpecError
+from envbuild.core.file_status import file_status
 from envbuild.core.paths import PACKAGE
 from envbuild.core.yaml_reader import closest, did_you_mean, short
 from envbuild.matrix import FACTS, fact_files
@@ -50,10 +51,16 @@ class Project:
         except FileNotFoundError:  # the current folder was removed
             return cls()
         for folder in (here, *here.parents):
-            if is_project(folder) and (folder == here or not _is_world_writable(folder)):
+            if not is_project(folder) or (folder != here and _is_world_writable(folder)):
+                continue
+            try:
                 if folder != SHIPPED:
                     check_trust(folder)
-                return cls(folder)
+            except SpecError:
+                if folder == here or not _is_folder_of_group(folder):
+                    raise
+                continue
+            return cls(folder)
         return cls()
 
     @classmethod
@@ -202,6 +209,12 @@ def _files(folder: Path) -> list[Path]:
         return list(folder.iterdir())
     except OSError:
         return []
+
+
+def _is_folder_of_group(folder: Path) -> bool:
+    """Return whether members of a group, or users of an access list, can put a project into another user's folder."""
+    found = file_status(folder)
+    return found.owner != os.geteuid() and bool(found.stat.st_mode & stat.S_IWGRP)
 
 
 def _is_world_writable(folder: Path) -> bool:

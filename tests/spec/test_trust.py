@@ -109,6 +109,28 @@ def test_a_folder_above_where_every_user_can_rename_the_project(folder: Path) ->
     assert [path for path, _ in refusals(root)] == [".."]
 
 
+def test_a_member_of_a_group_ends_no_command_below_the_folder_of_the_group(folder: Path) -> None:
+    """A project of that member there is none for others who work further below; the group's own one remains one."""
+    root = make_project(folder, BOB, TEAM, 0o2755)
+    (root / "deep").mkdir()
+    for path, owner, mode in ((root, ROOT, 0o1770), (root / "deep", ANNE, 0o755)):
+        os.chown(path, owner, TEAM)
+        path.chmod(mode)
+
+    def find() -> list[tuple[str, str]]:
+        return [(str(Project.find(root / "deep").root), "")]
+
+    assert as_user("anne", find) == [("None", "")]
+    assert as_user("anne", lambda: refusals(root)) != []  # there she gets the reasons
+    root.chmod(0o750)  # no member made it
+    with pytest.raises(AssertionError, match="the project is not trusted"):
+        as_user("anne", find)
+    for path in (root, *root.rglob("*")):
+        os.chown(path, ROOT, TEAM)
+    root.chmod(0o2770)
+    assert as_user("anne", find) == [(str(root), "")]
+
+
 @pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("caller", "owner", "group", "mode", "used"),
