@@ -71,17 +71,18 @@ def store_join(as_json: Json = False) -> None:
     """
     from envbuild.core.errors import EngineError
     from envbuild.core.store.joined import join_stores
-    from envbuild.core.store.place import check_place, find_strange
+    from envbuild.core.store.place import check_place, describe_owner, find_strange
     from envbuild.spec.project import Project
     from envbuild.spec.workspace import load_site
 
     root = load_site(Project.find().root).store
     check_place(root, joining=True)
-    places = {*find_strange(root), *([root] if root.is_dir() else [])}
+    places = {*find_strange(root), *([root.absolute()] if root.is_dir() else [])}
     if not places:
         raise EngineError(f"there is no store {root}", hint="set ENVBUILD_STORE to that of your group")
     join_stores(places)
-    show({"store": str(root.resolve())}, as_json, f"the store {root} is used from now on")
+    owners = [f"{place}: {' and the group '.join(describe_owner(place))}" for place in sorted(places)]
+    show({"store": str(root.resolve())}, as_json, "\n".join((f"the store {root} is used from now on", *owners)))
 
 
 def store_comparison(workspace: Workspace, *, repair: bool) -> Result:

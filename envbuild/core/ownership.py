@@ -204,11 +204,11 @@ def member_groups() -> frozenset[int]:
 
 
 def private_groups() -> frozenset[int]:
-    """Return the caller's group, if the caller is alone in it: the user database has the numbers outside of a user
-    namespace. Root has none."""
-    if not (user := real_user()) or not is_private_group(user, real_group()):
-        return frozenset()
-    return frozenset((os.getegid(),))
+    """Return the caller's group, if the caller is alone in it. Root has none, and in a user namespace only who has the
+    same numbers as outside: the user database may be that of a container, or of the machine."""
+    user, group = os.geteuid(), os.getegid()
+    known = user and (user, group) == (real_user(), real_group()) and is_private_group(user, group)
+    return frozenset((group,)) if known else frozenset()
 
 
 def is_private_group(user: int, group: int) -> bool:

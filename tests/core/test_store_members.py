@@ -129,6 +129,11 @@ def test_a_store_is_not_made_below_a_folder_that_any_user_can_have_made(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
     for user in (TWO, 0):
         assert f"the folder {theirs}, in which" in str(as_member(user, lambda: refusal(theirs / "envbuild")))
+    (theirs / "group").mkdir()
+    os.chown(theirs / "group", ONE, GROUP)
+    (theirs / "group").chmod(0o3775)
+    text = str(as_member(TWO, lambda: refusal(theirs / "group")))  # all whom a join trusts are named
+    assert all(f"belongs to the user {user}" in text for user in (ONE, OUTSIDE))
     with pytest.raises(EngineError, match="where other users can make one of any name"):
         Store.open(theirs / "new/envbuild")
     assert not (theirs / "new").exists()

@@ -69,12 +69,13 @@ def test_a_group_without_a_number_is_not_a_group_of_the_user(enter: Enter, monke
 
 
 @pytest.mark.parametrize("members", [[], ["colleague"]])
-def test_root_of_a_user_namespace_is_alone_in_its_group_if_the_user_is(
+def test_root_of_a_user_namespace_is_not_known_to_be_alone_in_its_group(
     members: list[str], enter: Enter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its number there is 0, and others of the group write the files of the group all the same."""
+    """Its number there is 0: others of the group outside, or of group 0 of a container, write its files as well."""
     user = pwd.struct_passwd(("me", "x", ME, TEAM, "", "/", ""))
     group = grp.struct_group(("me", "x", TEAM, members))
+    alone = frozenset() if members else frozenset((TEAM,))
     monkeypatch.setattr(pwd, "getpwall", lambda: [user])
     monkeypatch.setattr(pwd, "getpwuid", {ME: user}.__getitem__)
     monkeypatch.setattr(grp, "getgrgid", {TEAM: group}.__getitem__)
@@ -82,6 +83,9 @@ def test_root_of_a_user_namespace_is_alone_in_its_group_if_the_user_is(
     monkeypatch.setattr(os, "getegid", lambda: 0)
     assert closed_groups() == private_groups() == frozenset()  # root of the machine
     enter(f"0 {ME} 1\n1 100000 65536", f"0 {TEAM} 1\n1 100000 65536")
-    assert closed_groups() == private_groups() == (frozenset() if members else {0})
-    enter("0 100000 65536", "0 100000 65536")  # of a container, whose first user is none of the machine
-    assert closed_groups() == frozenset()
+    assert closed_groups() == private_groups() == frozenset()
+    monkeypatch.setattr(os, "geteuid", lambda: ME)
+    monkeypatch.setattr(os, "getegid", lambda: TEAM)
+    assert private_groups() == frozenset()
+    enter(f"{ME} {ME} 1", f"{TEAM} {TEAM} 1")  # Apptainer, bubblewrap
+    assert closed_groups() == private_groups() == alone

@@ -31,18 +31,35 @@ def check_place(root: Path, *, joining: bool = False) -> None:
         raise EngineError(f"a link of another user is on the way to the store {root}", hint=OTHER_STORE) from None
     if root.is_dir():
         _check_owner(root)
-    place = None if joining else next((path for path in find_strange(root) if not has_joined(path)), None)
-    if place:
-        found = file_status(place)
-        join = f"ENVBUILD_STORE={shell_word(root)} envbuild store join"
-        what, trust = f"the folder {place}, in which the store {root} is,", "that user with all that your commands do"
-        if place in (root.absolute(), root.resolve()):
-            trust = f"that user and the group {group_name(found.stat.st_gid)} with what your images contain"
-            what = f"the store {root}"
+    places = [] if joining else [path for path in find_strange(root) if not has_joined(path)]
+    if places:
+        owners = " and ".join(f"{_name_place(path, root)} belongs to {describe_owner(path)[0]}" for path in places)
+        trust = ", and ".join(dict.fromkeys(_name_trust(path, root) for path in places))
         raise EngineError(
-            f"{what} belongs to {user_name(found.owner)}, in a folder where other users can make one of any name",
-            hint=f"{OTHER_STORE}; or, if you trust {trust}: {join}",
+            f"{owners}, in a folder where other users can make one of any name",
+            hint=f"{OTHER_STORE}; or, if you trust {trust}: ENVBUILD_STORE={shell_word(root)} envbuild store join",
         )
+
+
+def _name_place(path: Path, root: Path) -> str:
+    return f"the store {root}" if _is_store(path, root) else f"the folder {path}, in which the store {root} is,"
+
+
+def _name_trust(path: Path, root: Path) -> str:
+    owner, group = describe_owner(path)
+    if _is_store(path, root):
+        return f"{owner} and the group {group} with what your images contain"
+    return f"{owner} with all that your commands do"
+
+
+def _is_store(path: Path, root: Path) -> bool:
+    return path in (root.absolute(), root.resolve())
+
+
+def describe_owner(path: Path) -> tuple[str, str]:
+    """Return the names of the owner and the group of a folder."""
+    found = file_status(path)
+    return user_name(found.owner), group_name(found.stat.st_gid)
 
 
 def _check_owner(root: Path) -> None:
