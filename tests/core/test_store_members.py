@@ -149,6 +149,17 @@ def test_a_store_is_not_made_below_a_folder_that_any_user_can_have_made(
         assert (as_member(TWO, lambda: refusal(theirs / "mine")) == "") == (
             owner == TWO
         )  # a store already, of this user
+    (config / "uid_map").write_text(f"0 {TWO} 1\n")
+    monkeypatch.setattr(user_numbers, "UID_MAP", config / "uid_map")
+    os.chown(theirs, 65534, 65534)
+    for path in (theirs / "mine", theirs / "mine/envbuild-store"):
+        os.chown(path, 0, 0)
+    assert refusal(theirs / "mine") == ""  # in a user namespace root has no number, either
+    with pytest.raises(EngineError, match="without a number") as caught:
+        check_place(theirs / "envbuild")
+    assert caught.value.hint.endswith(f"ENVBUILD_STORE={theirs}/envbuild envbuild store check")
+    monkeypatch.undo()
+    os.chown(theirs, OUTSIDE, OUTSIDE)
     (folder / "scratch").chmod(0o755)  # root made that folder for its owner, as the home of a user
     for user in (TWO, 0):
         assert as_member(user, lambda: refusal(theirs / "envbuild")) == ""

@@ -234,7 +234,7 @@ def test_a_store_whose_folders_members_can_replace_is_refused(shared: Path, grou
     before = sorted((path.name, path.stat().st_mode) for path in home.iterdir())
     tries = (
         (lambda: shared.chmod(0o2775), "chmod +t", lambda: shared.chmod(0o3775)),
-        (lambda: shutil.chown(shared / "packs", group.one), "chown root", lambda: shutil.chown(shared / "packs", 0)),
+        (lambda: shutil.chown(shared / "packs", group.one), "chown -h root", lambda: shutil.chown(shared / "packs", 0)),
         (lambda: (shared / "control").rmdir(), "envbuild store check", lambda: Store.open(shared)),
     )
     for damage, hint, repair in tries:

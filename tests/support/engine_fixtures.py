@@ -131,9 +131,12 @@ def as_other(scratch: Path, other_user: tuple[str, str]) -> Run:
             f"TMPDIR={home}",
             f"XDG_RUNTIME_DIR={home}",
             f"PYTHONPATH={import_path()}",
-            *wrapper,
         ]
-        command += [python, tiny_root.__file__, plan, str(store)]
+        if wrapper:  # a user namespace does not show that root made the folder above
+            make = "import sys, pathlib; from envbuild.core.store.store import Store; "
+            make += "Store.open(pathlib.Path(sys.argv[1]))"
+            subprocess.run([*command, python, "-c", make, str(store)], check=True, cwd=home)
+        command += [*wrapper, python, tiny_root.__file__, plan, str(store)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=f"/home/{name}")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)  # type: ignore[no-any-return]

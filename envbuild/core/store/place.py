@@ -16,6 +16,7 @@ from envbuild.core.shell import shell_word
 from envbuild.core.store.joined import has_joined
 from envbuild.core.store.mark import is_store_of
 from envbuild.core.store.permissions import OTHERS, STICKY, is_shared
+from envbuild.core.unmapped_root import is_unmapped
 from envbuild.core.user_numbers import UNMAPPED, in_user_namespace
 
 OTHER_STORE = "set ENVBUILD_STORE to a folder of your own"
@@ -35,9 +36,13 @@ def check_place(root: Path, *, joining: bool = False) -> None:
     if places:
         owners = " and ".join(f"{_name_place(path, root)} belongs to {describe_owner(path)[0]}" for path in places)
         trust = ", and ".join(dict.fromkeys(_name_trust(path, root) for path in places))
+        command = f"ENVBUILD_STORE={shell_word(root)} envbuild store"
+        if any(is_unmapped(file_status(path).stat) for path in places):
+            other = f"type first, outside of this user namespace, which does not show who that is: {command} check"
+        else:
+            other = f"if you trust {trust}: {command} join"
         raise EngineError(
-            f"{owners}, in a folder where other users can make one of any name",
-            hint=f"{OTHER_STORE}; or, if you trust {trust}: ENVBUILD_STORE={shell_word(root)} envbuild store join",
+            f"{owners}, in a folder where other users can make one of any name", hint=f"{OTHER_STORE}; or, {other}"
         )
 
 
@@ -95,15 +100,18 @@ def find_strange(root: Path) -> Iterator[Path]:
     there; other programs, and the cache of facts, make the folder of a store, too. In a namespace of this user root has
     no number, as all others, and counts as one."""
     users = own_users()
-    if os.geteuid() and root.is_dir() and file_status(root).owner in users and is_store_of(root, users):
+    has_store = root.is_dir() and file_status(root).owner in users and is_store_of(root, users)
+    if has_store and os.geteuid():
         return
     for path in dict.fromkeys((root.absolute(), root.resolve())):
         for entry, above in itertools.pairwise((path, *path.parents)):
             try:
-                owner = file_status(entry, follow=False).owner
+                found = file_status(entry, follow=False)
             except FileNotFoundError:
                 continue
-            if owner not in users and find_renamer(os.fsencode(above), users | {owner}, closed_groups, sticky=False):
+            if found.owner in users or (has_store and is_unmapped(found.stat)):
+                continue
+            if find_renamer(os.fsencode(above), users | {found.owner}, closed_groups, sticky=False):
                 yield entry
 
 
