@@ -76,7 +76,7 @@ def store_join(as_json: Json = False) -> None:
     from envbuild.spec.workspace import load_site
 
     root = load_site(Project.find().root).store
-    check_place(root, joining=True)
+    check_place(root, joining=True, is_new=True)
     places = {*find_strange(root), *([root.absolute()] if root.is_dir() else [])}
     if not places:
         raise EngineError(f"there is no store {root}", hint="set ENVBUILD_STORE to that of your group")

@@ -116,7 +116,7 @@ def test_a_store_is_not_made_below_a_folder_that_any_user_can_have_made(
 
     def refusal(place: Path) -> str:
         try:
-            check_place(place)
+            check_place(place, is_new=True)
         except EngineError as error:
             return error.message
         return ""
@@ -137,6 +137,8 @@ def test_a_store_is_not_made_below_a_folder_that_any_user_can_have_made(
     with pytest.raises(EngineError, match="where other users can make one of any name"):
         Store.open(theirs / "new/envbuild")
     assert not (theirs / "new").exists()
+    with pytest.raises(FileNotFoundError):  # its owner took it away for this moment
+        check_place(theirs / "away/envbuild")
     as_member(TWO, lambda: join_stores(find_strange(theirs / "envbuild")))
     assert as_member(TWO, lambda: refusal(theirs / "envbuild")) == ""
     (config / "envbuild/stores").unlink()
@@ -156,7 +158,7 @@ def test_a_store_is_not_made_below_a_folder_that_any_user_can_have_made(
         os.chown(path, 0, 0)
     assert refusal(theirs / "mine") == ""  # in a user namespace root has no number, either
     with pytest.raises(EngineError, match="without a number") as caught:
-        check_place(theirs / "envbuild")
+        check_place(theirs / "envbuild", is_new=True)
     assert caught.value.hint.endswith(f"ENVBUILD_STORE={theirs}/envbuild envbuild store check")
     monkeypatch.undo()
     os.chown(theirs, OUTSIDE, OUTSIDE)

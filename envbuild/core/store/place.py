@@ -22,17 +22,18 @@ from envbuild.core.user_numbers import UNMAPPED, in_user_namespace
 OTHER_STORE = "set ENVBUILD_STORE to a folder of your own"
 
 
-def check_place(root: Path, *, joining: bool = False) -> None:
+def check_place(root: Path, *, joining: bool = False, is_new: bool = False) -> None:
     """Check that the folder `root` is this user's, or a group's, and not writable by every user; and that this user
-    joined it, or a folder on the way, where that is needed, unless `joining`. It need not exist. Raises EngineError."""
+    joined it, or a folder on the way, where that is needed, unless `joining`. is_new: it need not exist; otherwise the
+    owner of a folder on the way could take it away for this moment. Raises EngineError, OSError."""
     try:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(*((FileNotFoundError,) if is_new else ())):
             check_links(root.absolute(), own_users(), own=True)
     except ForeignLinkError:  # its owner could turn it to another folder while a command runs
         raise EngineError(f"a link of another user is on the way to the store {root}", hint=OTHER_STORE) from None
-    if root.is_dir():
+    if not is_new or root.is_dir():
         _check_owner(root)
-    places = [] if joining else [path for path in find_strange(root) if not has_joined(path)]
+    places = [] if joining else [path for path in find_strange(root, is_new=is_new) if not has_joined(path)]
     if places:
         owners = " and ".join(f"{_name_place(path, root)} belongs to {describe_owner(path)[0]}" for path in places)
         trust = ", and ".join(dict.fromkeys(_name_trust(path, root) for path in places))
@@ -91,7 +92,7 @@ def _check_owner(root: Path) -> None:
         )
 
 
-def find_strange(root: Path) -> Iterator[Path]:
+def find_strange(root: Path, *, is_new: bool = True) -> Iterator[Path]:
     """Yield each folder on the way to a store, and the store, that a user can have made who chose the name because it
     is one that this user would give to it: a user who is neither this one nor root, in a folder in which yet another
     one can make entries. Also where a link of this user leads to.
@@ -108,6 +109,8 @@ def find_strange(root: Path) -> Iterator[Path]:
             try:
                 found = file_status(entry, follow=False)
             except FileNotFoundError:
+                if not is_new:
+                    raise
                 continue
             if found.owner in users or (has_store and is_unmapped(found.stat)):
                 continue

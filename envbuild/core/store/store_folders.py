@@ -42,7 +42,7 @@ def prepare_store(root: Path, report: Callable[[str], object]) -> None:
     (`check_members`), or could before (`check_former_members`).
     """
     try:
-        check_place(root)  # before anything is made on the way to it
+        check_place(root, is_new=True)  # before anything is made on the way to it
         make_store_folder(root)
         check_place(root)
         mark_store(root)
