@@ -24,7 +24,6 @@ from envbuild.lock.python.uv_cache import uv_cache
 from envbuild.lock.python.uv_resolver import Resolver
 from envbuild.lock.python.vendor_index import VendorIndex, reachable_indexes
 from envbuild.lock.stored_results import StoredResults
-from envbuild.lock.upgrades import EVERYTHING
 from envbuild.net.python_index import PackageIndex
 from envbuild.net.uv_program import uv_version
 
@@ -46,7 +45,7 @@ def lock_python(
     vendors, without_mirror = reachable_indexes(request.indexes, parts.site, parts.transport)
     present = base.image.python if base else {}
     kept = kept_units(parts, number, vendors, present, usable=not without_mirror)
-    again = parts.refresh or EVERYTHING in parts.upgrade
+    again = parts.refresh or bool(parts.upgrade)  # as for package lists
     cache = uv_cache(parts.store, parts.site.network(), fresh=again)
     with parts.store.workdir() as workdir:
         parts.reporter.start("python", "resolving Python packages")

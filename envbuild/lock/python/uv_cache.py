@@ -1,8 +1,8 @@
 """The cache of uv in the store: one for each way in which a site reads its indexes. What the network answered for a
 host without a check of its certificate must not count where it is checked.
 
-uv uses an answer as long as the index states, which may be for ever. So ``lock --refresh`` begins another cache: with
-`--refresh` of uv, an index could confirm what another one answered.
+uv uses an answer as long as the index states, which may be for ever. So ``lock --refresh``, ``--fresh`` and
+``--upgrade`` begin another cache: with `--refresh` of uv, an index could confirm what another one answered.
 """
 
 from __future__ import annotations
