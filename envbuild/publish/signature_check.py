@@ -70,7 +70,7 @@ def check_policy(
         raise SignatureError(
             f"{name} is not signed by a key of the site, so nothing of it is used: {why}",
             hint="its publisher signs it: envbuild publish NAME --sign FILE.key; or add the publisher's FILE.pub "
-            f"to signatures: keys of {shell_word(workspace.site.where or 'site.yaml')}",
+            f"to signatures: keys of {shell_word(policy.where.rsplit(':', 2)[0] or 'site.yaml')}",
         )
     if report.keys and report.refused:
         workspace.reporter.warn(

@@ -20,6 +20,7 @@ from envbuild.core.signing.key_file import Signer
 from envbuild.launch.image_sources import find_image
 from envbuild.net.registry.media_types import INDEX
 from envbuild.net.registry.reference import parse_reference
+from envbuild.net.signature_policy import SignaturePolicy
 from envbuild.net.site import Site
 from envbuild.oci.sources.platform import Platform
 from envbuild.publish.attached_documents import PREDICATE_TYPE
@@ -71,6 +72,16 @@ def test_an_unsigned_image_is_refused(tmp_path: Path, place: Place, team: Keys) 
     error = refused(name, requiring(tmp_path / "b", team[1]))
     assert "it has no signature" in error.message and "--sign" in error.hint
     assert pull_image(name, None, requiring(tmp_path / "c", team[1], require=False)).data["signed_by"] == []
+
+
+def test_the_hint_names_the_file_that_has_the_policy(tmp_path: Path, place: Place, team: Keys) -> None:
+    """The user's own, where a project cannot loosen it."""
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    name = place(parts, artifacts)
+    at = requiring(tmp_path / "b", team[1])
+    policy = SignaturePolicy((team[1],), True, "/home/me/site.yaml:3:1")
+    at = replace(at, site=replace(at.site, signatures=policy, where="/project/site.yaml"))
+    assert refused(name, at).hint.endswith("to signatures: keys of /home/me/site.yaml")
 
 
 def test_a_signature_of_another_key_is_refused(tmp_path: Path, place: Place, team: Keys, other: Keys) -> None:
