@@ -156,6 +156,24 @@ def test_a_login_of_netrc_is_the_indexs_own(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow_unit
+@pytest.mark.parametrize("kind", ["only", "vendor"])
+def test_uv_gets_the_login_of_netrc_for_an_index(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside an index over http, for which uv reads no ~/.netrc by itself."""
+    (tmp_path / "netrc").write_text(f'machine 127.0.0.1 login "{USER}" password "{PASSWORD}"\n')
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setattr("envbuild.lock.python.index_logins.is_open", lambda place: True)
+    demo, empty = wheel(tmp_path / "w", "demo", "1.0"), tmp_path / "empty"
+    empty.mkdir()
+    with private_index(demo) as url:
+        place = url.replace(f"{LOGIN}@", "")
+        mirrors = {"python:": (place if kind == "only" else empty.as_uri(),), "pip:own": (place,)}
+        site = Site(tmp_path / "store", mirrors=mirrors, use_host=False)
+        work = work_at(site, tmp_path, "3.13", (2, 41), [PythonIndex("pip:own", ("demo",))] if kind == "vendor" else [])
+        lock = work.lock({"base": UnitRequest(), "venv": UnitRequest(python=("demo",))})
+    assert versions(lock, "venv") == ["demo 1.0"]
+
+
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("redirect", [True, False])
 def test_an_index_over_http_gets_no_login_of_netrc_for_another_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redirect: bool
