@@ -6,11 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-from envbuild.core.json_text import check_count
+from envbuild.core.json_text import check_count, check_writable
 
 MAX_DOCUMENT = 16 << 20  # bytes of a manifest or configuration; real ones have some ten thousand
+SURROGATE = b"\\ud"  # how an escape of one begins
 MAX_VALUES = 100_000  # of a list; an index with an entry for every image of a large site has thousands
 LENGTH = 60  # characters of a wrong value in a message
 NAMES = {bool: "true or false", dict: "an object", list: "a list", str: "a text", int: "a whole number"}
@@ -103,6 +104,11 @@ def check_names(value: object, names: Iterable[str]) -> None:
             )
 
 
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN and infinity, which JSON does not have."""
+    raise InvalidDocumentError(f"it contains {name}, which JSON does not have")
+
+
 def parse_json(content: bytes) -> Part:
     """Return a document. Raises InvalidDocumentError."""
     if len(content) > MAX_DOCUMENT:
@@ -112,12 +118,15 @@ def parse_json(content: bytes) -> Part:
     except ValueError as error:
         raise InvalidDocumentError(str(error)) from None
     try:
-        return Part(json.loads(content, object_pairs_hook=unique_keys))
+        value = json.loads(content.decode(), object_pairs_hook=unique_keys, parse_constant=refuse_constant)
+        if SURROGATE in content.lower():  # alone, other programs read it as another sign
+            check_writable(value)
+        return Part(value)
     except InvalidDocumentError:
         raise
     except json.JSONDecodeError as error:
         raise InvalidDocumentError(f"it is not JSON (line {error.lineno}, column {error.colno})") from None
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise InvalidDocumentError("it is not text in UTF-8") from None
     except RecursionError:
         raise InvalidDocumentError("it has lists and objects that are nested too deeply") from None

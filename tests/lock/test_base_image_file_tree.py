@@ -107,7 +107,6 @@ def test_attributes(tmp_path: Path) -> None:
     odd = file("odd", b"x", 0o4711, 7)
     odd[0].pax_headers = {
         "SCHILY.xattr.user.note": "n",
-        "SCHILY.xattr.user.overlay.opaque": "y",
         "SCHILY.xattr.trusted.x": "y",
     }
     later = folder("a")

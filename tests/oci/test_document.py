@@ -40,8 +40,18 @@ def test_a_wrong_value_is_named_with_its_place(value: object, message: str) -> N
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"\xff", b"[" * 100_000, b"9" * 5000, b"\xff\xfe\0\1", bytes(MAX_DOCUMENT + 1)]
-)
+    "content",
+    [
+        b"", b"{", b"\xff", b"[" * 100_000, b"9" * 5000, b"\xff\xfe\0\1", bytes(MAX_DOCUMENT + 1),
+        # other texts and numbers for Go, which reads U+FFFD, or none
+        b'["/bin/sh\\udc80"]', b'["/bin/sh\\uDC80"]', b'["/bin/sh\xed\xb2\x80"]', b"[NaN]", b"[-Infinity]",
+        "[1]".encode("utf-16"),
+    ],
+)  # fmt: skip
 def test_what_is_not_a_document_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidDocumentError, match=r"^it "):
         parse_json(content)
+
+
+def test_a_pair_of_surrogates_is_a_sign() -> None:
+    assert parse_json(b'["\\ud83d\\ude00"]').texts() == ["\U0001f600"]

@@ -101,6 +101,21 @@ def test_implied_folders_have_the_attributes_of_the_lower_layer(store: Store) ->
     assert [member.path for member, _ in stored_members(store, above.diff_id)] == [b"home/me/file"]
 
 
+@pytest.mark.parametrize("mode", [0o4755, 0o2755])
+def test_a_hard_link_has_no_other_rights_than_its_file(store: Store, tmp_path: Path, mode: int) -> None:
+    """Docker and podman would, so that one digest would be two images."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for name, kind, bits in (("program", tarfile.REGTYPE, 0o755), ("other", tarfile.LNKTYPE, mode)):
+            info = tarfile.TarInfo(name)
+            info.type, info.mode, info.linkname = kind, bits, "program" if kind == tarfile.LNKTYPE else ""
+            tar.addfile(info)
+    file.seek(0)
+    (tmp_path / "tree").mkdir()
+    with pytest.raises(InputError, match="'other' states other setuid bits than the file"):
+        apply_tar(file, tmp_path / "tree", [])
+
+
 def test_a_folder_in_the_place_of_a_file_hides_the_lower_one(store: Store) -> None:
     below = layer(store, "below", first)
     gone = tar_of((".wh.a", tarfile.REGTYPE, ""))

@@ -21,7 +21,7 @@ from envbuild.oci import manifest as m
 from envbuild.oci.document import Part
 from envbuild.oci.manifest import BlobDescriptor
 from envbuild.oci.sources import image_documents
-from envbuild.oci.sources.archive import index_archive
+from envbuild.oci.sources.archive import find_entry, index_archive
 from envbuild.oci.sources.archive_stream import may_be_layer
 from envbuild.oci.sources.kinds import PREFIXES, SOURCES, describe_sources
 from envbuild.oci.sources.open import SourceReference, open_path, parse_source, split_path
@@ -332,3 +332,16 @@ def test_progress() -> None:
     assert passed(50_000_000, 200_000_000, 10) == "50.0 MB of 200.0 MB, 5.0 MB/s, 30 s left"
     assert passed(200, 200, 10) == "200 B of 200 B, 20 B/s"
     assert [duration(seconds) for seconds in (3, 100, 3900)] == ["3 s", "2 min", "1 h 5 min"]
+
+
+@pytest.mark.parametrize(("value", "words"), [([""], ()), (["", "x"], ("", "x")), (["/init"], ("/init",)), (None, ())])
+def test_an_entrypoint_of_one_empty_word_is_none(value: object, words: tuple[str, ...]) -> None:
+    """A Dockerfile drops the entrypoint of its base so."""
+    assert image_documents.parse_entrypoint(Part(value)) == words
+
+
+def test_a_list_of_images_has_its_keys_in_their_letters() -> None:
+    """Docker and podman take the last of both."""
+    content = b'[{"Config": "a.json", "config": "b.json", "RepoTags": ["app:1"], "Layers": []}]'
+    with pytest.raises(InputError, match="which other clients read as Config"):
+        find_entry(content, "", "docker-archive:a.tar")

@@ -12,6 +12,7 @@ from envbuild.oci.tar.reader import LayerError
 from tests.support.tars import END, MEGA, STEPS, file, header, octal, only, pax, read
 
 pytestmark = pytest.mark.unit
+NULL = b"0000001\x000000003\0"  # the numbers of /dev/null in a header
 
 
 @pytest.mark.parametrize(
@@ -163,16 +164,35 @@ def test_a_file_with_the_name_of_a_folder(kind: bytes) -> None:
         read(file(b"folder/", b"", kind) + END)
 
 
+@pytest.mark.parametrize("kind", [b"3", b"4"])
+def test_a_device_of_version_7_has_no_numbers(kind: bytes) -> None:
+    """Go and GNU tar make the device 0:0 of it, which hides a file in an overlay."""
+    assert only(header(b"dev", kind, device=NULL)).kind in (Kind.CHAR, Kind.BLOCK)
+    with pytest.raises(LayerError, match="in a header of Unix version 7"):
+        read(header(b"dev", kind, magic=bytes(8), device=NULL) + END)
+
+
+def test_what_hides_files_in_an_overlay_is_refused() -> None:
+    """Docker and podman set it where they unpack a layer; other programs leave it out."""
+    with pytest.raises(LayerError, match="is 0:0"):
+        read(header(b"usr/file", b"3") + END)
+    for name in (b"trusted.overlay.opaque", b"trusted.overlay.redirect", b"user.overlay.opaque",
+                 b"user.fuseoverlayfs.opaque", b"user.containers.override_stat"):  # fmt: skip
+        with pytest.raises(LayerError, match="by which an overlay hides other files"):
+            read(pax((b"SCHILY.xattr." + name, b"y")) + header(b"usr/", b"5") + END)
+
+
 def test_sizes_of_members_without_data() -> None:
     """Go and Python read no data after these, for any size in the header."""
     for kind in b"123456":
-        archive = header(b"x", bytes([kind]), size=octal(5000), link=b"y") + file(b"next", b"content") + END
+        one = header(b"x", bytes([kind]), size=octal(5000), link=b"y", device=NULL)
+        archive = one + file(b"next", b"content") + END
         found = read(archive)
         assert [member.path for member in found.members] == [b"x", b"next"] and found.members[0].size == 0
 
 
 def test_devices() -> None:
-    member = only(header(b"null", b"3", device=b"0000001\x000000003\0"))
+    member = only(header(b"null", b"3", device=NULL))
     assert (member.kind, member.device) == (Kind.CHAR, (1, 3))
     assert only(header(b"sda", b"4", device=b"0000010\x000000000\0")).device == (8, 0)
     with pytest.raises(LayerError, match="Linux does not have"):

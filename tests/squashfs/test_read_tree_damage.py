@@ -120,6 +120,9 @@ def place_of(plain: bytes, tmp_path: Path, name: bytes) -> tuple[int, SquashTree
         (b"bin/sh2", 24, struct.pack("<I", 0xFFFF)),  # a tail outside of it
         (b"odd/fifo", 12, struct.pack("<I", 0)),  # inode numbers begin at 1
         (b"odd/fifo", 0, struct.pack("<H", 15)),
+        (b"odd/fifo", 2, struct.pack("<H", 0o20644)),  # a type in the mode: a device for some kernels
+        (b"sign", 24, b"te\0t"),  # for the kernel a shorter target
+        (b"sign", 20, struct.pack("<I", 0)),
         (b"odd/fifo", 4, struct.pack("<H", 999)),  # an owner that is not there
         (b"noise", 52, struct.pack("<I", 99)),  # attributes that are not there
         (b"empty", 24, struct.pack("<H", 0xFFFF)),  # a listing that is not there

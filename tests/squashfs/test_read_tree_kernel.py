@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import subprocess
@@ -94,6 +95,22 @@ def test_two_inodes_with_one_number(tmp_path: Path) -> None:
     struct.pack_into("<h", wrong, at + 2, struct.unpack_from("<h", wrong, at + 2)[0] + first.number - second.number)
     path.write_bytes(wrong)
     refused(path, "b has the number of another inode")
+
+
+def test_two_fragment_blocks_at_one_place(tmp_path: Path) -> None:
+    """The kernel returns what it has unpacked for the one when the other is read."""
+    small = [file(b"file-%03d" % number, os.urandom(3000)) for number in range(100)]
+    path = build(tmp_path, small, codec="none")
+    with SquashTree(path) as tree:
+        assert tree.superblock.fragments > 1
+        assert tree.read(b"file-000") and tree.read(b"file-099")
+    wrong = bytearray(path.read_bytes())
+    (table,) = struct.unpack_from("<Q", wrong, struct.unpack_from("<Q", wrong, 80)[0])
+    first = struct.unpack_from("<QI", wrong, table + 2)
+    struct.pack_into("<QI", wrong, table + 2 + 16, first[0], first[1] - 16)
+    path.write_bytes(wrong)
+    with SquashTree(path) as tree, pytest.raises(VerifyError, match="two fragment blocks are at one place"):
+        tree.read(b"file-000")
 
 
 @pytest.mark.parametrize("program", ["mksquashfs", "gensquashfs"])

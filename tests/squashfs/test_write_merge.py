@@ -101,6 +101,24 @@ def test_a_hard_link_has_the_content_of_its_target_at_its_position(tmp_path, lay
     assert sizes(merged(tmp_path, *layers)) == (expected, groups)
 
 
+@pytest.mark.parametrize("rights", [{"mode": 0o4755}, {"mode": 0o2755}, {"xattrs": {b"security.capability": b"x"}}])
+@pytest.mark.parametrize("below", [False, True], ids=["in its layer", "in a layer below"])
+@pytest.mark.parametrize("first", [False, True], ids=["after", "before"])
+def test_a_hard_link_has_no_other_rights_than_its_file(tmp_path, rights, below, first):
+    """Docker and podman would, so that one digest would be two images."""
+    link, target = hard(b"b", b"a", **rights), file(b"a", b"1", 0o755)
+    layers = [[target], [link]] if below else [[link, target] if first else [target, link]]
+    with pytest.raises(InputError, match="the file whose other name it is"):
+        merged(tmp_path, *layers)
+    same = file(b"a", b"1", **{"mode": 0o755, **rights})
+    (tmp_path / "same").mkdir()
+    assert sizes(merged(tmp_path / "same", [same, link]))[1] == [[b"a", b"b"]]
+    if "mode" in rights:  # podman takes the bits away
+        (tmp_path / "less").mkdir()
+        with pytest.raises(InputError, match="states other setuid bits than"):
+            merged(tmp_path / "less", [same, hard(b"b", b"a", 0o755)])
+
+
 def test_a_hard_link_is_replaced_by_another_spelling_of_its_path(tmp_path):
     base = [folder(b"usr"), symlink(b"lib", b"usr")]
     tree = merged(tmp_path, base, [file(b"a", b"1"), hard(b"lib/x", b"a"), file(b"usr/x", b"22"), hard(b"y", b"lib/x")])

@@ -44,6 +44,8 @@ def file(name: str, content: bytes = b"", mode: int = 0o644, uid: int = 0) -> tu
 def special(name: str, kind: bytes, link: str = "", mode: int = 0o755) -> tuple[tarfile.TarInfo, bytes]:
     info = tarfile.TarInfo(name)
     info.type, info.linkname, info.mode, info.mtime = kind, link, mode, EPOCH
+    if kind in (tarfile.CHRTYPE, tarfile.BLKTYPE):
+        info.devmajor, info.devminor = 1, 3
     return info, b""
 
 

@@ -21,8 +21,8 @@ def symlink(path, target):
     return Member(path, Kind.SYMLINK, 0o777, link=target), b""
 
 
-def hard(path, target):
-    return Member(path, Kind.HARDLINK, 0, link=target), b""
+def hard(path, target, mode=0, **kw):
+    return Member(path, Kind.HARDLINK, mode, link=target, **kw), b""
 
 
 def gone(path):

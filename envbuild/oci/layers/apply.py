@@ -126,6 +126,10 @@ class PlainTree(Changeset):
         os.utime(full, (member.mtime, member.mtime), follow_symlinks=False)
 
     def link(self, member: Member, source: bytes, full: bytes) -> None:
+        mode = os.lstat(source).st_mode
+        attributes = {} if stat.S_ISLNK(mode) else list_xattrs(source)
+        if fault := m.link_fault(member.mode, member.xattrs, mode, attributes):
+            raise LayerError(f"{quote_name(member.path)} {fault} the file whose other name it is")
         try:
             os.link(source, full, follow_symlinks=False)
         except OSError as error:

@@ -17,7 +17,7 @@ from envbuild.core.bounded_tar import ImageTarFile
 from envbuild.core.errors import InputError
 from envbuild.core.text import printable_list
 from envbuild.oci import manifest as m
-from envbuild.oci.document import InvalidDocumentError, Part, parse_json
+from envbuild.oci.document import InvalidDocumentError, Part, check_names, parse_json
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive_index import HINT, ArchiveIndex, convert_archive_errors
 from envbuild.oci.sources.archive_stream import index_compressed_archive, is_compressed, with_layer_stream
@@ -26,6 +26,7 @@ from envbuild.oci.sources.oci_layout import read_layout_image, several_images_er
 from envbuild.oci.sources.platform import Platform
 
 MANIFEST = "manifest.json"
+KEYS = ("Config", "RepoTags", "Layers", "Parent", "LayerSources")  # of its entries
 
 
 @contextlib.contextmanager
@@ -97,6 +98,8 @@ def find_entry(content: bytes, tag: str, reference: str) -> Part:
     """Return the entry of Docker's manifest.json that `tag` names: the whole name, or its end (``app:1``, ``1``)."""
     try:
         listed = parse_json(content).parts(needed=True)
+        for item in listed:
+            check_names(item.value, KEYS)
         names = [[name.expect(str) for name in item.part("RepoTags").parts()] for item in listed]
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(reference, error, MANIFEST) from None

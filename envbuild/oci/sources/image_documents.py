@@ -58,7 +58,7 @@ def parse_configuration(value: Mapping[str, Any], identity: str, name: str, plat
             cmd=parse_command(given.optional("Cmd")),
             workdir=given.optional("WorkingDir").text() or "/",
             labels={key: item.text() for key, item in given.optional("Labels").pairs()},
-            entrypoint=parse_command(given.optional("Entrypoint")),
+            entrypoint=parse_entrypoint(given.optional("Entrypoint")),
             volumes=tuple(sorted(given.optional("Volumes").texts())),
             user=given.optional("User").text(),
         )
@@ -142,6 +142,12 @@ def parse_diff_id(item: Part) -> str:
     if not DIFF_ID.fullmatch(item.expect(str)):
         raise item.error("not sha256: and 64 digits in lower case")
     return str(item.value)
+
+
+def parse_entrypoint(item: Part) -> tuple[str, ...]:
+    """Return an entrypoint. One empty word is none, as for Docker: a Dockerfile drops that of its base so."""
+    found = parse_command(item)
+    return () if found == ("",) else found
 
 
 def parse_command(item: Part) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from envbuild.core.inode_limits import xattr_fault
 MAX_PATH, MAX_NAME, MAX_TARGET = 4095, 255, 4095
 MAX_SIZE = MAX_TIME = (1 << 63) - 1
 SCHILY = b"SCHILY.xattr."
+# Of overlayfs and fuse-overlayfs: Docker and podman set them where they unpack a layer. None writes them into one.
+OVERLAY = b"trusted.overlay.", b"user.overlay.", b"user.fuseoverlayfs.", b"user.containers.override_stat"
 OCTAL = re.compile(rb"[\0 ]*([0-7]*) *(?:\0.*)?", re.DOTALL)
 TIME = re.compile(rb"(-?)([0-9]{1,20})(?:\.([0-9]*))?")
 HINT = "use another image, or ask its publisher to push it again"
@@ -120,6 +122,8 @@ def parse_xattrs(found: Iterable[Record]) -> Mapping[bytes, bytes]:
     """Return the extended attributes in records, by full name. Raises LayerError."""
     attributes = {key[len(SCHILY) :]: value for key, value in found if key.startswith(SCHILY)}
     for name, value in attributes.items():
+        if name.startswith(OVERLAY):
+            raise LayerError(f"it has the attribute {quote_name(name)}, by which an overlay hides other files")
         if fault := xattr_fault(name, value):
             raise LayerError(f"the extended attribute {quote_name(name)} {fault}")
     return attributes

@@ -8,7 +8,7 @@ are both sinks of members, so that a layer is read once and hashed and compresse
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -49,6 +49,17 @@ class Member:
     link: bytes = b""
     device: tuple[int, int] = (0, 0)
     xattrs: Mapping[bytes, bytes] = field(default_factory=dict)
+
+
+SET_IDS, CAPABILITY = 0o6000, b"security.capability"
+
+
+def link_fault(mode: int, xattrs: Container[bytes], target_mode: int, target_xattrs: Container[bytes]) -> str:
+    """Return what the header of a hard link states otherwise than its file, and that is a right of a program: Docker
+    and podman apply it to the file, others do not. Empty if there is nothing."""
+    if (mode ^ target_mode) & SET_IDS:
+        return "states other setuid bits than"
+    return "states capabilities beside" if CAPABILITY in xattrs and CAPABILITY not in target_xattrs else ""
 
 
 class Sink(Protocol):

@@ -10,14 +10,16 @@ import os
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
+from envbuild.oci.tar import name_count
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.read.decompress import CorruptDataError, Decompress
 from envbuild.squashfs.read.metadata_stream import MetadataStream
 
 RAW = 1 << 24  # of a size word: the block is stored as it is
 LENGTH = RAW - 1
+FRAGMENT = struct.Struct("<QII")  # of the table of fragment blocks: position, size word, unused
 CACHED_BYTES = 16 << 20  # bytes of fragment blocks in memory
 STEP = 4096  # bytes that a read costs at least
 
@@ -35,6 +37,7 @@ class BlockReader:
         self.used, self.inflate = superblock.used, inflate
         self._fragments, self._fragment_count = fragments, superblock.fragments
         self._cached: dict[int, bytes] = {}
+        self._checked = False  # the places of fragment blocks
         self.spent = 0
 
     def count(self, size: int, fragment: int) -> int:
@@ -64,8 +67,25 @@ class BlockReader:
         """Return (position, size word) of a fragment block."""
         if self._fragments is None or number >= self._fragment_count:
             raise CorruptDataError("there is no such fragment block")
-        position, word, _ = struct.unpack("<QII", self._fragments.read(16 * number, 16))
+        if not self._checked:
+            self._check_places(self._fragments)
+        position, word, _ = FRAGMENT.unpack(self._fragments.read(FRAGMENT.size * number, FRAGMENT.size))
         return position, word
+
+    def _check_places(self, table: MetadataStream) -> None:
+        """Check that no two fragment blocks of different length begin at one place: the kernel finds a block that it
+        has unpacked by its place alone (fs/squashfs/cache.c), as squashfuse and unsquashfs do."""
+        if self._fragment_count > name_count.MAX_ENTRIES:
+            raise CorruptDataError("there are too many fragment blocks")
+        total, found = FRAGMENT.size * self._fragment_count, array("Q")
+        for at in range(0, total, sq.PIECE):
+            for position, word, _ in FRAGMENT.iter_unpack(table.read(at, min(sq.PIECE, total - at))):
+                if position >= self.used or word & ~(RAW | LENGTH):
+                    raise CorruptDataError("a fragment block is outside of the image")
+                found.append(position << 25 | word)
+        if any(one >> 25 == other >> 25 and one != other for one, other in pairwise(sorted(found))):
+            raise CorruptDataError("two fragment blocks are at one place")
+        self._checked = True
 
     def tail(self, number: int, offset: int, size: int) -> bytes:
         """Return `size` bytes at `offset` of a fragment block."""

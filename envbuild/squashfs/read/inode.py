@@ -16,6 +16,7 @@ from envbuild.squashfs.read.metadata_stream import MetadataStream
 DIRECTORY, REGULAR, SYMLINK, BLOCK_DEVICE, CHAR_DEVICE, FIFO, SOCKET = range(1, 8)
 KINDS = ("", "directory", "file", "symlink", "block device", "character device", "fifo", "socket")
 TARGET = 0xFFFF  # bytes of a symlink
+MODES = 0o7777
 MAX_WORDS = 1 << 23  # blocks of a file: 1 TiB in blocks of 128 KiB; a few kilobytes of the file can hold as many
 RUN = sq.DIR_HEADER.size + 256 * (sq.DIR_ENTRY.size + 256)  # a header of a listing with all that may follow it
 
@@ -64,6 +65,8 @@ class InodeTable:
         kind, mode, uid, gid, mtime, number = _COMMON.unpack_from(data)
         if not 0 < number <= self.count:
             raise CorruptDataError(f"number {number} of {self.count}")
+        if mode > MODES:  # a type there: kernels refuse it, or take the inode for one of that type
+            raise CorruptDataError(f"a mode of {mode:o}")
         uid, gid = self.ids[uid], self.ids[gid]
         extended = kind > sq.EXTENDED
         if kind == sq.REGULAR:
@@ -92,6 +95,8 @@ class InodeTable:
             if length > TARGET:
                 raise CorruptDataError(f"a symlink of {length} bytes")
             target, end = self.inodes.read(at + sq.INODE_LINK.size, length), sq.INODE_LINK.size + length
+            if not target or b"\0" in target:  # where the kernel ends it
+                raise CorruptDataError("a symlink whose target is not a path")
         elif basic in (sq.BLOCK_DEVICE, sq.CHAR_DEVICE):
             links, device = sq.INODE_DEVICE.unpack_from(data)[6:]
             end = sq.INODE_DEVICE.size

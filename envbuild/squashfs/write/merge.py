@@ -13,12 +13,12 @@ it. ``..`` never leaves the tree."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.core.link_walk import CIRCLE, LINKS, LinkCycleError, Place, Step, walk
 from envbuild.oci.tar import name_count
-from envbuild.oci.tar.member import OPAQUE, WHITEOUT
+from envbuild.oci.tar.member import OPAQUE, WHITEOUT, link_fault
 from envbuild.squashfs.pack.check_member import check_path
 from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.index import DIR, HARDLINK, SYMLINK
@@ -90,7 +90,7 @@ class MergedTree:
                 if node is None or node.kind == DIR:
                     waiting[path] = row
                 else:
-                    self._name(path, node)
+                    self._name(path, node, pack, row)
                 continue
             above, _, name = path.rpartition(b"/")
             parent = parents.get(above)
@@ -235,13 +235,23 @@ class MergedTree:
                     f"the hard link {os.fsdecode(path)!r} of a layer names {what}: {os.fsdecode(target)!r}", HINT
                 )
             known.update(dict.fromkeys(chain, node))
-            self._name(path, node)
+            self._name(path, node, pack, waiting[path])
 
-    def _name(self, path: bytes, node: Node) -> None:
-        """Give a file one more name."""
+    def _name(self, path: bytes, node: Node, pack: Pack, row: int) -> None:
+        """Give a file one more name, which is row `row` of a pack. Raises InputError where that states rights that the
+        file does not have."""
+        target = node.pack or pack
+        if fault := link_fault(*rights(pack, row), *rights(target, node.row)):
+            raise InputError(f"{os.fsdecode(path)!r} {fault} the file whose other name it is", HINT)
         parent, name = self._parent(path)
         if parent.children.get(name) is not node:
             self._put(parent, name, node)
+
+
+def rights(pack: Pack, row: int) -> tuple[int, Container[bytes]]:
+    """Return the mode of a member, and the names of its attributes."""
+    index = pack.index
+    return index.columns["modes"][row], dict(index.xattr_sets[index.columns["xattrs"][row]])
 
 
 def is_whiteout(path: bytes) -> bool:
