@@ -112,7 +112,7 @@ def test_a_hard_link_has_no_other_rights_than_its_file(store: Store, tmp_path: P
             tar.addfile(info)
     file.seek(0)
     (tmp_path / "tree").mkdir()
-    with pytest.raises(InputError, match="'other' states other setuid bits than the file"):
+    with pytest.raises(InputError, match="'other' states other rights than the file"):
         apply_tar(file, tmp_path / "tree", [])
 
 

@@ -108,14 +108,17 @@ def test_a_hard_link_has_no_other_rights_than_its_file(tmp_path, rights, below, 
     """Docker and podman would, so that one digest would be two images."""
     link, target = hard(b"b", b"a", **rights), file(b"a", b"1", 0o755)
     layers = [[target], [link]] if below else [[link, target] if first else [target, link]]
-    with pytest.raises(InputError, match="the file whose other name it is"):
+    with pytest.raises(InputError, match="states other rights than the file"):
         merged(tmp_path, *layers)
     same = file(b"a", b"1", **{"mode": 0o755, **rights})
     (tmp_path / "same").mkdir()
     assert sizes(merged(tmp_path / "same", [same, link]))[1] == [[b"a", b"b"]]
+    (tmp_path / "owner").mkdir()
+    with pytest.raises(InputError, match="states other rights than the file"):
+        merged(tmp_path / "owner", [same, hard(b"b", b"a", **rights, uid=1000)])
     if "mode" in rights:  # podman takes the bits away
         (tmp_path / "less").mkdir()
-        with pytest.raises(InputError, match="states other setuid bits than"):
+        with pytest.raises(InputError, match="states other rights than the file"):
             merged(tmp_path / "less", [same, hard(b"b", b"a", 0o755)])
 
 

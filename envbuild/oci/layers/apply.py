@@ -126,10 +126,11 @@ class PlainTree(Changeset):
         os.utime(full, (member.mtime, member.mtime), follow_symlinks=False)
 
     def link(self, member: Member, source: bytes, full: bytes) -> None:
-        mode = os.lstat(source).st_mode
-        attributes = {} if stat.S_ISLNK(mode) else list_xattrs(source)
-        if fault := m.link_fault(member.mode, member.xattrs, mode, attributes):
-            raise LayerError(f"{quote_name(member.path)} {fault} the file whose other name it is")
+        found = os.lstat(source)
+        attributes = {} if stat.S_ISLNK(found.st_mode) else list_xattrs(source)
+        own = m.Rights(found.st_mode, found.st_uid, found.st_gid, attributes.get(m.CAPABILITY))
+        if m.has_other_rights(m.Rights(member.mode, member.uid, member.gid, member.xattrs.get(m.CAPABILITY)), own):
+            raise LayerError(f"{quote_name(member.path)} states other rights than the file whose other name it is")
         try:
             os.link(source, full, follow_symlinks=False)
         except OSError as error:

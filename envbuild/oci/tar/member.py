@@ -8,10 +8,10 @@ are both sinks of members, so that a layer is read once and hashed and compresse
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 WHITEOUT = b".wh."
 OPAQUE = b".wh..wh..opq"
@@ -54,12 +54,22 @@ class Member:
 SET_IDS, CAPABILITY = 0o6000, b"security.capability"
 
 
-def link_fault(mode: int, xattrs: Container[bytes], target_mode: int, target_xattrs: Container[bytes]) -> str:
-    """Return what the header of a hard link states otherwise than its file, and that is a right of a program: Docker
-    and podman apply it to the file, others do not. Empty if there is nothing."""
-    if (mode ^ target_mode) & SET_IDS:
-        return "states other setuid bits than"
-    return "states capabilities beside" if CAPABILITY in xattrs and CAPABILITY not in target_xattrs else ""
+class Rights(NamedTuple):
+    """Rights of a program: its permissions, owners and capabilities (None: it has none)."""
+
+    mode: int
+    uid: int
+    gid: int
+    capability: bytes | None
+
+
+def has_other_rights(link: Rights, file: Rights) -> bool:
+    """Return whether the header of a hard link states other rights of a program than its file has: Docker and podman
+    apply them to the file, others do not. The header of a link need not have attributes."""
+    if (link.mode ^ file.mode) & SET_IDS or link.capability not in (None, file.capability):
+        return True
+    privileged = file.mode & SET_IDS or file.capability is not None
+    return bool(privileged) and (link.uid, link.gid) != (file.uid, file.gid)
 
 
 class Sink(Protocol):

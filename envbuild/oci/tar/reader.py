@@ -29,10 +29,12 @@ from envbuild.oci.tar.fields import (
     quote_name,
 )
 from envbuild.oci.tar.header import (
+    GNU,
     GNU_SPARSE,
     KINDS,
     NO_DEVICE,
     OLD_FILE,
+    POSIX,
     check_numbers,
     link_target,
     read_device,
@@ -51,7 +53,6 @@ CACHE_SIZE = 1024  # entries in each cache, of owners and of folders
 ZEROS = bytes(BLOCK)
 # Files of aufs, and the one that hides a folder: Docker leaves out others at the top, and makes them elsewhere.
 AUFS, OPAQUE = b"/.wh..wh.", b"/.wh..wh..opq"
-USTAR, GNU = b"ustar", b"ustar  \0"
 
 # types of headers that are not members
 LABEL = ord("V")
@@ -197,7 +198,7 @@ class _Reader:
                 raise LayerError(f"the folder {quote_name(name)} has data")
             kind = Kind.DIR  # version 7 marks folders by their names, and both still read them so
         if kind is Kind.CHAR or kind is Kind.BLOCK:
-            if head[257:262] != USTAR:  # GNU tar and Go read no numbers there
+            if head[257:263] != POSIX and head[257:265] != GNU:  # GNU tar and Go read no numbers there
                 raise LayerError(f"the device {quote_name(name)} is in a header of Unix version 7, which has none")
             numbers = read_device(head, name)
             if kind is Kind.CHAR and numbers == (0, 0):

@@ -77,7 +77,7 @@ class BlockReader:
         has unpacked by its place alone (fs/squashfs/cache.c), as squashfuse and unsquashfs do."""
         if self._fragment_count > name_count.MAX_ENTRIES:
             raise CorruptDataError("there are too many fragment blocks")
-        total, found = FRAGMENT.size * self._fragment_count, array("Q")
+        total, found = FRAGMENT.size * self._fragment_count, list[int]()
         for at in range(0, total, sq.PIECE):
             for position, word, _ in FRAGMENT.iter_unpack(table.read(at, min(sq.PIECE, total - at))):
                 if position >= self.used or word & ~(RAW | LENGTH):

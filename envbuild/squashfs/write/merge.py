@@ -13,12 +13,12 @@ it. ``..`` never leaves the tree."""
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.core.link_walk import CIRCLE, LINKS, LinkCycleError, Place, Step, walk
 from envbuild.oci.tar import name_count
-from envbuild.oci.tar.member import OPAQUE, WHITEOUT, link_fault
+from envbuild.oci.tar.member import CAPABILITY, OPAQUE, WHITEOUT, Rights, has_other_rights
 from envbuild.squashfs.pack.check_member import check_path
 from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.index import DIR, HARDLINK, SYMLINK
@@ -240,18 +240,18 @@ class MergedTree:
     def _name(self, path: bytes, node: Node, pack: Pack, row: int) -> None:
         """Give a file one more name, which is row `row` of a pack. Raises InputError where that states rights that the
         file does not have."""
-        target = node.pack or pack
-        if fault := link_fault(*rights(pack, row), *rights(target, node.row)):
-            raise InputError(f"{os.fsdecode(path)!r} {fault} the file whose other name it is", HINT)
+        if has_other_rights(rights(pack, row), rights(node.pack or pack, node.row)):
+            raise InputError(f"{os.fsdecode(path)!r} states other rights than the file whose other name it is", HINT)
         parent, name = self._parent(path)
         if parent.children.get(name) is not node:
             self._put(parent, name, node)
 
 
-def rights(pack: Pack, row: int) -> tuple[int, Container[bytes]]:
-    """Return the mode of a member, and the names of its attributes."""
+def rights(pack: Pack, row: int) -> Rights:
+    """Return the rights that a member has as a program."""
     index = pack.index
-    return index.columns["modes"][row], dict(index.xattr_sets[index.columns["xattrs"][row]])
+    mode, uid, gid, xattrs = (index.columns[name][row] for name in ("modes", "uids", "gids", "xattrs"))
+    return Rights(mode, uid, gid, dict(index.xattr_sets[xattrs]).get(CAPABILITY))
 
 
 def is_whiteout(path: bytes) -> bool:
