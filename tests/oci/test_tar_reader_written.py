@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envbuild.oci.tar.fields import OVERLAY
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.writer import TarSink
 from tests.support.examples import examples
@@ -26,7 +27,9 @@ TIMES = st.integers(-(1 << 40), 1 << 40)
 IDS = st.integers(0, (1 << 32) - 2)
 MODES = st.integers(0, 0o7777)
 XATTRS = st.dictionaries(
-    st.binary(min_size=1, max_size=30).filter(lambda name: not set(name) & {0, ord("="), ord("\n")}),
+    st.binary(min_size=1, max_size=30).filter(
+        lambda name: not set(name) & {0, ord("="), ord("\n")} and not name.startswith(OVERLAY)
+    ),
     st.binary(max_size=50),
     max_size=3,
 )
