@@ -47,6 +47,12 @@ ATTRIBUTES = st.dictionaries(
 )
 
 
+def rights(entry):
+    """Return what a tar states for another name of a file."""
+    uid, gid = entry["owner"]
+    return {"mode": entry["mode"], "uid": uid, "gid": gid}
+
+
 @st.composite
 def layers(draw):
     """Up to four layers in byte order of paths, each path once; hard links name files of their layer or below."""
@@ -90,7 +96,11 @@ def layers(draw):
                     ]
                     if not files:
                         continue
-                    entry = hard(path, draw(st.sampled_from(sorted(files))))
+                    target = draw(st.sampled_from(sorted(files)))
+                    below = stack(result).get(target) if path < target else None  # what its target is at its turn
+                    known = below if below and below["kind"] != "directory" else None
+                    own, _ = layer[target]
+                    entry = hard(path, target, **rights(known or {"mode": own.mode, "owner": (own.uid, own.gid)}))
             layer[path] = entry
         visible = stack(result)
         touched = {path.replace(b".wh.", b"") for path in layer} | {
@@ -104,7 +114,8 @@ def layers(draw):
             and not any((path + b"/").startswith(other + b"/") or other.startswith(path + b"/") for other in touched)
         ]
         if quiet and b"" not in touched and draw(st.booleans()):
-            layer[b"linked"] = hard(b"linked", draw(st.sampled_from(sorted(quiet))))
+            target = draw(st.sampled_from(sorted(quiet)))
+            layer[b"linked"] = hard(b"linked", target, **rights(visible[target]))
         result.append([layer[path] for path in sorted(layer)])
     return result
 

@@ -19,8 +19,9 @@ from envbuild.core.inode_limits import xattr_fault
 MAX_PATH, MAX_NAME, MAX_TARGET = 4095, 255, 4095
 MAX_SIZE = MAX_TIME = (1 << 63) - 1
 SCHILY = b"SCHILY.xattr."
-# Of overlayfs and fuse-overlayfs: Docker and podman set them where they unpack a layer. None writes them into one.
-OVERLAY = b"trusted.overlay.", b"user.overlay.", b"user.fuseoverlayfs.", b"user.containers.override_stat"
+# Docker and podman set them where they unpack a layer, and hide or show other files by them. No program writes these
+# into a layer; buildah without root writes user.overlay.origin, and perhaps others, which are left out here.
+OVERLAY = b"trusted.overlay.", b"user.overlay.redirect", b"user.overlay.metacopy"
 OCTAL = re.compile(rb"[\0 ]*([0-7]*) *(?:\0.*)?", re.DOTALL)
 TIME = re.compile(rb"(-?)([0-9]{1,20})(?:\.([0-9]*))?")
 HINT = "use another image, or ask its publisher to push it again"
