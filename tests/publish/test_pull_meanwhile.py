@@ -16,6 +16,7 @@ from envbuild.net.received_file import ReceivedFile
 from envbuild.publish import pull_packs
 from envbuild.publish.pull import pull_image
 from envbuild.publish.remote_image import RemoteImage
+from envbuild.spec.workspace import Workspace
 from tests.support.foreign_images import layers, noise, workspace
 from tests.support.local_registry import file, tar
 from tests.support.published import built, document, publish_folder, pull
@@ -23,6 +24,17 @@ from tests.support.pulls import digest
 from tests.support.pulls import no_pauses as no_pauses
 
 pytestmark = pytest.mark.registry
+SMALLER = 5_000_000  # more bytes than all blobs have but the one of 8 MB
+
+
+def report_written(at: Workspace, least: int, begun: threading.Event) -> None:
+    """Set the event when more than `least` bytes of the file are written."""
+
+    def advance(task: str, done: int, total: int = 0) -> None:
+        if task == "squashfs" and done > least:
+            begun.set()
+
+    at.reporter.advance = advance  # type: ignore[method-assign, assignment]
 
 
 def test_the_file_is_written_while_blobs_are_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,12 +49,8 @@ def test_the_file_is_written_while_blobs_are_fetched(tmp_path: Path, monkeypatch
             assert begun.wait(60), "nothing was written"
         obtain(image, transfer, digest, size, arrival)
 
-    def advance(task: str, done: int, total: int = 0) -> None:
-        if task == "squashfs" and done > 100_000:
-            begun.set()
-
     monkeypatch.setattr(pull_packs, "obtain", late)
-    at.reporter.advance = advance  # type: ignore[method-assign, assignment]
+    report_written(at, 100_000, begun)
     made = pull_image(f"oci:{tmp_path}/shared:1", None, at).data
     assert (made["sha256"], digest(made["path"])) == (sha256, sha256)
 
@@ -58,13 +66,9 @@ def test_the_file_is_written_while_a_blob_arrives(tmp_path: Path, monkeypatch: p
             assert begun.wait(60), "nothing was written"
         write(received, chunk)
 
-    def advance(task: str, done: int, total: int = 0) -> None:
-        if task == "squashfs" and done > 1_000_000:
-            begun.set()
-
     at = workspace(tmp_path / "b")
     monkeypatch.setattr(ReceivedFile, "write", late)
-    at.reporter.advance = advance  # type: ignore[method-assign, assignment]
+    report_written(at, SMALLER, begun)
     made = pull_image(f"oci:{tmp_path}/shared:1", None, at).data
     assert (made["sha256"], digest(made["path"])) == (sha256, sha256)
 
@@ -88,13 +92,9 @@ def test_bytes_that_were_discarded_do_not_remain_in_the_file(
         wrong = large in str(received.file.name) and not resets
         write(received, first + chunk[len(first) :] if wrong else chunk)
 
-    def advance(task: str, done: int, total: int = 0) -> None:
-        if task == "squashfs" and done > 1_000_000:
-            begun.set()
-
     at = workspace(tmp_path / "b")
     monkeypatch.setattr(ReceivedFile, "write", again)
-    at.reporter.advance = advance  # type: ignore[method-assign, assignment]
+    report_written(at, SMALLER, begun)
     made = pull_image(f"oci:{tmp_path}/shared:1", None, at).data
     assert resets and (made["sha256"], digest(made["path"])) == (sha256, sha256)
 
