@@ -23,7 +23,6 @@ from envbuild.oci.tar.member import Member
 from envbuild.oci.tar.name_count import NameCount
 from envbuild.oci.tar.reader import LayerError, read_tar
 
-AUFS = b".wh..wh."
 ROOT = Place((b"",))
 # Bytes of the paths of folders that are read: once, and again after a folder or link was replaced. Those of real
 # images have some megabytes; 1.6 MB of replaced links, and of files below 1900 folders, would take 14 hours.
@@ -71,7 +70,7 @@ class Changeset(ABC):
     def begin(self, member: Member) -> None:
         """Apply one entry, except for its data."""
         *above, name = member.path.split(b"/")
-        if not name or any(part.startswith(AUFS) for part in above) or (name.startswith(AUFS) and name != m.OPAQUE):
+        if not name or any(part.startswith(m.AUFS) for part in above) or (name.startswith(m.AUFS) and name != m.OPAQUE):
             return
         if any(part.startswith(m.WHITEOUT) for part in above):
             raise LayerError(f"it holds the path {quote_name(member.path)}")

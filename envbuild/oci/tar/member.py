@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 WHITEOUT = b".wh."
 OPAQUE = b".wh..wh..opq"
+AUFS = b".wh..wh."  # of aufs: its own files begin so, such as .wh..wh.plnk; they are never content
 
 
 class Kind(StrEnum):

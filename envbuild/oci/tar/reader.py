@@ -41,7 +41,7 @@ from envbuild.oci.tar.header import (
     read_names,
     read_owner,
 )
-from envbuild.oci.tar.member import Kind, Member, Sink
+from envbuild.oci.tar.member import AUFS, OPAQUE, Kind, Member, Sink
 from envbuild.oci.tar.name_count import NameCount
 
 __all__ = ["LayerError", "Readable", "read_tar"]
@@ -51,8 +51,8 @@ MAX_HOLES = 1 << 42  # bytes of holes in all sparse files of a layer: a packed h
 ADLER = 65521  # zlib's adler32 is 1 + the sum of the bytes modulo this, in its lower half (RFC 1950)
 CACHE_SIZE = 1024  # entries in each cache, of owners and of folders
 ZEROS = bytes(BLOCK)
-# Files of aufs, and the one that hides a folder: Docker leaves out others at the top, and makes them elsewhere.
-AUFS, OPAQUE = b"/.wh..wh.", b"/.wh..wh..opq"
+# Within a folder; Docker leaves out files of aufs at the top, but for the one that hides a folder, and makes others.
+INNER_AUFS, INNER_OPAQUE = b"/" + AUFS, b"/" + OPAQUE
 
 # types of headers that are not members
 LABEL = ord("V")
@@ -204,7 +204,7 @@ class _Reader:
             if kind is Kind.CHAR and numbers == (0, 0):
                 raise LayerError(f"the device {quote_name(name)} is 0:0, by which an overlay hides a file")
         path = self.resolve_path(name)
-        if AUFS in path and not path.endswith(OPAQUE):
+        if INNER_AUFS in path and not path.endswith(INNER_OPAQUE):
             raise LayerError(f"it contains {quote_name(name)}, a name of aufs within a folder")
         link = b"" if kind is Kind.FILE else link_target(kind, name, link, path)
         if not path and kind is not Kind.DIR:

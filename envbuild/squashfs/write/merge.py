@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.core.link_walk import CIRCLE, LINKS, LinkCycleError, Place, Step, walk
 from envbuild.oci.tar import name_count
-from envbuild.oci.tar.member import CAPABILITY, OPAQUE, WHITEOUT, Rights, has_other_rights
+from envbuild.oci.tar.member import AUFS, CAPABILITY, OPAQUE, WHITEOUT, Rights, has_other_rights
 from envbuild.squashfs.pack.check_member import check_path
 from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.index import DIR, HARDLINK, SYMLINK
@@ -27,7 +27,6 @@ MAX_FOLLOWED = (
     20_000_000  # parts of targets of symlinks that are followed in all: a second of work; real images have few
 )
 HINT = "use another image, or ask its maintainer to push it again"
-AUFS = b".wh..wh."  # aufs' own names (.wh..wh.plnk …): never content
 
 NOTHING: dict[bytes, Node] = {}  # children of every node that is not a directory
 
