@@ -57,7 +57,7 @@ class Platform:
 
 def pick_manifest(listed: Iterable[Part], name: str, platform: Platform) -> m.BlobDescriptor:
     """Return the manifest for `platform` among the entries of an index; if the user named none, the only one. One
-    without a platform is taken if no other fits. Docker and podman choose in the same way.
+    without a platform is taken if no other fits. podman and skopeo choose in the same way.
 
     Raises ConflictError with the platforms in the index, InputError for a corrupt index.
     """
