@@ -60,21 +60,21 @@ class Guard:
         for descriptor in (self.requests.fileno(), self.woken):
             self.poll.register(descriptor, select.POLLIN)
         while True:
-            for ready, _ in self.poll.poll(1000 * PAUSE if self.ending else None):
-                if ready == self.requests.fileno():
-                    message, descriptors, *_ = socket.recv_fds(self.requests, 1, 5)
-                    if not message:
-                        return
-                    self.start(descriptors)
-                elif ready == self.woken:
-                    os.read(self.woken, 512)
-                    self.reap()
-                else:
-                    self.poll.unregister(ready)
-                    os.read(ready, 64)  # unread, it would destroy the answer
-                    program = next((pid for pid, status in self.running.items() if status.fileno() == ready), None)
-                    if program:
-                        self.ending[program] = time.monotonic(), {program}
+            ready = {descriptor for descriptor, _ in self.poll.poll(1000 * PAUSE if self.ending else None)}
+            # before the reaping, which closes these sockets: a number may then be that of another program's socket
+            for program, status in self.running.items():
+                if status.fileno() in ready:
+                    self.poll.unregister(status)
+                    status.recv(64)
+                    self.ending[program] = time.monotonic(), {program}
+            if self.woken in ready:
+                os.read(self.woken, 512)
+                self.reap()
+            if self.requests.fileno() in ready:
+                message, descriptors, *_ = socket.recv_fds(self.requests, 1, 5)
+                if not message:
+                    return
+                self.start(descriptors)
             self.end_programs()
 
     def start(self, descriptors: list[int]) -> None:
@@ -114,6 +114,9 @@ class Guard:
                 with contextlib.suppress(KeyError):  # it was to end
                     self.poll.unregister(status)
                 with contextlib.suppress(OSError), status:  # no thread waits for it
+                    status.shutdown(socket.SHUT_RD)
+                    with contextlib.suppress(BlockingIOError):
+                        status.recv(64, socket.MSG_DONTWAIT)  # unread, it would destroy the answer
                     status.send(f"code {os.waitstatus_to_exitcode(code)}".encode())
 
     def end_programs(self) -> None:

@@ -146,6 +146,28 @@ def test_a_context_ends_its_program() -> None:
     assert program.returncode == -signal.SIGTERM
 
 
+def test_a_program_that_ends_while_it_is_ended_takes_no_other_with_it() -> None:
+    """The guard sees both at once, with the request for another program."""
+    program = start_program(["sleep", "0.5"])
+    until = time.monotonic() + 60
+    while not (sleeping := find_below("sleep")) and time.monotonic() < until:
+        time.sleep(0.02)
+    guard = one_guard()
+    os.kill(guard[0], signal.SIGSTOP)
+    try:
+        assert end(lambda: alive(sleeping)) == []
+        program.kill()
+        other = start_program(["sleep", "1000"])
+    finally:
+        os.kill(guard[0], signal.SIGCONT)
+    assert program.wait(60) == 0
+    with pytest.raises(TimeoutExpired):
+        other.wait(0.3)
+    assert alive([guard])
+    other.kill()
+    assert other.wait(60) == -signal.SIGTERM
+
+
 def test_programs_of_many_threads(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -156,20 +178,27 @@ def test_programs_of_many_threads(tmp_path: Path) -> None:
 
 def test_another_guard_is_started_after_one_was_killed() -> None:
     program = start_program(["sleep", "1000"])
-    until = time.monotonic() + 60
-    while len(guards := find_guards()) != 1 and time.monotonic() < until:
-        time.sleep(0.02)  # a program is a second guard until it is executed
-    (guard,) = guards
+    guard = one_guard()
     os.kill(guard[0], signal.SIGKILL)
     assert program.wait() == -signal.SIGKILL and end(lambda: alive([guard])) == []
     assert run_program(["true"]).returncode == 0
 
 
-def find_guards() -> list[tuple[int, int]]:
+def one_guard() -> tuple[int, int]:
+    """Return the guard of this process; a program is a second one until it is executed."""
+    until = time.monotonic() + 60
+    while len(guards := find_below("guard.py")) != 1 and time.monotonic() < until:
+        time.sleep(0.02)
+    (guard,) = guards
+    return guard
+
+
+def find_below(word: str) -> list[tuple[int, int]]:
+    """Return the processes below this one whose command line has a word."""
     found = []
     for process in descendants(os.getpid()):
         with contextlib.suppress(OSError):  # it has ended
-            if "guard.py" in Path(f"/proc/{process[0]}/cmdline").read_text():
+            if word in Path(f"/proc/{process[0]}/cmdline").read_text():
                 found.append(process)
     return found
 
