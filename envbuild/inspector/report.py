@@ -126,9 +126,9 @@ def describe_library(
     }
 
 
-def run_cuobjdump(found: file_walk.ImageFiles) -> dict[str, list[str]] | None:
-    """Return the output of NVIDIA's own program for the smaller CUDA libraries: path → architectures; None if the image
-    has no such program."""
+def run_cuobjdump(found: file_walk.ImageFiles) -> dict[str, dict[str, list[str]]] | None:
+    """Return the output of NVIDIA's own program for the smaller CUDA libraries: path → architectures of the `code` that
+    the driver is given, and of all `ptx`, also that of relocatable objects; None if the image has no such program."""
     program = next((path for path in CUOBJDUMP if os.access(path, os.X_OK)), "")
     if not program:
         return None
@@ -137,13 +137,19 @@ def run_cuobjdump(found: file_walk.ImageFiles) -> dict[str, list[str]] | None:
     )
     result = {}
     for path in paths[-COMPARED:]:
-        listed: set[str] = set()
-        for option, word in (("--list-elf", "sm"), ("--list-ptx", "compute")):
-            run = subprocess.run([program, option, path], capture_output=True, text=True, errors="replace", check=False)
-            listed |= {f"{word}_{arch}" for arch in re.findall(r"\.sm_([0-9]+[af]?)\.(?:cubin|ptx)", run.stdout)}
-        if listed:  # some libraries of NVIDIA's own it calls invalid ELF and reads nothing (libcufile 1.17)
-            result[path] = sorted(listed)
+        code = _list_code(program, path, "--list-elf") | _list_code(program, path, "--list-ptx")
+        if code:  # some libraries of NVIDIA's own it calls invalid ELF and reads nothing (libcufile 1.17)
+            ptx = _list_code(program, path, "--list-ptx", "--all-fatbin")
+            result[path] = {"code": sorted(code), "ptx": sorted(ptx)}
     return result
+
+
+def _list_code(program: str, path: str, *options: str) -> set[str]:
+    run = subprocess.run([program, *options, path], capture_output=True, text=True, errors="replace", check=False)
+    return {
+        f"{'sm' if kind == 'cubin' else 'compute'}_{arch}"
+        for arch, kind in re.findall(r"\.sm_([0-9]+[af]?)\.(cubin|ptx)", run.stdout)
+    }
 
 
 def _folders(cache: Sequence[tuple[str, str]], loader: Loader) -> list[str]:

@@ -69,12 +69,13 @@ def test_nvidias_own_program_reads_the_smaller_files(tmp_path: Path, monkeypatch
         "#!/bin/sh\n"
         '[ "$2" != /05 ] || exit 1\n'
         'case "$1" in --list-elf) echo "ELF file 1: x.1.sm_90a.cubin"; echo "ELF file 2: x.2.sm_100.cubin";;\n'
-        '*) echo "PTX file 1: x.1.sm_120f.ptx";; esac\n'
+        '*) [ "$2" != --all-fatbin ] || echo "PTX file 2: x.2.sm_80.ptx"\n'
+        'echo "PTX file 1: x.1.sm_120f.ptx";; esac\n'
     )
     program.chmod(0o755)
     result = report.run_cuobjdump(found)
     assert result == {
-        path: ["compute_120f", "sm_100", "sm_90a"]
+        path: {"code": ["compute_120f", "sm_100", "sm_90a"], "ptx": ["compute_120f", "compute_80"]}
         for path in [*(f"/{number:02}" for number in range(3, 14) if number != 5), "/limit"]
     }
 

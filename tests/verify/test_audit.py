@@ -53,7 +53,7 @@ SEEN: dict[str, Any] = {
     "compiled": {ADAM: {}},
     "driver": {"libcuda.so.1": "", "libnvidia-ml.so.1": ""},
     "cuda": {ADAM: {"sm_90": 1}, NCCL: {"sm_80": 28, "sm_90": 28, "compute_120": 27}},
-    "cuobjdump": {ADAM: ["sm_90"]},
+    "cuobjdump": {ADAM: {"code": ["sm_90"], "ptx": []}},
     "pyc": {"hash": 0, "timestamp": 900, "orphan": 0, "stale": [], "damaged": []},
     "damaged": {},
     "setuid": ["/usr/bin/su 4755"],
@@ -231,9 +231,14 @@ def test_an_image_as_declared_passes_everything() -> None:
             f"{NCCL} searches $ORIGIN/../stubs/",
         ),
         (
-            changed_report("cuobjdump", to={ADAM: ["sm_80"]}),
+            changed_report("cuobjdump", to={ADAM: {"code": ["sm_80"], "ptx": ["compute_90"]}}),
             "cuobjdump agrees",
             "it reports sm_80, the headers contain sm_90",
+        ),
+        (
+            changed_report("cuda", ADAM, to={"sm_90": 1, "compute_90": 2}),
+            "cuobjdump agrees",
+            "it reports sm_90, the headers contain compute_90; sm_90",
         ),
         (changed_report("python", 0, "modules", to=[]), "extension modules", "fused_adam_op is not there"),
         (changed_report("pyc", "stale", to=["/usr/a.pyc"]), "compiled Python files fit their sources", "/usr/a.pyc"),
@@ -247,6 +252,14 @@ def test_an_image_as_declared_passes_everything() -> None:
 def test_each_difference_is_reported(seen: dict[str, Any], name: str, detail: str) -> None:
     found = failures(seen)
     assert detail in found[name]
+
+
+@pytest.mark.parametrize("code", [["sm_90"], ["sm_90", "compute_90"]])
+def test_cuobjdump_lists_the_ptx_of_objects_with_another_option(code: list[str]) -> None:
+    seen = changed_report("cuda", ADAM, to={"sm_90": 1, "compute_90": 2})
+    seen["cuobjdump"] = {ADAM: {"code": code, "ptx": ["compute_120", "compute_90"]}}
+    (result,) = (row for row in audit(seen, DECLARED) if row.name == "cuobjdump agrees")
+    assert result.status is Status.PASS
 
 
 def test_packages_of_a_base_image_are_accepted() -> None:
