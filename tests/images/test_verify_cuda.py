@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.inspector import elf, fatbin
+from envbuild.inspector import elf, fatbin, report
+from envbuild.inspector.file_walk import ImageFiles
+from envbuild.verify.cuda import reader_result
+from envbuild.verify.results import Status
 from tests.support.index_wheels import installed
 
 pytestmark = [pytest.mark.images, pytest.mark.slow]
@@ -37,3 +40,19 @@ def test_nccl_has_the_cubins_that_cuobjdump_lists(tmp_path: Path) -> None:
         "sm_110",
         "sm_120",
     }
+
+
+def test_nvshmem_has_the_ptx_of_objects_that_cuobjdump_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code for the driver has no PTX; each of its objects has."""
+    library = installed(tmp_path, "nvidia-nvshmem-cu13==3.4.5") / "nvidia/nvshmem/lib/libnvshmem_host.so.3"
+    program = installed(tmp_path, "nvidia-cuda-cuobjdump==13.2.86") / "nvidia/cu13/bin/cuobjdump"
+    program.chmod(0o755)
+    monkeypatch.setattr(report, "CUOBJDUMP", (str(program),))
+    found, path = ImageFiles(), str(library)
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found.cuda[path] = fatbin.count_architectures(data, elf.parse(data, fatbin.SECTIONS).sections)
+    found.sizes[path] = library.stat().st_size
+    assert "compute_120" in found.cuda[path]
+    listed = report.run_cuobjdump(found)
+    assert listed and "compute_120" not in listed[path]["code"]
+    assert reader_result(found.cuda, listed).status is Status.PASS
