@@ -156,14 +156,19 @@ def publishes(place: Path, there: Registry, name: str, changed: str) -> None:
     row("publish after a change", new, copied, f"{made['sent_bytes'] / MB:.1f} MB sent")
 
 
-def squashfs_only(place: Path, name: str, changed: str) -> None:
-    """Measure publishes of the squashfs file alone to a registry that has nothing, and after a change."""
-    with registry(place / "registry-only") as there:
-        only, made = answer(["publish", name, "--to", f"{there.host}/bench/{name}:1", "--squashfs-only"])
-        row("publish --squashfs-only", only, None, f"{made['sent_bytes'] / MB:.1f} MB sent")
-        new, made = answer(["publish", changed, "--to", f"{there.host}/bench/{changed}:2", "--squashfs-only"])
-        row("publish --squashfs-only after a change", new, only, f"{made['sent_bytes'] / MB:.1f} MB sent")
-    shutil.rmtree(place / "registry-only")
+def options(place: Path, name: str, changed: str, *words: str) -> None:
+    """Measure publishes with an option to a registry that has nothing, and after a change; then a pull of that."""
+    text = " ".join(words)
+    with registry(place / "registry-option") as there:
+        only, made = answer(["publish", name, "--to", f"{there.host}/bench/{name}:1", *words])
+        row(f"publish {text}", only, None, f"{made['sent_bytes'] / MB:.1f} MB sent")
+        answer(["pull", f"{there.host}/bench/{name}:1"], place / "option")
+        new, made = answer(["publish", changed, "--to", f"{there.host}/bench/{changed}:2", *words])
+        row(f"publish {text} after a change", new, only, f"{made['sent_bytes'] / MB:.1f} MB sent")
+        pulled, made = answer(["pull", f"{there.host}/bench/{changed}:2"], place / "option")
+        row("pull after that change", pulled, None, f"{made['fetched_bytes'] / MB:.1f} MB fetched")
+    shutil.rmtree(place / "registry-option")
+    shutil.rmtree(place / "option")
 
 
 def only_pulls(place: Path, name: str, changed: str) -> None:
@@ -185,7 +190,8 @@ def main() -> None:
             only_pulls(place, name, changed)
             return
         same_bytes(place, name)
-        squashfs_only(place, name, changed)
+        options(place, name, changed, "--squashfs-only")
+        options(place, name, changed, "--compression", "zstd")
         with registry(place / "registry") as there:
             publishes(place, there, name, changed)
             pulls(place, there, name, changed)

@@ -39,8 +39,8 @@ def publish_command(
     compression: Annotated[
         str,
         typer.Option(
-            help="Of the layers: gzip (default, for every client), zstd, none. Layers of a third-party image remain as "
-            "they are, unless it is given.",
+            help="Of the layers: gzip (default, for every client), zstd (a large layer and its part of the squashfs "
+            "file are sent as one), none. Layers of a third-party image remain as they are, unless it is given.",
             autocompletion=one_of(*COMPRESSIONS),
         ),
     ] = "",

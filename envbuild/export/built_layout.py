@@ -7,17 +7,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envbuild.export.built_image import BuiltImage, load_built_image
-from envbuild.oci.layout import write_layout
+from envbuild.oci.layout import Encode, write_layout
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.unpack import ensure_trees
 
 
 @contextmanager
 def open_built_layout(
-    image: BuiltImage, compression: str, workspace: Workspace, present: Callable[[str, int], bool] | None = None
+    image: BuiltImage,
+    compression: str,
+    workspace: Workspace,
+    present: Callable[[str, int], bool] | None = None,
+    encode: Encode | None = None,
 ) -> Iterator[Path]:
     """Yield a new OCI layout of a built image, which is removed at the end of the context. It lacks compressed layers
-    (``sha256:…``, bytes) that are `present` where it is published.
+    (``sha256:…``, bytes) that are `present` where it is published. `encode`: as of `write_layout`.
 
     One that `export` left in the store is not used: in a store of a group another member may have written it.
     """
@@ -28,8 +32,9 @@ def open_built_layout(
         with store.workdir() as work:
             out, config, epoch = work / name, image.plan.config, image.plan.epoch
             write_layout(
-                image.layers, config, out, store, epoch=epoch, name=name, compression=compression, present=present
-            )
+                image.layers, config, out, store,
+                epoch=epoch, name=name, compression=compression, present=present, encode=encode,
+            )  # fmt: skip
             workspace.reporter.finish("oci")
             yield out
     finally:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from envbuild.core.errors import PublishError, SpecError
 from envbuild.core.json_text import canonical_json, json_value
@@ -50,6 +50,19 @@ class Descriptor:
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
 
+class Encoding(Protocol):
+    """One way to write the blob of a layer. `name`: the same for the same bytes of the same layer."""
+
+    name: str
+
+    def write(self, out: HashingWriter) -> None:
+        """Write the blob. Raises EngineError for a damaged layer."""
+        ...
+
+
+Encode = Callable[[LayerRecord], Encoding | None]  # None: a tar that is compressed as a whole
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Finished layout; `layers` in its order, bottom first."""
@@ -72,13 +85,15 @@ def write_layout(
     docker: bool = False,
     jobs: int = 0,
     present: Callable[[str, int], bool] | None = None,
+    encode: Encode | None = None,
 ) -> Layout:
     """Write the image of `layers` (bottom first) as a layout into the folder `out`; an older layout there is replaced.
 
     `epoch`: creation time in seconds. `name`: the image's name or tag in index.json. `compression`: gzip, zstd or none.
     `docker`: Docker's media types instead of OCI's, for pushing; skopeo's ``oci:`` reads only OCI's. `jobs`: threads
     (0: all cores). `present`: whether the target of the layout has a blob (``sha256:…``, bytes): a layer that was
-    compressed before, and that it has, is then not in the layout.
+    compressed before, and that it has, is then not in the layout. `encode`: another encoding of some layers in the same
+    `compression`.
 
     Raises SpecError for a compression that does not exist, EngineError for a damaged layer, PublishError when `out` is
     something else or cannot be written.
@@ -92,7 +107,8 @@ def write_layout(
     try:
         with open_output_folder(out, "oci-layout", partial(_check_older, out, name)) as folder:
             (folder.handle / "blobs" / "sha256").mkdir(parents=True)
-            writer = _Writer(folder.handle, store, types, compression, jobs or len(os.sched_getaffinity(0)), present)
+            jobs = jobs or len(os.sched_getaffinity(0))
+            writer = _Writer(folder.handle, store, types, compression, jobs, present, encode)
             layout = writer.write(layers, config, epoch, name)
             folder.publish()
     except OSError as error:
@@ -157,6 +173,7 @@ class _Writer:
     compression: str
     jobs: int
     present: Callable[[str, int], bool] | None = None
+    encode: Encode | None = None
 
     def write(
         self, layers: Sequence[LayerRecord], config: ImageConfig, epoch: int, name: str
@@ -190,16 +207,21 @@ class _Writer:
 
     def layer(self, number: int, record: LayerRecord, threads: int) -> Descriptor:
         """Compress one layer into a blob, unless the target has it."""
-        known = read_compressed(self.store, record, self.compression) if self.present else None
+        encoding = self.encode(record) if self.encode else None
+        key = encoding.name if encoding else self.compression
+        known = read_compressed(self.store, record, key) if self.present else None
         if known and self.present and self.present(*known):
             return Descriptor(self.types.layers[self.compression], *known)
         temporary = self.root / f"layer-{number}"
         with temporary.open("wb") as file:
             measured = HashingWriter(file)
-            with open_compressor(measured, self.compression, threads) as stream:
-                write_layer_tar(self.store, record, stream)
+            if encoding:
+                encoding.write(measured)
+            else:
+                with open_compressor(measured, self.compression, threads) as stream:
+                    write_layer_tar(self.store, record, stream)
         temporary.rename(self.root / "blobs" / "sha256" / measured.sha256)
-        record_compressed(self.store, record, self.compression, f"sha256:{measured.sha256}", measured.size)
+        record_compressed(self.store, record, key, f"sha256:{measured.sha256}", measured.size)
         return Descriptor(self.types.layers[self.compression], f"sha256:{measured.sha256}", measured.size)
 
     def blob(self, media_type: str, content: bytes) -> Descriptor:

@@ -11,8 +11,8 @@ from typing import Any
 from envbuild.core.errors import VerifyError
 from envbuild.core.regular_file import open_regular, pin_regular
 from envbuild.publish.pack_blobs import FileSlice
-from envbuild.publish.squashfs_document import BlobPart
-from envbuild.squashfs.write.assembly import Extent, Source, SourcePiece, TruncatedSourceError, extents_digest, parts
+from envbuild.publish.published_pack import BlobPart, PublishedPack
+from envbuild.squashfs.write.assembly import Extent, Source, SourcePiece, TruncatedSourceError, extents_digest
 from envbuild.squashfs.write.extents import Range
 
 SAMPLES, SAMPLE = 200, 4096  # extents whose first and last bytes are compared, and bytes
@@ -34,13 +34,20 @@ class FinishedImage:
     is_new: bool = False
 
 
-def open_pieces(parts: Sequence[BlobPart], slices: Mapping[str, FileSlice]) -> list[SourcePiece]:
-    """Return the pieces of a pack, from the files of its blobs."""
-    found = []
-    for part in parts:
-        blob = slices[part.digest]
-        found.append(SourcePiece(pin_regular(blob.path), blob.start + part.start, part.length))
-    return found
+def open_source(parts: Sequence[BlobPart], slices: Mapping[str, FileSlice]) -> Source:
+    """Return a pack, from the files of its blobs."""
+    files = {digest: pin_regular(slices[digest].path) for digest in {part.digest for part in parts}}
+    return Source.of(
+        [SourcePiece(files[part.digest], slices[part.digest].start + part.start, part.length) for part in parts]
+    )
+
+
+def open_pack(pack: PublishedPack, path: Path, slices: Mapping[str, FileSlice]) -> Source:
+    """Return a pack from the files of its blobs; from its own file `path` where the target has one of them, and an
+    earlier command sent it."""
+    if any(part.digest not in slices for part in pack.blobs):
+        return Source.of([SourcePiece(pin_regular(path), 0, pack.size)])
+    return open_source(pack.blobs, slices)
 
 
 def check_samples(image: FinishedImage, extents: Sequence[Extent], packs: Sequence[Source]) -> None:
@@ -62,20 +69,20 @@ def check_samples(image: FinishedImage, extents: Sequence[Extent], packs: Sequen
 
 def read_parts(source: Source, at: int, length: int) -> bytes:
     """Return bytes of a pack. Raises TruncatedSourceError."""
-    return b"".join(os.pread(piece.file.fd, some, start) for piece, start, some in parts(source, at, length))
+    return b"".join(os.pread(piece.file.fd, some, start) for piece, start, some in source.parts(at, length))
 
 
 def check_assembly(
     image: FinishedImage,
     extents: Sequence[Any],
-    packs: Sequence[Sequence[SourcePiece]],
+    packs: Sequence[Source],
     tables: FileSlice,
     progress: Callable[[int], object],
 ) -> None:
     """Raise VerifyError unless the packs and the tables result in the file of the image."""
     whole = BlobPart(tables.digest, 0, tables.size)
     try:
-        found = extents_digest(extents, packs, open_pieces([whole], {tables.digest: tables}), progress)
+        found = extents_digest(extents, packs, open_source([whole], {tables.digest: tables}), progress)
     except TruncatedSourceError as error:
         found = str(error)
     if found != image.sha256:

@@ -14,7 +14,7 @@ from typing import IO
 
 from envbuild.core.errors import DamagedPackError
 from envbuild.core.regular_file import NotRegularError, open_regular
-from envbuild.publish.squashfs_document import BlobPart, PublishedPack
+from envbuild.publish.published_pack import BlobPart, PublishedPack
 
 SMALL = 1 << 20  # packs below it are joined: a blob costs 50 ms and three requests
 JOINED = 4  # times the limit of a small pack: the most that a joined blob has

@@ -16,8 +16,9 @@ from envbuild.publish.binding import make_annotations
 from envbuild.publish.destination import Destination, default_tag, parse_destination
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.published_texts import configuration_text, list_texts
+from envbuild.publish.shared_layers import SharedLayers
 from envbuild.publish.signing_units import check_signing_units
-from envbuild.publish.squashfs_artifact import Artifact, project_artifacts
+from envbuild.publish.squashfs_artifact import Artifact, built_packs, project_artifacts
 from envbuild.publish.target import Target
 from envbuild.spec.workspace import Workspace
 
@@ -64,13 +65,17 @@ def publish_image(
     documents = built_documents(image, workspace)
     if not layers:
         return publish_squashfs(image, documents, target, workspace, move=move, whole=whole, signer=signer)
+    packs = built_packs(image, workspace) if compression == "zstd" else ()
+    shared_layers = SharedLayers.of(image.layers, packs, workspace.store) if packs else None
+    encode = shared_layers.encode if shared_layers else None
     with (
-        open_built_layout(image, compression or "gzip", workspace, target.has_blob) as folder,
+        open_built_layout(image, compression or "gzip", workspace, target.has_blob, encode) as folder,
         workspace.store.workdir() as work,
     ):
         texts = list_texts(image, workspace)
         parts = ImageParts.read(folder).annotate(make_annotations(image.record.sha256, texts))
-        artifacts = project_artifacts(image, parts.subject, texts, workspace, work, whole=whole)
+        shared = shared_layers.find(image.layers, parts.layers_in(folder)) if shared_layers else {}
+        artifacts = project_artifacts(image, parts.subject, texts, workspace, work, whole=whole, shared=shared)
         artifacts += attach_documents(image, documents, parts.subject, artifacts[0], destination, work, signer)
         return target.send(image.plan.image, parts, artifacts, image.record.sha256, move=move)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,12 @@ from envbuild.net.download import Transfer
 from envbuild.net.lanes import Lanes
 from envbuild.publish.blob_fetch import PARALLEL, BlobFetch, fetch_blobs
 from envbuild.publish.find_squashfs import PublishedSquashfs
+from envbuild.publish.published_pack import BlobPart, PublishedPack
 from envbuild.publish.remote_blob import obtain
 from envbuild.publish.remote_image import RemoteImage
-from envbuild.publish.squashfs_document import MAX_REPEATS, BlobPart, PublishedPack
+from envbuild.publish.squashfs_document import MAX_REPEATS
 from envbuild.spec.workspace import Workspace
-from envbuild.squashfs.write.assembly import TABLES, SourcePiece, TruncatedSourceError, write_extents
+from envbuild.squashfs.write.assembly import TABLES, Source, SourcePiece, TruncatedSourceError, write_extents
 from envbuild.squashfs.write.output_file import open_output, publish_image
 
 
@@ -146,7 +147,7 @@ class Pull:
         self.pinned[digest] = file
         return file
 
-    def source(self, number: int, fetching: BlobFetch) -> list[SourcePiece]:
+    def source(self, number: int, fetching: BlobFetch) -> Source:
         """Return a pack (its number), or the tables, as open files, once its first bytes have arrived. Raises
         DiscardedError."""
         document = self.published.document
@@ -155,16 +156,23 @@ class Pull:
         else:
             pack = document.packs[number]
             if own := self.own.get(pack.key):
-                return [SourcePiece(pin_regular(own), 0, pack.size)]
+                return Source.of([SourcePiece(pin_regular(own), 0, pack.size)])
             parts = pack.blobs
-        return [self.piece(part, fetching) for part in parts]
+        files = {digest: self.open_part(digest, fetching) for digest in dict.fromkeys(part.digest for part in parts)}
+        return Source.of(
+            [
+                SourcePiece(file, part.start, part.length, arrived)
+                for part in parts
+                for file, arrived in [files[part.digest]]
+            ]
+        )
 
-    def piece(self, part: BlobPart, fetching: BlobFetch) -> SourcePiece:
-        """Return a part of a blob, of which more may arrive while it is read."""
-        arrival = fetching.begun(part.digest)
+    def open_part(self, digest: str, fetching: BlobFetch) -> tuple[PinnedFile, Callable[[int], int] | None]:
+        """Return a blob (hex), and of one of which more may arrive while it is read how to wait for that."""
+        arrival = fetching.begun(digest)
         if arrival and arrival.file:
-            return SourcePiece(arrival.file, part.start, part.length, partial(fetching.arrived, arrival))
-        return SourcePiece(self.open_blob(part.digest), part.start, part.length)
+            return arrival.file, partial(fetching.arrived, arrival)
+        return self.open_blob(digest), None
 
     def write(self, out: Path) -> bool:
         """Fetch what is missing and write the file; False if its sha256 is another one than was published: then

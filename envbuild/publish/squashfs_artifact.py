@@ -7,7 +7,7 @@ The file itself does not travel: who has the packs and the tables writes it agai
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +24,12 @@ from envbuild.export.project_image import image_evidence, pack_layers
 from envbuild.net.registry.media_types import OCI
 from envbuild.oci.document import MAX_DOCUMENT
 from envbuild.publish import artifact_types as types
-from envbuild.publish.finished_image import FinishedImage, check_assembly, check_samples, open_pieces
-from envbuild.publish.pack_blobs import FileSlice, make_pack_blobs
+from envbuild.publish.finished_image import FinishedImage, check_assembly, check_samples, open_pack
+from envbuild.publish.pack_blobs import FileSlice
+from envbuild.publish.published_pack import BlobPart
 from envbuild.publish.published_texts import PublishedText
-from envbuild.publish.squashfs_document import BlobPart, SquashfsDocument
+from envbuild.publish.shared_layers import SharedLayer, make_shared_blobs
+from envbuild.publish.squashfs_document import SquashfsDocument
 from envbuild.squashfs.write.assembly import copy_tables, list_extents
 
 if TYPE_CHECKING:
@@ -63,9 +65,11 @@ def project_artifacts(
     work: Path,
     *,
     whole: bool,
+    shared: Mapping[str, SharedLayer] | None = None,
 ) -> list[Artifact]:
     """Return the artifacts of an image of the project, whose OCI image is `subject` (None: it is not published): its
     squashfs file as packs with `texts`, and with `whole` also as one blob. Files that are made for them are in `work`.
+    `shared`: packs by name, and the blobs of the image that have bytes of them.
 
     Raises VerifyError for a file that its packs do not result in: the next run writes it again.
     """
@@ -74,17 +78,23 @@ def project_artifacts(
     from envbuild.export.squashfs_image import plan_squashfs
 
     plan, options, path = image.plan, ExportOptions(sha256=True), Path(image.record.artifact)
-    packs = pack_layers(image.layers, workspace.store, workspace.reporter, path, options)
+    packs = built_packs(image, workspace)
     evidence = image_evidence(plan, image.layers, image.lock)
     ranges = plan_squashfs(packs, plan.config, path, options, epoch=plan.epoch, evidence=evidence)
     form = options.pack_format
     merge = {"codec": form.codec, "level": form.level, "block": form.block, "epoch": plan.epoch}
     finished = FinishedImage(plan.image, plan.config.architecture, path, image.record.sha256, packs, ranges, merge)
     try:
-        return finished_artifacts(finished, subject, workspace.reporter, work, texts, whole=whole)
+        return finished_artifacts(finished, subject, workspace.reporter, work, texts, whole=whole, shared=shared or {})
     except VerifyError:
         forget_damaged(image_record_path(image.resolution, workspace))
         raise
+
+
+def built_packs(image: BuiltImage, workspace: Workspace) -> list[Path]:
+    """Return the packs of an image of the project; write those that are missing."""
+    path, options = Path(image.record.artifact), ExportOptions(sha256=True)
+    return pack_layers(image.layers, workspace.store, workspace.reporter, path, options)
 
 
 def finished_artifacts(
@@ -95,6 +105,7 @@ def finished_artifacts(
     texts: Sequence[PublishedText] = (),
     *,
     whole: bool,
+    shared: Mapping[str, SharedLayer] | None = None,
 ) -> list[Artifact]:
     """Return the artifacts of a squashfs file. Raises VerifyError for one that its packs do not result in, or (`whole`)
     whose own bytes are not those of its sha256."""
@@ -102,7 +113,7 @@ def finished_artifacts(
     add = count_bytes(reporter, "packs", total)
     reporter.start("packs", f"{image.name}: comparing its packs with its squashfs file")
     try:
-        found = squashfs_artifact(image, subject, work, texts, add)
+        found = squashfs_artifact(image, subject, work, texts, add, shared or {})
     finally:
         reporter.finish("packs")
     if not whole:
@@ -123,19 +134,22 @@ def squashfs_artifact(
     work: Path,
     texts: Sequence[PublishedText] = (),
     progress: Callable[[int], object] = lambda size: None,
+    shared: Mapping[str, SharedLayer] | None = None,
 ) -> Artifact:
     """Return the artifact with the packs of an image, and `texts`. `progress` is called with bytes that were read: in
-    total those of the packs and of the file."""
+    total those of the packs and of the file. `shared`: as of `project_artifacts`."""
     with open_regular(image.path, follow=False) as file:
         size = file.seek(0, 2)
         extents = list_extents(file.fileno(), size, image.ranges, len(image.packs))
         tables = work / "tables"
         with tables.open("xb") as out:
             copy_tables(file.fileno(), extents, out.fileno())
-    packs, blobs = make_pack_blobs(image.packs, work, progress)
+    packs, blobs = make_shared_blobs(image.packs, shared or {}, work, progress)
+    layers = {layer.blob.digest: layer.blob for layer in (shared or {}).values()}
     made = read_slice(tables, f"{image.name}.tables")
-    sources = {blob.digest: blob for blob in [*blobs, made]}
-    pieces = [open_pieces(pack.blobs, sources) for pack in packs]
+    sources = {digest: blob for digest, blob in layers.items() if blob.path.is_file()}
+    sources |= {blob.digest: blob for blob in [*blobs, made]}
+    pieces = [open_pack(pack, path, sources) for pack, path in zip(packs, image.packs, strict=True)]
     if image.is_new:
         check_samples(image, extents, pieces)
     else:
@@ -162,7 +176,8 @@ def squashfs_artifact(
         copy = work / f"text-{number}"
         copy.write_bytes(text.content)
         parts.append((text.kind, read_slice(copy, text.title)))
-    return make_artifact(types.SQUASHFS, [*parts, *((PACK, blob) for blob in blobs)], subject, work)
+    parts += [(OCI.layers["zstd"], blob) for blob in layers.values()]
+    return make_artifact(types.SQUASHFS, [*parts, *((PACK, blob) for blob in blobs)], subject, work, own=layers)
 
 
 def whole_artifact(image: FinishedImage, subject: dict[str, Any], work: Path) -> Artifact:
@@ -177,12 +192,16 @@ def make_artifact(
     subject: dict[str, Any] | None,
     work: Path,
     annotations: Mapping[str, str] | None = None,
+    own: Container[str] = (),
 ) -> Artifact:
+    """Return an artifact of `kind` with blobs of some media types. `own`: blobs (hex) of the image that it belongs to,
+    which are published with that."""
     layers = [types.describe(media, part.digest, part.size, part.title) for media, part in parts]
     manifest = canonical_json(types.artifact_manifest(kind, layers, subject, annotations))
     empty = work / "empty"
     empty.write_bytes(types.EMPTY)
-    blobs = {part.digest: part for part in [read_slice(empty, ""), *(part for _, part in parts)]}
+    sent = [part for _, part in parts if part.digest not in own]
+    blobs = {part.digest: part for part in [read_slice(empty, ""), *sent]}
     digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
     return Artifact(kind, manifest, digest, digest_of(subject), tuple(blobs.values()), annotations or {})
 

@@ -16,35 +16,23 @@ from envbuild.core.errors import InputError
 from envbuild.core.json_text import canonical_json
 from envbuild.core.text import printable
 from envbuild.oci.document import InvalidDocumentError, Part, parse_json
-from envbuild.oci.manifest import DIGEST, MAX_SIZE
+from envbuild.publish.published_pack import (
+    MAX_SHARED,
+    BlobPart,
+    PublishedPack,
+    describe_pack,
+    parse_digest,
+    parse_pack,
+    parse_size,
+)
 from envbuild.squashfs.write.assembly import Extent, check_extents
 
-FORMAT = 1
+FORMATS = PLAIN_PACKS, SHARED_PACKS = 1, 2  # the second: parts of a pack are in the blob of its layer
 MAX_PACKS = 4096
-MAX_PARTS, MAX_BLOBS = 64, 512  # of a pack (one for each GiB of a large one), and in all: `pull` has each open
+MAX_BLOBS = 512  # of all packs: `pull` has each open
 MAX_REPEATS = 8  # a layer may be in an image more than once
 MAX_NUMBERS = 3_000_000  # of the list of extents
-KEY = re.compile(r"[0-9a-f]{64}\.[A-Za-z0-9._+-]{1,150}")  # the name of a pack in a store
 PLAIN = re.compile(r"[A-Za-z0-9._-]{1,128}")
-
-
-@dataclass(frozen=True, slots=True)
-class BlobPart:
-    """`length` bytes from `start` on of the blob `digest` (hex)."""
-
-    digest: str
-    start: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedPack:
-    """A pack: its name in a store (`key`), digest (hex) and size, and the blobs that have its bytes, in order."""
-
-    key: str
-    digest: str
-    size: int
-    blobs: tuple[BlobPart, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +55,9 @@ class SquashfsDocument:
 
     def encode(self) -> bytes:
         """Return the document as bytes: the same for the same file."""
-        packs = [
-            {
-                "key": pack.key,
-                "digest": f"sha256:{pack.digest}",
-                "size": pack.size,
-                "blobs": [[f"sha256:{part.digest}", part.start, part.length] for part in pack.blobs],
-            }
-            for pack in self.packs
-        ]
+        packs = [describe_pack(pack) for pack in self.packs]
         value = {
-            "format": FORMAT,
+            "format": SHARED_PACKS if any(pack.layer for pack in self.packs) else PLAIN_PACKS,
             "envbuild": __version__,
             "image": {"name": self.name, "architecture": self.architecture, "manifest": self.manifest},
             "file": {"sha256": self.sha256, "size": self.size},
@@ -133,11 +113,11 @@ def check_packs(found: SquashfsDocument) -> None:
 def check_format(whole: Part, name: str) -> None:
     """Raise InputError for a document that this envbuild does not read."""
     number = whole.part("format").expect(int)
-    if number != FORMAT:
+    if number not in FORMATS:
         other = printable(whole.part("envbuild").text()[:40])
         raise InputError(
             f"the squashfs file of {name} is published in format {number}, by envbuild {other}; envbuild {__version__} "
-            f"reads format {FORMAT}",
+            f"reads formats {PLAIN_PACKS} and {SHARED_PACKS}",
             hint="install a newer envbuild, or convert its layers: envbuild export docker://NAME --to squashfs",
         )
 
@@ -150,6 +130,12 @@ def _decode(whole: Part) -> SquashfsDocument:
     numbers: list[Any] = whole.part("extents").expect(list)
     if len(numbers) % 3 or len(numbers) > MAX_NUMBERS or any(type(number) is not int for number in numbers):
         raise InvalidDocumentError("extents is not a list of whole numbers, three for each extent")
+    made, shared = list[PublishedPack](), 0
+    for part in packs:
+        made.append(parse_pack(part))
+        shared += len(made[-1].shared)
+        if shared > MAX_SHARED:
+            raise InvalidDocumentError(f"its packs share more than {MAX_SHARED} parts with layers")
     sha256 = file.part("sha256")
     if not re.fullmatch("[0-9a-f]{64}", sha256.expect(str)):
         raise sha256.error("not 64 digits in lower case")
@@ -160,53 +146,11 @@ def _decode(whole: Part) -> SquashfsDocument:
     return SquashfsDocument(
         names[0].value,
         names[1].value,
-        f"sha256:{_digest(manifest)}" if (manifest := image.part("manifest")).text() else "",
+        f"sha256:{parse_digest(manifest)}" if (manifest := image.part("manifest")).text() else "",
         sha256.value,
-        _size(file.part("size")),
-        BlobPart(_digest(tables.part("digest")), 0, _size(tables.part("size"))),
-        tuple(_pack(part) for part in packs),
+        parse_size(file.part("size")),
+        BlobPart(parse_digest(tables.part("digest")), 0, parse_size(tables.part("size"))),
+        tuple(made),
         list(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)),
         whole.part("merge").expect(dict),
     )
-
-
-def _pack(item: Part) -> PublishedPack:
-    key, size = item.part("key"), _size(item.part("size"))
-    if not KEY.fullmatch(key.expect(str)):
-        raise key.error("not the name of a pack")
-    blobs = []
-    rows = item.part("blobs").parts(needed=True)
-    if len(rows) > MAX_PARTS:
-        raise InvalidDocumentError(f"a pack has more than {MAX_PARTS} parts")
-    for row in rows:
-        digest, start, length = _three(row)
-        blobs.append(BlobPart(_digest(digest), _size(start), _size(length)))
-    if sum(part.length for part in blobs) != size:
-        raise item.error("a pack whose blobs have another size")
-    ends: dict[str, int] = {}
-    for part in blobs:
-        if part.start < ends.get(part.digest, 0):
-            raise item.error("a pack that has each part of a blob once")
-        ends[part.digest] = part.start + part.length
-    return PublishedPack(key.value, _digest(item.part("digest")), size, tuple(blobs))
-
-
-def _three(row: Part) -> list[Part]:
-    found = row.parts(needed=True)
-    if len(found) != 3:
-        raise row.error("not a digest, a position and a length")
-    return found
-
-
-def _digest(item: Part) -> str:
-    found = DIGEST.fullmatch(item.expect(str))
-    if not found:
-        raise item.error("not sha256: and 64 digits in lower case")
-    return found[1]
-
-
-def _size(item: Part) -> int:
-    number: int = item.expect(int)
-    if not 0 <= number <= MAX_SIZE:
-        raise item.error("not a number of bytes")
-    return number

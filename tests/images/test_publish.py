@@ -124,3 +124,28 @@ def test_a_layout_in_the_store_is_not_trusted(cli: Cli, tmp_path: Path) -> None:
     made = cli.json("publish", "app", "--to", f"oci:{tmp_path}/out:1")
     assert json.loads(skopeo("inspect", f"oci:{tmp_path}/out:1"))["Digest"] == made["digest"]
     assert all(blob.read_bytes() != secret.read_bytes() for blob in (tmp_path / "out/blobs/sha256").iterdir())
+
+
+def test_with_zstd_a_change_travels_once(cli: Cli, tmp_path: Path) -> None:
+    """The blob of a layer has the blocks of its pack, which are not sent again; other programs read the image."""
+    (cli.project / "images/large.yaml").write_text(SPEC.replace('"click==8.1.7"', '"click==8.1.7", "ruff==0.12.0"'))
+    cli.json("lock", "large")
+    other, zstd = Cli(tmp_path, tmp_path / "b"), ("--compression", "zstd")
+    with serve(tmp_path / "registry") as registry:
+        name = f"localhost:{registry.port}/team/app"
+        cli.json("make", "app")
+        cli.json("publish", "app", "--to", f"{name}:1", *zstd)
+        other.json("pull", f"{name}:1")
+        made, sent = cli.json("make", "large"), cli.json("publish", "large", "--to", f"{name}:2", *zstd)
+        new = {layer.removeprefix("sha256:") for layer in set(made["layers"]) - set(cli.json("make", "app")["layers"])}
+        packs = [path.stat().st_size for path in (cli.store / "packs").iterdir() if path.name[:64] in new]
+        assert 8e6 < sum(packs) < sent["sent_bytes"] < 1.1 * sum(packs) + 1e6
+        got = other.json("pull", f"{name}:2")
+        assert file_digest(Path(got["path"])) == got["sha256"] == made["sha256"]
+        assert sum(packs) < got["fetched_bytes"] < 1.1 * sum(packs) + 1e6
+        again = cli.json("publish", "large", "--to", f"{name}:2", *zstd)
+        assert again["sent"] == 0 and again["squashfs"] == sent["squashfs"]
+        skopeo("copy", "--src-tls-verify=false", f"docker://{name}:2", f"oci:{tmp_path}/copy:2")
+        third = Cli(tmp_path, tmp_path / "c")
+        done = third.json("export", f"oci:{tmp_path}/copy:2", "--to", "squashfs", "-o", str(tmp_path / "app.sqsh"))
+        assert [layer["diff_id"] for layer in done["layers"]] == made["layers"]

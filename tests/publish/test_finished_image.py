@@ -10,7 +10,7 @@ import pytest
 from envbuild.core.errors import VerifyError
 from envbuild.core.regular_file import pin_regular
 from envbuild.publish.finished_image import FinishedImage, check_samples
-from envbuild.squashfs.write.assembly import TABLES, ZEROS, Extent, SourcePiece
+from envbuild.squashfs.write.assembly import TABLES, ZEROS, Extent, Source, SourcePiece
 
 pytestmark = pytest.mark.unit
 
@@ -34,12 +34,12 @@ def image_of(packs: list[Path], folder: Path, extents: list[Extent] = EXTENTS) -
     return FinishedImage("x", "amd64", path, "a" * 64, packs, (), {}, is_new=True)
 
 
-def sources(packs: list[Path]) -> list[list[SourcePiece]]:
+def sources(packs: list[Path]) -> list[Source]:
     """Return each pack in two pieces, as a pack that is split."""
     found = []
     for path in packs:
         pinned, size = pin_regular(path), path.stat().st_size
-        found.append([SourcePiece(pinned, 0, 5000), SourcePiece(pinned, 5000, size - 5000)])
+        found.append(Source.of([SourcePiece(pinned, 0, 5000), SourcePiece(pinned, 5000, size - 5000)]))
     return found
 
 

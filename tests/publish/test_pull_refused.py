@@ -90,7 +90,7 @@ def test_a_missing_blob_is_named(tmp_path: Path, registry: Server) -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "text"),
     [
-        (lambda value: value.update(format=2, envbuild="9.9"), InputError, "format 2, by envbuild 9.9"),
+        (lambda value: value.update(format=3, envbuild="9.9"), InputError, "format 3, by envbuild 9.9"),
         (lambda value: value["file"].update(sha256="0" * 64), VerifyError, "do not result"),
         (lambda value: value["image"].update(manifest="sha256:" + "1" * 64), VerifyError, "another image"),
         (lambda value: value["extents"].__setitem__(2, 1 << 50), InputError, "not in their order"),

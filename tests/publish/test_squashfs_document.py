@@ -7,7 +7,9 @@ import json
 import pytest
 
 from envbuild.core.errors import InputError
-from envbuild.publish.squashfs_document import BlobPart, PublishedPack, SquashfsDocument, decode_document
+from envbuild.publish.published_pack import BlobPart, PublishedPack
+from envbuild.publish.squashfs_document import SquashfsDocument, decode_document
+from envbuild.squashfs.pack.layer_frames import Shared
 
 pytestmark = pytest.mark.unit
 
@@ -75,3 +77,81 @@ def test_a_pack_has_each_part_of_a_blob_once(rows: list[tuple[int, int]]) -> Non
     value["packs"][0]["blobs"] = [[f"sha256:{PACK}", start, length] for start, length in rows]
     with pytest.raises(InputError, match="each part of a blob once"):
         decode_document(json.dumps(value).encode(), blobs, "app")
+
+
+LAYER = "f" * 64
+SHARED = (Shared(100, 5, 300), Shared(400, 400, 500))
+REST = (BlobPart(PACK, 0, 60), BlobPart(OTHER, 7, 140))
+
+
+def shared_document(**changes: object) -> tuple[bytes, dict[str, int]]:
+    """Return a document with a pack of 1000 bytes of which 800 are in the blob of its layer."""
+    pack = PublishedPack.of_layer("d" * 64 + ".zstd", "e" * 64, 1000, REST, LAYER, SHARED)
+    tables = BlobPart(TABLES, 0, 96)
+    extents = [(0, 0, 1000), (-1, 0, 96)]
+    document = SquashfsDocument("x", "amd64", "sha256:" + "0" * 64, "1" * 64, 1096, tables, (pack,), extents)
+    value = json.loads(document.encode())
+    value["packs"][0].update(changes)
+    return json.dumps(value).encode(), {PACK: 60, OTHER: 147, LAYER: 900, TABLES: 96}
+
+
+def test_parts_of_a_pack_in_the_blob_of_its_layer() -> None:
+    content, blobs = shared_document()
+    value = json.loads(content)
+    assert value["format"] == 2 and value["packs"][0]["shared"] == [100, 5, 300, 0, 95, 500]
+    (pack,) = decode_document(content, blobs, "app").packs
+    assert (pack.shared, pack.rest, pack.layer) == (SHARED, REST, LAYER)
+    assert pack.blobs == (
+        BlobPart(PACK, 0, 60),
+        BlobPart(OTHER, 7, 40),
+        BlobPart(LAYER, 5, 300),
+        BlobPart(LAYER, 400, 500),
+        BlobPart(OTHER, 47, 100),
+    )
+    assert json.loads(written(1)[0])["format"] == 1
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        [100, 5, 300, 0, 95, 501],  # beyond the blob
+        [100, 5, 300, 0, 95, 499],  # the rest is too short
+        [200, 0, 850],  # beyond the pack
+        [201, 5, 799],  # more of the rest than there is
+        [100, -5, 300, 0, 95, 500],
+        [-1, 5, 801],
+        [100, 5, 0, 0, 95, 800],
+        [100, 5],
+        [100, 5, True],
+        ["100", 5, 300],
+        [1 << 70, 5, 300],
+        {"0": 1},
+        None,
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(shared: object) -> None:
+    content, blobs = shared_document(shared=shared)
+    with pytest.raises(InputError, match="damaged document"):
+        decode_document(content, blobs, "app")
+
+
+def test_the_layer_is_a_blob_of_the_artifact() -> None:
+    content, blobs = shared_document()
+    del blobs[LAYER]
+    with pytest.raises(InputError, match="outside of the blobs"):
+        decode_document(content, blobs, "app")
+    with pytest.raises(InputError, match="damaged document"):
+        decode_document(*shared_document(layer="sha256:x"), "app")
+
+
+def test_shared_parts_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("squashfs_document", "published_pack"):
+        monkeypatch.setattr(f"envbuild.publish.{module}.MAX_SHARED", 2)
+    content, blobs = shared_document()
+    decode_document(content, blobs, "app")
+    value = json.loads(content)
+    value["packs"] *= 2
+    with pytest.raises(InputError, match="more than 2 parts"):
+        decode_document(json.dumps(value).encode(), blobs, "app")
+    with pytest.raises(InputError, match="three for each part"):
+        decode_document(*shared_document(shared=[100, 5, 300, 0, 95, 400, 0, 0, 100]), "app")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from envbuild.core.errors import EnvbuildError
 from envbuild.oci.tar.member import Member, Sink
@@ -15,65 +16,91 @@ from envbuild.squashfs.pack.index import FILE, KINDS, LENGTH, RAW
 CACHED_BLOCKS = 8  # unpacked fragment blocks that are cached: neighbours share them
 
 
+class StoredBlock(NamedTuple):
+    """A whole block of a file: its content (empty: `size` zeros), and what the pack has of it from position `at` on;
+    `is_raw`: not compressed."""
+
+    size: int
+    content: bytes
+    at: int
+    stored: bytes
+    is_raw: bool
+
+
 def send_members(pack: Pack, sinks: Sequence[Sink], most: int | None = None) -> None:
     """Pass every member of a pack and its data to all `sinks`, and close them.
 
     most: bytes of fragment blocks that may be unpacked; each of them may be unpacked again and again. Raises
     EnvbuildError for data that is damaged; it does not compare checksums: the digest of the layer shows more.
     """
-    index, columns = pack.index, pack.index.columns
-    if pack.file is None:
-        raise ValueError("a pack in an image that is being made")
-    reader = _Reader(pack, pack.file.fd, most)
-    for row in range(len(index)):
-        member = Member(
-            index.paths[row],
-            KINDS[index.kinds[row]],
-            columns["modes"][row],
-            columns["uids"][row],
-            columns["gids"][row],
-            columns["mtimes"][row],
-            columns["sizes"][row],
-            index.links[row],
-            (columns["majors"][row], columns["minors"][row]),
-            dict(index.xattr_sets[columns["xattrs"][row]]),
-        )
-        check_member(member)  # another user may have written the pack
+    reader = PackReader(pack, most)
+    for row, member in reader.members():
         for sink in sinks:
             sink.begin(member)
-        if index.kinds[row] == FILE:
-            reader.send(row, sinks)
+        for block in reader.blocks(row):
+            for sink in sinks:
+                if block.stored:
+                    sink.data(block.content)
+                else:
+                    sink.zeros(block.size)
+        if tail := reader.tail(row):
+            for sink in sinks:
+                sink.data(tail)
         for sink in sinks:
             sink.end()
     for sink in sinks:
         sink.close()
 
 
-class _Reader:
-    def __init__(self, pack: Pack, file: int, most: int | None) -> None:
-        self.pack, self.file, self.left = pack, file, most
+class PackReader:
+    """The members of a pack by their row. `most`: as of `send_members`. Its methods raise EnvbuildError for data that
+    is damaged."""
+
+    def __init__(self, pack: Pack, most: int | None = None) -> None:
+        if pack.file is None:
+            raise ValueError("a pack in an image that is being made")
+        self.pack, self.file, self.left = pack, pack.file.fd, most
         self.fragments: OrderedDict[int, bytes] = OrderedDict()
 
-    def send(self, row: int, sinks: Sequence[Sink]) -> None:
-        """Pass the data of a file to `sinks`."""
+    def members(self) -> Iterator[tuple[int, Member]]:
+        """Yield each member with its row."""
         index, columns = self.pack.index, self.pack.index.columns
+        for row in range(len(index)):
+            member = Member(
+                index.paths[row],
+                KINDS[index.kinds[row]],
+                columns["modes"][row],
+                columns["uids"][row],
+                columns["gids"][row],
+                columns["mtimes"][row],
+                columns["sizes"][row],
+                index.links[row],
+                (columns["majors"][row], columns["minors"][row]),
+                dict(index.xattr_sets[columns["xattrs"][row]]),
+            )
+            check_member(member)  # another user may have written the pack
+            yield row, member
+
+    def blocks(self, row: int) -> Iterator[StoredBlock]:
+        """Yield the whole blocks of a file; none of another member."""
+        index, columns = self.pack.index, self.pack.index.columns
+        if index.kinds[row] != FILE:
+            return
         at, left = columns["starts"][row], columns["sizes"][row]
         for word in index.words(row):
             size = min(index.block, left)
             left -= size
-            if not word:
-                for sink in sinks:
-                    sink.zeros(size)
-                continue
-            content = self.block(at, word, size)
+            yield self.block(at, word, size)
             at += word & ~RAW
-            for sink in sinks:
-                sink.data(content)
-        if tail := columns["tails"][row] & LENGTH:
-            offset = columns["offsets"][row]
-            content = self.fragment(columns["fragments"][row])[offset : offset + tail]
-            for sink in sinks:
-                sink.data(content)
+
+    def tail(self, row: int) -> bytes:
+        """Return the bytes of a file behind its blocks, which are in a fragment block."""
+        columns = self.pack.index.columns
+        tail = columns["tails"][row] & LENGTH if self.pack.index.kinds[row] == FILE else 0
+        if not tail:
+            return b""
+        offset = columns["offsets"][row]
+        return self.fragment(columns["fragments"][row])[offset : offset + tail]
 
     def fragment(self, number: int) -> bytes:
         """Return the content of a fragment block."""
@@ -85,18 +112,21 @@ class _Reader:
                 self.left -= size
                 if self.left < 0:
                     raise EnvbuildError("its files are in an order that unpacks too much")
-            content = self.block(columns["fragment_starts"][number], columns["fragment_words"][number], size)
+            content = self.block(columns["fragment_starts"][number], columns["fragment_words"][number], size).content
             if len(self.fragments) >= CACHED_BLOCKS:
                 self.fragments.popitem(last=False)
         self.fragments[number] = content
         return content
 
-    def block(self, at: int, word: int, size: int) -> bytes:
-        """Return the content, `size` bytes, of a block that begins at `at`. Raises EnvbuildError."""
-        if word & ~RAW > size:  # no block is stored larger; a small pack could have a million that are read whole
+    def block(self, at: int, word: int, size: int) -> StoredBlock:
+        """Return the block of `size` bytes that begins at `at`; without bytes in the pack it is zeros."""
+        stored_size, is_raw = word & ~RAW, bool(word & RAW)
+        if stored_size > size:  # no block is stored larger; a small pack could have a million that are read whole
             raise damaged_pack(self.pack)
-        stored = os.pread(self.file, word & ~RAW, self.pack.base + at)
-        content = stored if word & RAW else self.pack.index.codec.decompress(stored, size)
-        if len(content) != size:
+        if not word:
+            return StoredBlock(size, b"", at, b"", is_raw=False)
+        stored = os.pread(self.file, stored_size, self.pack.base + at)
+        content = stored if is_raw else self.pack.index.codec.decompress(stored, size)
+        if len(content) != size or not stored:
             raise damaged_pack(self.pack)
-        return content
+        return StoredBlock(size, content, at, stored, is_raw)

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Self
 
 from envbuild.core.regular_file import PinnedFile
 from envbuild.squashfs.pack.file import PAGE
@@ -52,7 +55,31 @@ class SourcePiece:
             yield start, end - start
 
 
-Source = Sequence[SourcePiece]  # the pieces of a pack, or of the tables, one after another
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The pieces of a pack, or of the tables, one after another, and where in it each `ends`."""
+
+    pieces: Sequence[SourcePiece]
+    ends: Sequence[int]
+
+    @classmethod
+    def of(cls, pieces: Sequence[SourcePiece]) -> Self:
+        """Return pieces as a source."""
+        return cls(pieces, list(accumulate(piece.length for piece in pieces)))
+
+    def parts(self, at: int, length: int) -> Iterator[tuple[SourcePiece, int, int]]:
+        """Yield (piece, position in its file, length) of `length` bytes from position `at` on.
+
+        Raises TruncatedSourceError.
+        """
+        number = bisect_right(self.ends, at)
+        while length:
+            if number == len(self.pieces):
+                raise TruncatedSourceError("a pack has fewer bytes than its size")
+            piece, end = self.pieces[number], self.ends[number]
+            some = min(length, end - at)
+            yield piece, piece.start + piece.length - (end - at), some
+            at, length, number = at + some, length - some, number + 1
 
 
 class TruncatedSourceError(Exception):
@@ -141,7 +168,7 @@ def write_extents(
                 continue
             if source not in sources:
                 sources[source] = open_source(source)
-            for piece, start, some in parts(sources[source], at, length):
+            for piece, start, some in sources[source].parts(at, length):
                 for begin, count in piece.slices(start, some):
                     if not file.copy(piece.file.fd, begin, count):
                         raise TruncatedSourceError("a pack is shorter than its size")
@@ -161,7 +188,7 @@ def extents_digest(
         if source == ZEROS:
             digest.update(bytes(length))
             continue
-        for piece, start, some in parts(tables if source == TABLES else packs[source], at, length):
+        for piece, start, some in (tables if source == TABLES else packs[source]).parts(at, length):
             for chunk in read_piece(piece, start, some, buffer):
                 digest.update(chunk)
             progress(some)
@@ -179,21 +206,3 @@ def read_piece(piece: SourcePiece, start: int, length: int, buffer: memoryview) 
             raise TruncatedSourceError("a pack is shorter than its size")
         yield buffer[:count]
         start += count
-
-
-def parts(source: Source, at: int, length: int) -> Iterator[tuple[SourcePiece, int, int]]:
-    """Yield (piece, position in its file, length) of `length` bytes of a source from position `at` on.
-
-    Raises TruncatedSourceError.
-    """
-    begin = 0
-    for piece in source:
-        if not length:
-            return
-        if at < begin + piece.length:
-            some = min(length, begin + piece.length - at)
-            yield piece, piece.start + at - begin, some
-            at, length = at + some, length - some
-        begin += piece.length
-    if length:
-        raise TruncatedSourceError("a pack has fewer bytes than its size")

@@ -1,0 +1,153 @@
+"""The blob of a layer that has the blocks of its pack as they are."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.core.errors import EnvbuildError
+from envbuild.oci.tar.decompress import decompress
+from envbuild.oci.tar.member import Member
+from envbuild.oci.tar.writer import TarSink
+from envbuild.squashfs.pack.file import Pack
+from envbuild.squashfs.pack.layer_frames import Shared, check_shared, raw_blocks, shared_size, write_layer
+from tests.support.packs import file, folder, hard, pack, symlink
+from tests.support.tools import require_tools
+
+pytestmark = pytest.mark.unit
+
+BLOCK = 4096
+TEXT = b"".join(b"line %d of a text\n" % number for number in range(3000))  # 13 blocks that shrink
+NOISE = random.Random(1).randbytes(50_000)  # 12 blocks that do not
+Layer = list[tuple[Member, bytes]]
+
+
+def tar_of(layer: Layer) -> bytes:
+    out = io.BytesIO()
+    sink = TarSink(out)
+    for member, content in layer:
+        sink.begin(member)
+        sink.data(content)
+        sink.end()
+    sink.close()
+    return out.getvalue()
+
+
+def blob_of(made: Pack) -> tuple[bytes, str, list[Shared]]:
+    out = io.BytesIO()
+    diff_id, shared = write_layer(made, out)
+    return out.getvalue(), diff_id, shared
+
+
+def unpacked(blob: bytes) -> bytes:
+    with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(blob), read_across_frames=True) as stream:
+        return stream.read()
+
+
+def check(layer: Layer, made: Pack) -> tuple[bytes, list[Shared]]:
+    """Check that a blob is the layer, and that it has the bytes of the pack where it states that."""
+    blob, diff_id, shared = blob_of(made)
+    wanted, stored = tar_of(layer), made.path.read_bytes()
+    assert unpacked(blob) == wanted == b"".join(decompress(io.BytesIO(blob)))
+    assert diff_id == f"sha256:{hashlib.sha256(wanted).hexdigest()}"
+    check_shared(shared, len(stored), len(blob))
+    for part in shared:
+        assert blob[part.blob : part.blob + part.length] == stored[part.pack : part.pack + part.length]
+    assert sum(part.length for part in shared) == shared_size(made)
+    return blob, shared
+
+
+@pytest.mark.parametrize("block", [BLOCK, 131072, 1 << 20])
+def test_all_whole_blocks_of_files_are_shared(tmp_path: Path, block: int) -> None:
+    text, noise = TEXT * (3 * block // len(TEXT) + 1), random.Random(2).randbytes(2 * block)
+    layer = [folder(b"opt"), file(b"opt/noise", noise), symlink(b"opt/n", b"noise"), file(b"opt/text", text)]
+    made = pack(tmp_path / "p", layer, block=block)
+    blob, shared = check(layer, made)
+    assert sum(part.length for part in shared) > 2 * block
+    # blocks of one file that shrank are one part; raw ones have the header of their frame between them
+    assert len(shared) == 1 + 2 * max(1, block // 131072)
+    assert len(blob) < len(made.path.read_bytes()) + 2000
+
+
+def test_repeated_files_holes_and_tails_are_no_part_of_it(tmp_path: Path) -> None:
+    holes = TEXT[:BLOCK] + bytes(5 * BLOCK) + NOISE[:BLOCK] + bytes(100_000)
+    layer = [
+        file(b"a", TEXT),
+        file(b"b", TEXT),  # the same blocks
+        file(b"c", NOISE),
+        file(b"d", NOISE),
+        file(b"e", holes),
+        hard(b"f", b"a"),
+        file(b"g", b"small"),
+        file(b"h", b""),
+    ]
+    check(layer, pack(tmp_path / "p", layer, block=BLOCK))
+
+
+def test_the_program_zstd_reads_it(tmp_path: Path) -> None:
+    require_tools("zstd")
+    layer = [file(b"a", NOISE), file(b"b", TEXT)]
+    blob, _ = check(layer, pack(tmp_path / "p", layer, block=BLOCK))
+    assert subprocess.run(["zstd", "-dc"], input=blob, capture_output=True, check=True).stdout == tar_of(layer)
+
+
+def test_a_pack_of_another_codec_shares_nothing(tmp_path: Path) -> None:
+    assert shared_size(pack(tmp_path / "p", [file(b"a", TEXT)], block=BLOCK, codec="gzip")) == 0
+
+
+def test_a_damaged_block_is_found_by_the_digest(tmp_path: Path) -> None:
+    layer = [file(b"a", NOISE)]
+    made = pack(tmp_path / "p", layer, block=BLOCK)
+    with made.path.open("r+b") as stored:
+        os.pwrite(stored.fileno(), bytes([NOISE[5] ^ 1]), made.index.columns["starts"][0] + 5)
+    _, diff_id, _ = blob_of(made)
+    assert diff_id != f"sha256:{hashlib.sha256(tar_of(layer)).hexdigest()}"
+
+
+CONTENTS = st.lists(
+    st.one_of(
+        st.integers(0, 3).map(lambda count: bytes(count * BLOCK)),
+        st.tuples(st.integers(0, 9000), st.integers(0, 9000)).map(lambda at: NOISE[at[0] : at[0] + at[1]]),
+        st.tuples(st.integers(0, 30_000), st.integers(0, 20_000)).map(lambda at: TEXT[at[0] : at[0] + at[1]]),
+    ),
+    max_size=4,
+).map(b"".join)
+
+
+@given(contents=st.lists(CONTENTS, max_size=8))
+def test_any_layer(tmp_path_factory: pytest.TempPathFactory, contents: list[bytes]) -> None:
+    layer = [file(b"f%03d" % number, content) for number, content in enumerate(contents)]
+    check(layer, pack(tmp_path_factory.mktemp("p") / "p", layer, block=BLOCK))
+
+
+@pytest.mark.parametrize("size", [1, 131071, 131072, 131073, 300_000])
+def test_a_frame_of_raw_blocks(size: int) -> None:
+    content = random.Random(3).randbytes(size)
+    frame = b"".join(head + content[at : at + length] for head, at, length in raw_blocks(size))
+    assert zstandard.ZstdDecompressor().decompress(frame) == content
+    assert zstandard.get_frame_parameters(frame).content_size == size
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        [Shared(0, 0, 0)],
+        [Shared(0, 0, 10), Shared(9, 20, 5)],
+        [Shared(0, 10, 10), Shared(20, 19, 5)],
+        [Shared(95, 0, 6)],
+        [Shared(0, 195, 6)],
+        [Shared(-1, 0, 5)],
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(shared: list[Shared]) -> None:
+    with pytest.raises(EnvbuildError):
+        check_shared(shared, 100, 200)
