@@ -48,8 +48,17 @@ def make_pack_blobs(
 ) -> tuple[list[PublishedPack], list[FileSlice]]:
     """Return the packs as they are published, and their blobs, each once; joined ones are written into `work`.
 
-    `progress` is called with the bytes of packs that were read.
+    `progress` is called with the bytes of packs that were read. A layer may be in an image more than once.
     """
+    distinct = list(dict.fromkeys(packs))
+    found, blobs = _make_blobs(distinct, work, progress)
+    published = dict(zip(distinct, found, strict=True))
+    return [published[path] for path in packs], blobs
+
+
+def _make_blobs(
+    packs: Sequence[Path], work: Path, progress: Callable[[int], object]
+) -> tuple[list[PublishedPack], list[FileSlice]]:
     sizes = [path.stat().st_size for path in packs]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         digests = list(pool.map(lambda path, size: digest_parts(path, size, progress), packs, sizes))

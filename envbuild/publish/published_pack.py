@@ -16,7 +16,7 @@ from envbuild.oci.manifest import DIGEST, MAX_SIZE
 from envbuild.squashfs.pack.layer_frames import Shared
 
 MAX_PARTS = 64  # of a pack in blobs of its own: one for each GiB of a large one
-MAX_SHARED = 500_000  # parts that packs share with layers: 4,000 for each GB of wheels with CUDA code
+MAX_SHARED = 250_000  # parts that packs share with layers: 4,000 for each GB of wheels with CUDA code
 KEY = re.compile(r"[0-9a-f]{64}\.[A-Za-z0-9._+-]{1,150}")  # the name of a pack in a store
 
 

@@ -21,7 +21,7 @@ from envbuild.core.store.json_files import read_sealed, write_sealed
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.tar.compress import HashingWriter
 from envbuild.publish.pack_blobs import SMALL, FileSlice, digest_parts, make_pack_blobs
-from envbuild.publish.published_pack import PublishedPack
+from envbuild.publish.published_pack import MAX_SHARED, PublishedPack
 from envbuild.squashfs.pack.file import Pack, read_pack
 from envbuild.squashfs.pack.layer_frames import Shared, check_shared, shared_size, write_layer
 
@@ -64,14 +64,16 @@ class SharedLayers:
 
     def find(self, layers: Sequence[LayerRecord], blobs: Sequence[FileSlice]) -> dict[str, SharedLayer]:
         """Return the name of a pack → the blob of its layer that has bytes of it. `blobs`: of the `layers`; the file of
-        one is missing where the target of the image has it."""
-        found = {}
+        one is missing where the target of the image has it. Beyond MAX_SHARED parts no more layers are returned: who
+        pulls would refuse them."""
+        found, left = {}, MAX_SHARED
         for layer, blob in zip(layers, blobs, strict=True):
             path = self.packs[layer.diff_id]
             known = read_shared(self.store, layer, path)
             parts = self.made.get(blob.digest) or (known[1] if known and known[0] == blob.digest else ())
-            if parts:
+            if parts and len(parts) <= left:
                 found[path.name] = SharedLayer(blob, parts)
+                left -= len(parts)
         return found
 
 

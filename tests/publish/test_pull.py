@@ -44,6 +44,14 @@ def test_another_store_gets_the_same_file(tmp_path: Path, registry: Server) -> N
     assert pull(f"{registry.host}/team/app@{artifacts[0].digest}", tmp_path / "b")["sha256"] == sha256
 
 
+def test_a_small_layer_may_be_in_an_image_more_than_once(tmp_path: Path) -> None:
+    """Its pack is joined with others, and is in that blob once."""
+    again = tar(file("opt/again", b"again"))
+    parts, artifacts, sha256 = built(tmp_path / "a", [*layers(), again, tar(file("opt/other", b"other")), again])
+    publish_folder(parts, artifacts, tmp_path / "shared", "1")
+    assert pull(f"oci:{tmp_path}/shared:1", tmp_path / "b")["sha256"] == sha256
+
+
 def test_a_file_that_a_member_of_the_group_replaced_is_written_again(tmp_path: Path) -> None:
     """Its size and its time are what that member made them, and another file of this user can have its name."""
     (tmp_path / "b").mkdir()

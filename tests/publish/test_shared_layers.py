@@ -1,0 +1,124 @@
+"""Layers whose blobs have the bytes of their packs: which ones, what is recorded of them, and their packs as blobs."""
+
+from __future__ import annotations
+
+import io
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.errors import EngineError
+from envbuild.core.store.build_records import LayerRecord
+from envbuild.core.store.store import Store
+from envbuild.oci.tar.compress import HashingWriter
+from envbuild.publish.finished_image import open_pack
+from envbuild.publish.pack_blobs import FileSlice
+from envbuild.publish.shared_layers import NAME, SharedLayers, make_shared_blobs, read_shared
+from envbuild.squashfs.pack.layer_frames import write_layer
+from tests.support.packs import file, pack
+
+pytestmark = pytest.mark.unit
+
+NOISE = random.Random(4).randbytes(3 << 20)
+SMALL = [file(b"%04d" % number, NOISE[number * 1000 : number * 1000 + 1000]) for number in range(2000)]
+
+
+@dataclass
+class Case:
+    """A store with one layer and its pack."""
+
+    store: Store
+    layer: LayerRecord
+    pack: Path
+
+    @property
+    def layers(self) -> SharedLayers:
+        return SharedLayers.of([self.layer], [self.pack], self.store)
+
+    def write(self) -> FileSlice:
+        """Write the blob of the layer into a file; return it."""
+        path = self.store.root / "blob"
+        with path.open("wb") as out:
+            measured = HashingWriter(out)
+            encoding = self.layers.encode(self.layer)
+            assert encoding
+            encoding.write(measured)
+        return FileSlice(measured.sha256, measured.size, path)
+
+
+def make_case(folder: Path, *members: object) -> Case:
+    made = pack(folder / "pack", members)
+    diff_id, _ = write_layer(made, io.BytesIO())
+    store = Store(folder / "store")
+    store.layer_path(diff_id).mkdir(parents=True)
+    return Case(store, LayerRecord(diff_id, 0, 0), made.path)
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return make_case(tmp_path, file(b"a", NOISE), file(b"b", b"small"))
+
+
+def test_a_layer_of_large_files_is_shared_and_one_of_small_files_is_not(case: Case, tmp_path: Path) -> None:
+    encoding = case.layers.encode(case.layer)
+    assert encoding and encoding.name == f"zstd of {case.pack.name}"
+    for name, members in {"small": SMALL, "tiny": [file(b"a", NOISE[: 1 << 18])]}.items():
+        (tmp_path / name).mkdir()
+        other = make_case(tmp_path / name, *members)
+        assert other.layers.encode(other.layer) is None
+
+
+def test_what_is_shared_is_recorded(case: Case) -> None:
+    blob = case.write()
+    (found,) = case.layers.find([case.layer], [blob]).values()
+    known = read_shared(case.store, case.layer, case.pack)
+    assert known and (known[0], known[1]) == (blob.digest, list(found.parts))
+    other = FileSlice("0" * 64, blob.size, blob.path)  # of another release, or compressed as a whole
+    assert case.layers.find([case.layer], [other]) == {}
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"blob": "x", "pack": "pack", "size": 9, "parts": [0, 0, 10]}'])
+def test_a_record_of_another_form_is_none(case: Case, content: str) -> None:
+    case.write()
+    (case.store.layer_path(case.layer.diff_id) / NAME).write_text(content)
+    assert read_shared(case.store, case.layer, case.pack) is None
+    assert case.layers.encode(case.layer)
+
+
+def test_a_pack_of_another_layer_is_refused(case: Case) -> None:
+    encoding = SharedLayers.of([case.layer], [case.pack], case.store).encode(case.layer)
+    assert encoding
+    encoding.layer = LayerRecord("sha256:" + "0" * 64, 0, 0)
+    with pytest.raises(EngineError, match="corrupt pack in the store"):
+        encoding.write(HashingWriter(io.BytesIO()))
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_the_blobs_have_all_bytes_of_the_pack(case: Case, tmp_path: Path, present: bool) -> None:
+    """Also where the target has the layer, whose file is then not there."""
+    layer = case.write()
+    shared = case.layers.find([case.layer], [layer])
+    content = case.pack.read_bytes()
+    if present:
+        layer.path.unlink()
+    (tmp_path / "work").mkdir()
+    packs, blobs = make_shared_blobs([case.pack, case.pack], shared, tmp_path / "work")  # a layer may come twice
+    assert len(packs) == 2 and packs[0] == packs[1] and packs[0].size == len(content)
+    assert sum(blob.size for blob in blobs) < len(content) / 5
+    slices = {blob.digest: blob for blob in blobs} | ({} if present else {layer.digest: layer})
+    source = open_pack(packs[0], case.pack, slices)
+    assert len(source.pieces) == (1 if present else len(packs[0].blobs))
+    found = b""
+    for piece, at, length in source.parts(0, len(content)):
+        with Path(f"/proc/self/fd/{piece.file.fd}").open("rb") as opened:
+            opened.seek(at)
+            found += opened.read(length)
+    assert found == content
+
+
+def test_beyond_the_limit_of_a_document_packs_are_whole(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = case.write()
+    monkeypatch.setattr("envbuild.publish.shared_layers.MAX_SHARED", 1)
+    assert case.layers.find([case.layer], [blob]) == {}
