@@ -75,7 +75,18 @@ def test_all_whole_blocks_of_files_are_shared(tmp_path: Path, block: int) -> Non
     assert sum(part.length for part in shared) > 2 * block
     # blocks of one file that shrank are one part; raw ones have the header of their frame between them
     assert len(shared) == 1 + 2 * max(1, block // 131072)
-    assert len(blob) < len(made.path.read_bytes()) + 2000
+    assert len(blob) < len(made.path.read_bytes()) + 2000 + 4100 * len(shared)
+
+
+def test_what_is_shared_begins_at_the_same_place_of_a_page(tmp_path: Path) -> None:
+    """File systems share whole pages."""
+    noise = random.Random(5).randbytes(300_000)
+    layer = [file(b"%d" % number, noise[number:] + TEXT * 20 + noise) for number in range(6)]
+    layer.append(file(b"short", (TEXT * 3)[:131072]))
+    made = pack(tmp_path / "p", layer)
+    _, shared = check(layer, made)
+    placed = [(part.pack - part.blob) % 4096 == 0 for part in shared]
+    assert sum(placed[:-1]) >= 0.8 * len(placed) and not placed[-1]
 
 
 def test_repeated_files_holes_and_tails_are_no_part_of_it(tmp_path: Path) -> None:

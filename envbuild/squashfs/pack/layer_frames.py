@@ -4,6 +4,9 @@ A tar that is compressed with zstd is any number of frames (RFC 8878, 3.1), and 
 one frame. So what such a pack has of a file becomes a part of the layer's blob without another compression, and who has
 the blob has those bytes of the pack. Blocks that did not shrink become frames of raw blocks. Headers, tails (they
 share blocks of the pack with others) and repeated files are compressed for the blob alone.
+
+What is shared begins at the same place of a page in the blob and in the pack, behind a frame that readers skip: then a
+file system with reflinks shares these pages of the blob with a squashfs file, as it does with those of a pack.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from envbuild.core.errors import EnvbuildError
 from envbuild.oci.tar.compress import ZSTD_LEVEL
 from envbuild.oci.tar.writer import TarSink
 from envbuild.squashfs.codec import Codec
-from envbuild.squashfs.pack.file import Pack
+from envbuild.squashfs.pack.file import PAGE, Pack
 from envbuild.squashfs.pack.index import FILE
 from envbuild.squashfs.pack.reader import PackReader, StoredBlock
 
@@ -25,6 +28,8 @@ TEXT = 1 << 20  # bytes that are compressed together, at least
 MAX_RAW = 1 << 17  # bytes of a raw block of zstd (RFC 8878, 3.1.1.2.4)
 # Magic number; descriptor: a size of four bytes, which is also the window, no checksum; that size (RFC 8878, 3.1.1.1).
 RAW_FRAME = struct.Struct("<4sBI")
+SKIPPABLE, SKIPPED = struct.Struct("<II"), 0x184D2A50  # magic number, and bytes that follow (RFC 8878, 3.1.2)
+LEAST = 1 << 16  # bytes of a raw block, or of a file, that are placed by the page: 6 percent more at most
 MAGIC, SINGLE_SEGMENT = b"\x28\xb5\x2f\xfd", 0xA0
 
 
@@ -52,6 +57,7 @@ def write_layer(pack: Pack, out: IO[bytes]) -> tuple[str, list[Shared]]:
     tar = TarSink(frames)  # type: ignore[arg-type]  # only write() is used
     for row, member in reader.members():
         tar.begin(member)
+        frames.left = pack.index.columns["stored"][row]
         for block in reader.blocks(row):
             if block.stored:
                 frames.block = block
@@ -68,12 +74,14 @@ def write_layer(pack: Pack, out: IO[bytes]) -> tuple[str, list[Shared]]:
 
 @dataclass(slots=True)
 class _Frames:
-    """A file for the tar; `block`: of the pack, whose content is written next."""
+    """A file for the tar; `block`: of the pack, whose content is written next; `left`: bytes of its file in the pack
+    from there on."""
 
     out: IO[bytes]
     size: int = 0
     text: bytearray = field(default_factory=bytearray)
     block: StoredBlock | None = None
+    left: int = 0
     end: int = 0  # in the pack, of what is shared
     shared: list[Shared] = field(default_factory=list)
     codec: Codec = field(default_factory=lambda: Codec("zstd", ZSTD_LEVEL))
@@ -86,11 +94,16 @@ class _Frames:
                 self.flush()
             return
         self.flush()
-        for head, at, length in raw_blocks(block.size) if block.is_raw else [(b"", 0, len(block.stored))]:
+        parts = list(raw_blocks(block.size)) if block.is_raw else [(b"", 0, len(block.stored))]
+        head_size, run = len(parts[0][0]), len(block.stored) if block.is_raw else self.left
+        if block.at >= self.end and run >= LEAST and (head_size or not self._continues(block.at)):
+            self._skip((block.at - self.size - head_size) % PAGE)
+        for head, at, length in parts:
             self._write(head)
             if block.at + at >= self.end:
                 self._share(block.at + at, length)
             self._write(block.stored[at : at + length])
+        self.left -= len(block.stored)
 
     def flush(self) -> None:
         """Write what is compressed for the blob alone."""
@@ -98,13 +111,23 @@ class _Frames:
             self._write(self.codec.compress(self.text))
             self.text.clear()
 
+    def _continues(self, at: int) -> bool:
+        """Return whether what is at `at` in the pack comes behind what was shared last, in both."""
+        last = self.shared[-1] if self.shared else Shared(-1, -1, 0)
+        return (last.pack + last.length, last.blob + last.length) == (at, self.size)
+
+    def _skip(self, count: int) -> None:
+        """Write a frame of `count` bytes, or a page more, that readers skip."""
+        if count:
+            count += PAGE if count < SKIPPABLE.size else 0
+            self._write(SKIPPABLE.pack(SKIPPED, count - SKIPPABLE.size) + bytes(count - SKIPPABLE.size))
+
     def _share(self, at: int, length: int) -> None:
         self.end = at + length
-        if self.shared:
+        if self._continues(at):
             last = self.shared[-1]
-            if (last.pack + last.length, last.blob + last.length) == (at, self.size):
-                self.shared[-1] = last._replace(length=last.length + length)
-                return
+            self.shared[-1] = last._replace(length=last.length + length)
+            return
         self.shared.append(Shared(at, self.size, length))
 
     def _write(self, data: bytes) -> None:
