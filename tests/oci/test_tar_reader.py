@@ -31,6 +31,15 @@ def test_paths_of_folders(name: bytes, path: bytes) -> None:
     assert only(header(name, b"5")).path == path
 
 
+def test_files_remain_below_a_folder_whose_name_ends_in_a_dot() -> None:
+    """Names of one folder are not parsed again: `a/b/.` names `a/b`, and what follows is below it."""
+    names = (b"a/b/.", b"a/b/sh", b"a/b/.wh.c", b"./d/.", b"./d/f", b"e//.", b"e//f")
+    for first in (b"", file(b"a/b/first") + file(b"./d/first") + file(b"e//first")):
+        archive = first + b"".join(header(name, b"5") if name.endswith(b".") else file(name) for name in names)
+        found = [member.path for member in read(archive + END).members][-len(names) :]
+        assert found == [b"a/b", b"a/b/sh", b"a/b/.wh.c", b"d", b"d/f", b"e", b"e/f"]
+
+
 @pytest.mark.parametrize("name", [b"..", b"../a", b"a/../b", b"a/..", b"/../a", b"./..", b"a/b/../../../c"])
 def test_paths_that_leave_the_root(name: bytes) -> None:
     for archive in (file(name), pax((b"path", name)) + file(b"x"), file(b"L", name + b"\0", b"L") + file(b"x")):

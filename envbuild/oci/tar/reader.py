@@ -267,7 +267,7 @@ class _Reader:
         folder = self.folders.get(above)
         if folder is None or last in (b"", b".", b"..") or len(last) > MAX_NAME or 0 in last:
             found = member_path(name)
-            if slash and last:
+            if slash and last not in (b"", b"."):  # their path is that of the folder
                 if len(self.folders) >= CACHE_SIZE:
                     self.folders.clear()
                 self.folders[above] = found.rpartition(b"/")[0]
