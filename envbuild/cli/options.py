@@ -65,11 +65,12 @@ def complete_fact(incomplete: str) -> list[str]:
 
 def _project() -> Project:
     """Return the project for a completion; none if it or its facts are not trusted."""
+    from envbuild.core.console import SilentReporter
     from envbuild.core.errors import SpecError
     from envbuild.spec.project import Project
 
     try:
-        project = Project.find()
+        project = Project.find(reporter=SilentReporter())
         project.facts()
     except SpecError:
         return Project()

@@ -97,7 +97,7 @@ def project_parts(project: Project, spec: Path, store: Path) -> tuple[list[Path]
     none: a program of an image that may write the project's folder (``dev: ..``) must not change the former."""
     root = (project.root or spec.parent).resolve()
     places = [*(root / name for name in (*FOLDERS, "site.yaml")), spec.resolve(), spec.resolve().with_suffix(".lock")]
-    places.append(store.resolve())
+    places += [store.resolve(), *([(project.site_alone / "site.yaml").resolve()] if project.site_alone else [])]
     return [path for path in places if os.path.lexists(path)], [path for path in places if not os.path.lexists(path)]
 
 

@@ -75,7 +75,7 @@ def store_join(as_json: Json = False) -> None:
     from envbuild.spec.project import Project
     from envbuild.spec.workspace import load_site
 
-    root = load_site(Project.find().root).store
+    root = load_site(Project.find().site_folder).store
     check_place(root, joining=True, is_new=True)
     places = {*find_strange(root), *([root.absolute()] if root.is_dir() else [])}
     if not places:

@@ -4,7 +4,8 @@ others.
 A project is the current folder, or the nearest one above it, that contains ``images/*.yaml``, ``recipes/*.py``,
 ``facts/*.yaml``, or a ``site.yaml`` with a ``schema:`` line. Because recipes are programs, a folder above the current
 one that every user can write is never a project, and a project that others can change is refused
-(`envbuild.spec.trust`); one in a folder of a group above the current one is left out instead.
+(`envbuild.spec.trust`). In a folder of a group above the current one, what other members put there is left out instead,
+and a ``site.yaml`` that they cannot change is used alone.
 
 Locks are stored beside their specs. The locks of specs in an installed wheel are read-only, so a new lock for one is
 written to the project's ``images/``, or without a project to ``$XDG_DATA_HOME/envbuild/locks``
@@ -14,17 +15,25 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.core.console import Reporter, default_reporter
 from envbuild.core.errors import SpecError
-from envbuild.core.file_status import file_status
 from envbuild.core.paths import PACKAGE
 from envbuild.core.yaml_reader import closest, did_you_mean, short
 from envbuild.matrix import FACTS, fact_files
-from envbuild.spec.trust import check_file, check_trust
+from envbuild.spec.project_folder import (
+    SITE,
+    find_own_files,
+    is_of_group,
+    is_project,
+    is_replaceable,
+    is_world_writable,
+    list_folder,
+)
+from envbuild.spec.trust import check_file, find_distrusted, untrusted_project
 
 INSTALLED = (PACKAGE / "shipped").is_dir()
 SHIPPED = (
@@ -32,35 +41,48 @@ SHIPPED = (
 )  # in a checkout, images/ and recipes/ are beside the package
 
 NAME = r"[a-z0-9][a-z0-9._-]{0,99}"
+_left_out: set[Path] = set()  # reported in this process: a command looks for its project more than once
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
     """`root` is the project's folder, or None outside of any. `drivers`: target → the driver that the site states for
-    its nodes, ``*`` for all others."""
+    its nodes, ``*`` for all others. `site_alone`: a folder of which nothing but its ``site.yaml`` is used."""
 
     root: Path | None = None
     drivers: tuple[tuple[str, str], ...] = ()
+    site_alone: Path | None = None
+
+    @property
+    def site_folder(self) -> Path | None:
+        """The folder whose ``site.yaml``, if there is one, is the project's."""
+        return self.root or self.site_alone
 
     @classmethod
-    def find(cls, start: Path | None = None) -> Project:
+    def find(cls, start: Path | None = None, reporter: Reporter | None = None) -> Project:
         """Return the project that contains `start` (the current folder). Raises SpecError for one that others than the
-        caller can change: no command uses anything of it. The folder of envbuild itself is trusted: it runs already."""
+        caller can change: no command uses anything of it. The folder of envbuild itself is trusted: it runs already.
+
+        What members of a group put into another user's folder above `start` is left out, and reported once.
+        """
         try:
             here = (start or Path.cwd()).absolute()
         except FileNotFoundError:  # the current folder was removed
             return cls()
         for folder in (here, *here.parents):
-            if not is_project(folder) or (folder != here and _is_world_writable(folder)):
+            if not is_project(folder) or (folder != here and is_world_writable(folder)):
                 continue
-            try:
-                if folder != SHIPPED:
-                    check_trust(folder)
-            except SpecError:
-                if folder == here or not _is_folder_of_group(folder):
-                    raise
-                continue
-            return cls(folder)
+            if folder == SHIPPED or not (distrusted := find_distrusted(folder)):
+                return cls(folder)
+            error = untrusted_project(folder, distrusted)
+            if folder == here or not is_of_group(folder):
+                raise error
+            own, site = find_own_files(folder), folder / SITE
+            if own and (own != [site] or is_replaceable(site)):
+                raise error
+            _report_left_out(folder, error, bool(own), reporter or default_reporter())
+            if own:
+                return cls(site_alone=folder)
         return cls()
 
     @classmethod
@@ -89,7 +111,7 @@ class Project:
 
     def misnamed(self) -> tuple[Path, ...]:
         """Return files of the project's images/ that look like specs and have an invalid name."""
-        files = [] if self.root is None else _files(self.root / "images")
+        files = [] if self.root is None else list_folder(self.root / "images")
         named = (path for path in files if path.suffix in (".yaml", ".yml") and path.is_file())
         return tuple(sorted(path for path in named if path.suffix == ".yml" or not is_valid_name(path.stem)))
 
@@ -150,7 +172,7 @@ class Project:
         found = {
             path.stem
             for folder in self._folders(kind)
-            for path in _files(folder)
+            for path in list_folder(folder)
             if path.suffix == suffix and is_valid_name(path.stem) and path.is_file()
         }
         return tuple(sorted(found))
@@ -182,40 +204,15 @@ def looks_like_path(name: str) -> bool:
     return name.endswith((".yaml", ".yml"))
 
 
-def is_project(folder: Path) -> bool:
-    if any(path.suffix == ".yaml" for path in _files(folder / "images")):
-        return True
-    if any(path.suffix == ".py" for path in _files(folder / "recipes")):
-        return True
-    if any(path.suffix == ".yaml" for part in ("facts", "facts/derived") for path in _files(folder / part)):
-        return True
-    try:
-        if not (folder / "site.yaml").is_file():  # a pipe would never end
-            return False
-        with (folder / "site.yaml").open("rb") as file:
-            return re.search(rb"^schema:", file.read(65536), re.MULTILINE) is not None
-    except OSError:
-        return False
-
-
 def data_folder() -> Path:
     """Return the user's folder for files that envbuild writes and cannot write again without the user."""
     base = os.environ.get("XDG_DATA_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "envbuild"
 
 
-def _files(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _is_folder_of_group(folder: Path) -> bool:
-    """Return whether members of a group, or users of an access list, can put a project into another user's folder."""
-    found = file_status(folder)
-    return found.owner != os.geteuid() and bool(found.stat.st_mode & stat.S_IWGRP)
-
-
-def _is_world_writable(folder: Path) -> bool:
-    return bool(folder.stat().st_mode & stat.S_IWOTH)
+def _report_left_out(folder: Path, error: SpecError, has_site: bool, reporter: Reporter) -> None:
+    if folder in _left_out:
+        return
+    _left_out.add(folder)
+    what = f"only {SITE} of the project {folder} is used" if has_site else f"the project {folder} is left out"
+    reporter.warn(f"{what}: {error.where}: {error.message}; {error.findings[-1].hint}")

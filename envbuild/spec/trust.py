@@ -36,9 +36,17 @@ def trust_folder(folder: Path) -> None:
     _granted.append(folder)
 
 
-def check_trust(root: Path) -> None:
-    """Raise SpecError if others than the caller can change what the project `root` decides, with every such path."""
-    _refuse(find_intrusions(root), root, "the project is not trusted: this", "its recipes are programs that run as you")
+def find_distrusted(root: Path) -> list[Intrusion]:
+    """Return every path by which others than the caller can change what the project `root` decides, unless the caller
+    trusts it. Raises SpecError for a mistake in what the caller trusts."""
+    found = list(dict.fromkeys(find_intrusions(root)))
+    return drop_trusted(found, root) if found else []
+
+
+def untrusted_project(root: Path, found: list[Intrusion]) -> SpecError:
+    """Return the error for a project that others can change, with every path of `find_distrusted`."""
+    what, because = "the project is not trusted: this", "its recipes are programs that run as you"
+    return SpecError.of(_findings(found, Path(os.path.realpath(root)), what, because))
 
 
 def check_file(path: Path, shipped: Iterable[Path] = ()) -> None:

@@ -36,8 +36,8 @@ class Workspace:
 
 
 def load_site(project: Path | None = None) -> Site:
-    """Return the site of `project` (a folder, of `Project.find`), of the user, or of the host. Raises SpecError with
-    every mistake of a ``site.yaml``, or if others can change the one of the user.
+    """Return the site of `project` (a folder, `Project.site_folder`), of the user, or of the host. Raises SpecError
+    with every mistake of a ``site.yaml``, or if others can change the one of the user.
     """
     for folder in (project, config_folder()):
         if folder is not None and (folder / "site.yaml").is_file():
@@ -73,7 +73,7 @@ def with_user_policy(site: Site) -> Site:
 def store_folder(folder: Path | None = None) -> Path:
     """Return the store of `folder`, for commands that only read it: it may be missing, or not writable. Raises
     SpecError for a wrong site file."""
-    return load_site(Project.find(folder).root).store
+    return load_site(Project.find(folder).site_folder).store
 
 
 @contextlib.contextmanager
@@ -86,8 +86,8 @@ def open_workspace(
     Raises SpecError for a wrong site file, EngineError for a store that cannot be written, or with `alone` if other
     commands use it.
     """
-    project = Project.find(folder)
-    with _opened(project, load_site(project.root), reporter, alone=alone, clean=clean) as workspace:
+    project = Project.find(folder, reporter)
+    with _opened(project, load_site(project.site_folder), reporter, alone=alone, clean=clean) as workspace:
         yield workspace
 
 
@@ -122,8 +122,9 @@ def _opened(
 def read_workspace(reporter: Reporter | None = None, folder: Path | None = None) -> Workspace:
     """Return the workspace of `folder` for a command that only reads the store: it may be missing, or not writable.
     Raises SpecError for a wrong site file."""
-    project = Project.find(folder)
-    site, reporter = load_site(project.root), reporter or console.default_reporter()
+    reporter = reporter or console.default_reporter()
+    project = Project.find(folder, reporter)
+    site = load_site(project.site_folder)
     check_former_group(site.store)
     return Workspace(with_drivers(project, site), site, Store(site.store), reporter).with_reporter(reporter)
 
@@ -131,7 +132,7 @@ def read_workspace(reporter: Reporter | None = None, folder: Path | None = None)
 def with_site_drivers(project: Project) -> Project:
     """Return the project with the drivers of its site, for commands that do not open a workspace. Raises SpecError for
     a wrong site file."""
-    return with_drivers(project, load_site(project.root))
+    return with_drivers(project, load_site(project.site_folder))
 
 
 def with_drivers(project: Project, site: Site) -> Project:

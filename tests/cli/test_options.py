@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def project(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the small project the one of the current folder."""
-    monkeypatch.setattr(Project, "find", lambda *_: small)
+    monkeypatch.setattr(Project, "find", lambda *_, **__: small)
 
 
 def test_names_are_completed() -> None:

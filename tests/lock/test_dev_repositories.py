@@ -109,6 +109,8 @@ def test_specs_and_recipes_of_the_project_itself_are_read_only(tmp_path: Path) -
     ]  # fmt: skip
     assert project_mounts([(top / "train", "/p")], found, writable=True) == [(str(top / "train"), "/p", False)]
     assert parts(Project()) == (found, missing)  # a spec that is named by its path
+    (tmp_path / "site.yaml").touch()
+    assert parts(Project(site_alone=tmp_path))[0] == [*found, tmp_path / "site.yaml"]
     (top / "recipes").symlink_to("train")
     with pytest.raises(SpecError, match="recipes is a link, which a program of the image could replace"):
         project_mounts([(top, "/p")], parts(Project(top))[0], writable=True)

@@ -225,7 +225,7 @@ def test_no_hint_changes_a_device_or_a_shared_folder(folder: Path) -> None:
     root = make_project(folder, ROOT, 0, 0o755)
     (root / "recipes/null.py").symlink_to("/dev/null")
     with pytest.raises(SpecError) as caught:
-        trust.check_trust(root)
+        Project.find(root)
     (found,) = caught.value.findings
     assert found.where == "/dev/null" and "chmod" not in found.hint and "--trust" not in found.hint
     shared = folder / "shared"
@@ -235,7 +235,7 @@ def test_no_hint_changes_a_device_or_a_shared_folder(folder: Path) -> None:
     (root / "recipes/null.py").unlink()
     (root / "recipes/a.py").symlink_to(shared / "a.py")
     with pytest.raises(SpecError) as caught:
-        trust.check_trust(root)
+        Project.find(root)
     assert not any("chmod" in item.hint for item in caught.value.findings)
 
 
