@@ -62,6 +62,15 @@ def test_a_global_header_before_a_member_that_another_header_describes(first: by
         read(first + pax((b"comment", b"x"), kind=b"g") + file(b"a") + END)
 
 
+@pytest.mark.parametrize(
+    "first", [pax((b"path", b"evil")), long_name(b"evil"), long_name(b"evil", b"K")], ids=["pax", "name", "link"]
+)
+def test_a_label_before_a_member_that_another_header_describes(first: bytes) -> None:
+    """Go and GNU tar apply the first header to the label."""
+    with pytest.raises(LayerError, match="volume label"):
+        read(first + header(b"label", b"V") + header(b"a", b"2", link=b"b") + END)
+
+
 def test_an_extended_header_of_solaris() -> None:
     with pytest.raises(LayerError, match="an extended header of Solaris"):
         read(pax((b"path", b"evil"), kind=b"X") + file(b"a") + END)

@@ -134,11 +134,7 @@ class _Reader:
         if self.extended.read(head, kind):
             return
         if kind == LABEL:  # a name of the archive, not a member
-            if (
-                self.extended.local is not None
-                or self.extended.long_name is not None
-                or parse_number(head[124:136], "size")
-            ):
+            if self.extended.is_pending() or parse_number(head[124:136], "size"):
                 raise LayerError("its volume label is damaged")
         elif kind in BACKUPS:
             raise LayerError("it is a backup or a part of one (tar --incremental, --multi-volume), not a layer")
