@@ -33,8 +33,15 @@ def test_extended_headers() -> None:
 
 
 def test_empty_records_change_nothing() -> None:
-    records = [(key, b"") for key in (b"path", b"uid", b"gid", b"mtime", b"size", b"linkpath")]
+    records = [(key, b"") for key in (b"uid", b"gid", b"mtime", b"size")]
     assert only(pax(*records) + file(b"x")).path == b"x"
+
+
+@pytest.mark.parametrize("key", [b"path", b"linkpath"])
+def test_an_empty_name_in_a_record(key: bytes) -> None:
+    """GNU tar takes it in place of the one in the header, and Go does not."""
+    with pytest.raises(LayerError, match="a name in an extended header is empty"):
+        read(pax((key, b"")) + header(b"e", b"2", link=b"x") + END)
 
 
 def long_name(name: bytes, kind: bytes = b"L") -> bytes:

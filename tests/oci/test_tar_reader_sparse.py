@@ -57,6 +57,8 @@ MAP = (b"GNU.sparse.map", b"0,3")
         version_0(b"10", (b"GNU.sparse.name", b"x")),
         version_0(b"10", (b"GNU.sparse.name", b"x"), (b"GNU.sparse.map", b""), blocks=b"0"),
         version_0(b"10", (b"GNU.sparse.major", b"0"), (b"GNU.sparse.minor", b"1"), blocks=b"0"),
+        # Go takes the name of the header, GNU tar the empty one
+        version_0(b"10", (b"GNU.sparse.name", b""), MAP, stored=3),
         # Go takes the first size, GNU tar the second
         version_0(b"10", (b"GNU.sparse.realsize", b"5"), MAP, stored=3),
         # Go refuses another number of blocks, and takes one map of two

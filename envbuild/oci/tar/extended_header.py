@@ -81,9 +81,13 @@ class ExtendedHeaders:
         return body
 
     def pop_records(self) -> tuple[Mapping[bytes, bytes], list[Record]]:
-        """Return the records of the member's extended header, by key and as they are."""
+        """Return the records of the member's extended header, by key and as they are. Raises LayerError for an empty
+        name, which counts for GNU tar, and not for Go."""
         local, self.local = self.local or [], None
-        return dict(local), local
+        records = dict(local)
+        if records.get(b"path") == b"" or records.get(b"linkpath") == b"":
+            raise LayerError("a name in an extended header is empty")
+        return records, local
 
     def apply_long_names(self, name: bytes, link: bytes) -> tuple[bytes, bytes]:
         """Return (name, target of a link), replaced by the long ones that GNU tar puts before a member."""

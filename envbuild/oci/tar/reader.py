@@ -175,13 +175,13 @@ class _Reader:
             name, link = extended.apply_long_names(name, link)
         if extended.local is not None:
             records, local = extended.pop_records()
-            name, link = records.get(b"path") or name, records.get(b"linkpath") or link
+            name, link = records.get(b"path", name), records.get(b"linkpath", link)
             uid, gid, mtime = override_owner_and_time(records, uid, gid, mtime)
             attributes = parse_xattrs(records.items())
             if kind is Kind.FILE:
                 size = parse_decimal(records[b"size"], "size") if records.get(b"size") else size
                 sparse = tarsparse.read_sparse_records(local, self.read_exactly)
-                name = sparse.name if sparse and sparse.name else name
+                name = sparse.name if sparse and sparse.name is not None else name
             elif any(key.startswith(tarsparse.SPARSE) for key, _ in local):
                 raise LayerError(f"{quote_name(name)} is a sparse file, and of another type")
         if flag == GNU_SPARSE:

@@ -71,7 +71,8 @@ def read_sparse_records(records: Sequence[Record], take: ReadExactly) -> SparseF
             known[key[len(SPARSE) :]] = value
     if not known and not pairs:
         return None
-    name = known.get(b"name") or None
+    if known.get(b"name") == b"":  # counts for GNU tar, and not for Go
+        raise LayerError("the name of a sparse file is empty")
     sizes = {parse_decimal(known[key], "size") for key in (b"realsize", b"size") if known.get(key)}
     if len(sizes) != 1:
         raise LayerError("a sparse file has two sizes" if sizes else "a sparse file has no size")
@@ -84,7 +85,7 @@ def read_sparse_records(records: Sequence[Record], take: ReadExactly) -> SparseF
         pairs = read_recorded_map(known, pairs, listed)
     if len(pairs) % 2:
         raise LayerError("the map of a sparse file is damaged")
-    return SparseFile(sizes.pop(), list(zip(pairs[::2], pairs[1::2], strict=True)), used, name)
+    return SparseFile(sizes.pop(), list(zip(pairs[::2], pairs[1::2], strict=True)), used, known.get(b"name"))
 
 
 def read_recorded_map(known: Mapping[bytes, bytes], pairs: list[int], listed: bytes) -> list[int]:
