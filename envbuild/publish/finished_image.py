@@ -11,7 +11,7 @@ from typing import Any
 from envbuild.core.errors import VerifyError
 from envbuild.core.regular_file import open_regular, pin_regular
 from envbuild.publish.pack_blobs import FileSlice
-from envbuild.publish.published_pack import BlobPart, PublishedPack
+from envbuild.publish.published_pack import PublishedPack
 from envbuild.squashfs.write.assembly import Extent, Source, SourcePiece, TruncatedSourceError, extents_digest
 from envbuild.squashfs.write.extents import Range
 
@@ -34,20 +34,19 @@ class FinishedImage:
     is_new: bool = False
 
 
-def open_source(parts: Sequence[BlobPart], slices: Mapping[str, FileSlice]) -> Source:
-    """Return a pack, from the files of its blobs."""
-    files = {digest: pin_regular(slices[digest].path) for digest in {part.digest for part in parts}}
-    return Source.of(
-        [SourcePiece(files[part.digest], slices[part.digest].start + part.start, part.length) for part in parts]
-    )
-
-
 def open_pack(pack: PublishedPack, path: Path, slices: Mapping[str, FileSlice]) -> Source:
-    """Return a pack from the files of its blobs; from its own file `path` where the target has one of them, and an
-    earlier command sent it."""
-    if any(part.digest not in slices for part in pack.blobs):
-        return Source.of([SourcePiece(pin_regular(path), 0, pack.size)])
-    return open_source(pack.blobs, slices)
+    """Return a pack from the files of its blobs; what is in a blob that the target has from its own file `path`, which
+    the blob was written from."""
+    own = None if all(part.digest in slices for part in pack.blobs) else pin_regular(path)
+    files = {digest: pin_regular(slices[digest].path) for digest in {part.digest for part in pack.blobs} & set(slices)}
+    at, pieces = 0, []
+    for part in pack.blobs:
+        if part.digest in files:
+            pieces.append(SourcePiece(files[part.digest], slices[part.digest].start + part.start, part.length))
+        elif own:
+            pieces.append(SourcePiece(own, at, part.length))
+        at += part.length
+    return Source.of(pieces)
 
 
 def check_samples(image: FinishedImage, extents: Sequence[Extent], packs: Sequence[Source]) -> None:
@@ -80,9 +79,9 @@ def check_assembly(
     progress: Callable[[int], object],
 ) -> None:
     """Raise VerifyError unless the packs and the tables result in the file of the image."""
-    whole = BlobPart(tables.digest, 0, tables.size)
+    made = Source.of([SourcePiece(pin_regular(tables.path), tables.start, tables.size)])
     try:
-        found = extents_digest(extents, packs, open_source([whole], {tables.digest: tables}), progress)
+        found = extents_digest(extents, packs, made, progress)
     except TruncatedSourceError as error:
         found = str(error)
     if found != image.sha256:

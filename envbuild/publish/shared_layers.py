@@ -1,41 +1,32 @@
 """Layers whose blobs have the bytes of their packs, so that an image and its squashfs file travel as one.
 
 Such a blob is a layer like any other (`envbuild.squashfs.pack.layer_frames`). What it lacks of the pack is published
-beside it. layers/<hex>/shared.json of this user's store: the blob, the pack, and what the two share.
+beside it (`envbuild.publish.shared_pack_blobs`). layers/<hex>/shared.json of this user's store: the blob, the pack, and
+what the two share.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Self
 
 from envbuild.core.errors import EngineError, EnvbuildError
-from envbuild.core.regular_file import open_regular
 from envbuild.core.store.json_files import read_sealed, write_sealed
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.tar.compress import HashingWriter
-from envbuild.publish.pack_blobs import SMALL, FileSlice, digest_parts, make_pack_blobs
-from envbuild.publish.published_pack import MAX_SHARED, PublishedPack
+from envbuild.publish.pack_blobs import SMALL, FileSlice
+from envbuild.publish.published_pack import MAX_SHARED
+from envbuild.publish.shared_pack_blobs import SharedLayer
 from envbuild.squashfs.pack.file import Pack, read_pack
 from envbuild.squashfs.pack.layer_frames import Shared, check_shared, shared_size, write_layer
 
 NAME = "shared.json"
 LEAST = 4 / 5  # of a pack: who needs the pack alone fetches what the layer compresses for itself, too
-
-
-@dataclass(frozen=True, slots=True)
-class SharedLayer:
-    """The blob of a layer, whose file is missing where the target of the image has it, and the `parts` of the pack that
-    it has."""
-
-    blob: FileSlice
-    parts: Sequence[Shared]
 
 
 @dataclass(slots=True)
@@ -70,10 +61,15 @@ class SharedLayers:
         for layer, blob in zip(layers, blobs, strict=True):
             path = self.packs[layer.diff_id]
             known = read_shared(self.store, layer, path)
-            parts = self.made.get(blob.digest) or (known[1] if known and known[0] == blob.digest else ())
-            if parts and len(parts) <= left:
-                found[path.name] = SharedLayer(blob, parts)
-                left -= len(parts)
+            if parts := self.made.get(blob.digest):
+                made = SharedLayer(blob, parts, record=partial(write_shared, self.store, layer, path.name, blob, parts))
+            elif known and known.blob == blob.digest:
+                made = SharedLayer(blob, known.parts, known.sha256)
+            else:
+                continue
+            if len(made.parts) <= left:
+                found[path.name] = made
+                left -= len(made.parts)
         return found
 
 
@@ -87,7 +83,7 @@ class PackEncoding:
     name: str
 
     def write(self, out: HashingWriter) -> None:
-        """Write the blob, and record what it shares with the pack. Raises EngineError for a damaged pack."""
+        """Write the blob. Raises EngineError for a damaged pack."""
         pack: Pack = read_pack(self.path)
         diff_id, parts = write_layer(pack, out)  # type: ignore[arg-type]  # only write() is used
         if diff_id != self.layer.diff_id:
@@ -97,21 +93,34 @@ class PackEncoding:
                 where=str(self.path),
             )
         self.layers.made[out.sha256] = parts
-        record = {
-            "blob": out.sha256,
-            "pack": self.path.name,
-            "size": out.size,
-            "parts": list(chain.from_iterable(parts)),
-        }
-        with contextlib.suppress(OSError):  # a store that cannot be written: it is computed again
-            write_sealed(self.layers.store.layer_path(self.layer.diff_id) / NAME, record)
 
 
-def read_shared(store: Store, layer: LayerRecord, pack: Path) -> tuple[str, list[Shared]] | None:
-    """Return the blob (hex) of a layer that was written from `pack`, and what the two share; None if there is none."""
+@dataclass(frozen=True, slots=True)
+class SharedRecord:
+    """The record of a layer: its blob (hex), the `sha256` of the pack that it was written from, and the `parts` of that
+    which it has."""
+
+    blob: str
+    sha256: str
+    parts: Sequence[Shared]
+
+
+def write_shared(
+    store: Store, layer: LayerRecord, pack: str, blob: FileSlice, parts: Sequence[Shared], sha256: str
+) -> None:
+    """Record the blob of a layer, which has `parts` of the pack of that name and `sha256`; in a store that cannot be
+    written nothing is recorded."""
+    value = {"blob": blob.digest, "size": blob.size, "pack": pack, "sha256": sha256, "parts": list(chain(*parts))}
+    with contextlib.suppress(OSError):
+        write_sealed(store.layer_path(layer.diff_id) / NAME, value)
+
+
+def read_shared(store: Store, layer: LayerRecord, pack: Path) -> SharedRecord | None:
+    """Return what is recorded of the blob that was written from the `pack` of a layer, of this name; None if there is
+    nothing."""
     value = read_sealed(store.layer_path(layer.diff_id) / NAME)
     match value:
-        case {"blob": str(blob), "pack": pack.name, "size": int(size), "parts": list(numbers)}:
+        case {"blob": str(blob), "size": int(size), "pack": pack.name, "sha256": str(sha256), "parts": list(numbers)}:
             pass
         case _:
             return None
@@ -122,53 +131,4 @@ def read_shared(store: Store, layer: LayerRecord, pack: Path) -> tuple[str, list
         check_shared(parts, pack.stat().st_size, size)
     except EnvbuildError:
         return None
-    return blob, parts
-
-
-def make_shared_blobs(
-    packs: Sequence[Path],
-    shared: Mapping[str, SharedLayer],
-    work: Path,
-    progress: Callable[[int], object] = lambda size: None,
-) -> tuple[list[PublishedPack], list[FileSlice]]:
-    """Return the packs as they are published, and their blobs, as `make_pack_blobs`; of packs that the blobs of their
-    layers `shared` have (by the name of the pack), only the rest becomes blobs."""
-    rests, folder = dict[Path, Path](), work / "rests"
-    folder.mkdir()
-    for path in packs:
-        if path.name in shared and path not in rests:
-            rests[path] = folder / path.name
-            copy_rest(path, shared[path.name].parts, rests[path])
-    published, blobs = make_pack_blobs([rests.get(path, path) for path in packs], work, progress)
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        sizes = {path: path.stat().st_size for path in rests}
-        wholes = pool.map(lambda path: digest_parts(path, sizes[path], progress)[0], rests)
-        digests = dict(zip(rests, wholes, strict=True))
-    found = []
-    for path, pack in zip(packs, published, strict=True):
-        if path in rests:
-            blob, parts = shared[path.name].blob, shared[path.name].parts
-            pack = PublishedPack.of_layer(pack.key, digests[path], sizes[path], pack.blobs, blob.digest, parts)
-        found.append(pack)
-    return found, blobs
-
-
-def copy_rest(pack: Path, parts: Sequence[Shared], out: Path) -> None:
-    """Write what a layer's blob lacks of a pack into the new file `out`. Raises DamagedPackError."""
-    with open_regular(pack, follow=False) as source, out.open("xb") as file:
-        for start, length in gaps(parts, source.seek(0, 2)):
-            source.seek(start)
-            while length and (chunk := source.read(min(length, 1 << 20))):
-                file.write(chunk)
-                length -= len(chunk)
-
-
-def gaps(parts: Sequence[Shared], size: int) -> Iterator[tuple[int, int]]:
-    """Yield (position, length) of what is between `parts` of a pack of `size` bytes."""
-    at = 0
-    for part in parts:
-        if part.pack > at:
-            yield at, part.pack - at
-        at = part.pack + part.length
-    if at < size:
-        yield at, size - at
+    return SharedRecord(blob, sha256, parts)

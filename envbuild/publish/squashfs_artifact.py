@@ -24,13 +24,13 @@ from envbuild.export.project_image import image_evidence, pack_layers
 from envbuild.net.registry.media_types import OCI
 from envbuild.oci.document import MAX_DOCUMENT
 from envbuild.publish import artifact_types as types
-from envbuild.publish.finished_image import FinishedImage, check_assembly, check_samples, open_pack
+from envbuild.publish.finished_image import FinishedImage, changed_error, check_assembly, check_samples, open_pack
 from envbuild.publish.pack_blobs import FileSlice
 from envbuild.publish.published_pack import BlobPart
 from envbuild.publish.published_texts import PublishedText
-from envbuild.publish.shared_layers import SharedLayer, make_shared_blobs
+from envbuild.publish.shared_pack_blobs import SharedLayer, make_shared_blobs
 from envbuild.publish.squashfs_document import SquashfsDocument
-from envbuild.squashfs.write.assembly import copy_tables, list_extents
+from envbuild.squashfs.write.assembly import TruncatedSourceError, copy_tables, list_extents
 
 if TYPE_CHECKING:
     from envbuild.export.built_image import BuiltImage
@@ -140,12 +140,15 @@ def squashfs_artifact(
     total those of the packs and of the file. `shared`: as of `project_artifacts`."""
     with open_regular(image.path, follow=False) as file:
         size = file.seek(0, 2)
-        extents = list_extents(file.fileno(), size, image.ranges, len(image.packs))
         tables = work / "tables"
-        with tables.open("xb") as out:
-            copy_tables(file.fileno(), extents, out.fileno())
-    packs, blobs = make_shared_blobs(image.packs, shared or {}, work, progress)
-    layers = {layer.blob.digest: layer.blob for layer in (shared or {}).values()}
+        try:
+            extents = list_extents(file.fileno(), size, image.ranges, len(image.packs))
+            with tables.open("xb") as out:
+                copy_tables(file.fileno(), extents, out.fileno())
+        except TruncatedSourceError as error:
+            raise changed_error(image, str(error)) from None
+    packs, blobs, used = make_shared_blobs(image.packs, shared or {}, work, progress)
+    layers = {layer.blob.digest: layer.blob for layer in used.values()}
     made = read_slice(tables, f"{image.name}.tables")
     sources = {digest: blob for digest, blob in layers.items() if blob.path.is_file()}
     sources |= {blob.digest: blob for blob in [*blobs, made]}

@@ -143,7 +143,8 @@ class Codec:
 
         if zstandard.frame_content_size(data) > limit:
             raise EnvbuildError("a zstd block is larger than it may be")
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=limit)
+        # what follows a frame would become a part of a layer whose blob has the block as it is
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=limit, allow_extra_data=False)
 
 
 _local = threading.local()

@@ -10,7 +10,15 @@ import pytest
 from envbuild.core.errors import VerifyError
 from envbuild.core.regular_file import pin_regular
 from envbuild.publish.finished_image import FinishedImage, check_samples
-from envbuild.squashfs.write.assembly import TABLES, ZEROS, Extent, Source, SourcePiece
+from envbuild.squashfs.write.assembly import (
+    TABLES,
+    ZEROS,
+    Extent,
+    Source,
+    SourcePiece,
+    TruncatedSourceError,
+    list_extents,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -69,3 +77,10 @@ def test_a_changed_file_is_found_at_the_ends_of_its_extents(packs: list[Path], t
     image.path.write_bytes(content)
     with pytest.raises(VerifyError, match="its bytes at 10 are others"):
         check_samples(replace(image, name="y"), EXTENTS, sources(packs))
+
+
+def test_a_file_that_is_shorter_than_its_packs_require_is_no_internal_error(packs: list[Path], tmp_path: Path) -> None:
+    """Another member of a group's store has written a larger pack of the same name."""
+    path = image_of(packs, tmp_path).path
+    with path.open("rb") as file, pytest.raises(TruncatedSourceError):
+        list_extents(file.fileno(), path.stat().st_size, [(0, 0, 9000, 10_000)], 1)

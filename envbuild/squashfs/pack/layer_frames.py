@@ -88,7 +88,7 @@ class _Frames:
 
     def write(self, content: bytes) -> None:
         block, self.block = self.block, None
-        if block is None or (block.is_raw and block.at < self.end):
+        if block is None or not self._is_frame(block):
             self.text += content
             if len(self.text) >= TEXT:
                 self.flush()
@@ -104,6 +104,11 @@ class _Frames:
                 self._share(block.at + at, length)
             self._write(block.stored[at : at + length])
         self.left -= len(block.stored)
+
+    def _is_frame(self, block: StoredBlock) -> bool:
+        """Return whether a block becomes a frame of its own. Another user may have written the pack: a frame of another
+        magic number could be one that not every reader unpacks to the same."""
+        return block.at >= self.end if block.is_raw else block.stored[:4] == MAGIC
 
     def flush(self) -> None:
         """Write what is compressed for the blob alone."""

@@ -90,7 +90,7 @@ def list_extents(file: int, size: int, ranges: Iterable[Range], packs: int) -> l
     """Return the extents of the finished image that is open as `file`, `size` bytes long.
 
     `ranges` were copied (`envbuild.squashfs.write.image_body.plan_ranges`); those of a pack with the number `packs` or
-    more, which is not stored, belong to the tables.
+    more, which is not stored, belong to the tables. Raises TruncatedSourceError for ranges of a larger image.
     """
     extents: list[Extent] = []
     position = tables = 0
@@ -98,6 +98,8 @@ def list_extents(file: int, size: int, ranges: Iterable[Range], packs: int) -> l
     def add_gap(end: int) -> None:
         nonlocal tables
         length = end - position
+        if length < 0:
+            raise TruncatedSourceError("the image is shorter than its extents")
         if 0 < length < PAGE and not any(os.pread(file, length, position)):  # in front of what begins a page
             extents.append((ZEROS, 0, length))
         elif length:
