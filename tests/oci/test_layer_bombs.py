@@ -167,7 +167,7 @@ def test_a_hole_of_a_sparse_file_counts_where_it_is_unpacked(monkeypatch: pytest
     monkeypatch.setattr(bombs, "EMPTY", 4 * MIB)
     for size in (3 * MIB, 32 * MIB):
         records = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", b"%d" % size)]
-        place = padded(b"1\n0\n1\n")
+        place = padded(b"2\n0\n1\n%d\n0\n" % size)
         archive = pax(*records) + header(b"s", size=octal(len(place) + 1)) + padded(place + b"x") + END
         (tmp_path / "layer.tar").write_bytes(archive)
         (tmp_path / f"tree-{size}").mkdir()
@@ -183,7 +183,7 @@ def test_a_hole_of_a_sparse_file_has_its_bytes_in_a_canonical_tar(
     monkeypatch.setattr(bombs, "EMPTY", 4 * MIB)
     for size in (3 * MIB, 32 * MIB):
         records = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", b"%d" % size)]
-        place = padded(b"1\n0\n1\n")
+        place = padded(b"2\n0\n1\n%d\n0\n" % size)
         archive = pax(*records) + header(b"s", size=octal(len(place) + 1)) + padded(place + b"x") + END
         with (
             (tmp_path / "file").open("wb") as file,
@@ -196,7 +196,7 @@ def test_a_hole_of_a_sparse_file_has_its_bytes_in_a_canonical_tar(
 def test_holes_of_all_layers_of_a_base_image_count_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bombs, "EMPTY", 4 * MIB)
     records = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", b"%d" % (3 * MIB))]
-    place = padded(b"1\n0\n1\n")
+    place = padded(b"2\n0\n1\n%d\n0\n" % (3 * MIB))
     archive = pax(*records) + header(b"s", size=octal(len(place) + 1)) + padded(place + b"x") + END
     (tmp_path / "layer.tar").write_bytes(archive)
     (tmp_path / "tree").mkdir()

@@ -23,22 +23,32 @@ def version_1(text: bytes, real: bytes = b"8192", stored: int = 0) -> bytes:
     )
 
 
-def version_0(real: bytes, *records: tuple[bytes, bytes], stored: int = 0, blocks: bytes = b"1") -> bytes:
+def version_0(real: bytes, *records: tuple[bytes, bytes], stored: int = 0, blocks: bytes = b"2") -> bytes:
     return (
         pax((b"GNU.sparse.size", real), (b"GNU.sparse.numblocks", blocks), *records) + file(b"s", b"x" * stored) + END
     )
 
 
-MAP = (b"GNU.sparse.map", b"0,3")
+def pair(offset: int, length: int) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
+    """Return the records of one part in version 0.0."""
+    return (b"GNU.sparse.offset", b"%d" % offset), (b"GNU.sparse.numbytes", b"%d" % length)
+
+
+MAP = (b"GNU.sparse.map", b"0,3,10,0")  # of 10 bytes
 
 
 @pytest.mark.parametrize(
     "archive",
     [
-        version_1(b"1\n0\n512\n", stored=100),
+        version_1(b"2\n0\n512\n8192\n0\n", stored=100),
         version_1(b"1\n8000\n512\n", stored=512),
-        version_1(b"2\n1024\n512\n0\n512\n", stored=1024),
-        version_1(b"2\n0\n512\n100\n512\n", stored=1024),
+        version_1(b"3\n1024\n512\n0\n512\n8192\n0\n", stored=1024),
+        version_1(b"3\n0\n512\n100\n512\n8192\n0\n", stored=1024),
+        # GNU tar ends the file after the last part, Go at the size
+        version_1(b"1\n0\n512\n", stored=512),
+        version_1(b"0\n"),
+        version_0(b"10", (b"GNU.sparse.map", b"0,3"), stored=3, blocks=b"1"),
+        old_sparse(real=octal(8193)) + END,
         version_1(b"-1\n"),
         version_1(b"x" * 600),
         version_1(b"9" * 18 + b"\n" + b"0\n0\n" * 200),
@@ -62,9 +72,9 @@ MAP = (b"GNU.sparse.map", b"0,3")
         # Go takes the first size, GNU tar the second
         version_0(b"10", (b"GNU.sparse.realsize", b"5"), MAP, stored=3),
         # Go refuses another number of blocks, and takes one map of two
-        version_0(b"10", MAP, stored=3, blocks=b"2"),
+        version_0(b"10", MAP, stored=3, blocks=b"1"),
         version_0(b"10", MAP, stored=3, blocks=b""),
-        version_0(b"10", MAP, (b"GNU.sparse.offset", b"0"), (b"GNU.sparse.numbytes", b"3"), stored=3),
+        version_0(b"3", (b"GNU.sparse.map", b"0,3"), *pair(0, 3), stored=3, blocks=b"1"),
         pax(*VERSION_1, (b"GNU.sparse.realsize", b"3"), MAP) + file(b"s", padded(b"0\n")) + END,
         # Go refuses a folder with a map
         pax(*VERSION_1, (b"GNU.sparse.realsize", b"3")) + header(b"s", b"5") + END,
@@ -82,13 +92,17 @@ def test_sparse_files_that_are_damaged(archive: bytes) -> None:
 
 
 def test_sparse_files_that_are_sound() -> None:
-    pair = (b"GNU.sparse.offset", b"8190"), (b"GNU.sparse.numbytes", b"2")
+    listed = (b"GNU.sparse.map", b"0,3,8192,0")
     versions = [(b"GNU.sparse.major", b"0"), (b"GNU.sparse.minor", b"1")]
     for archive, wanted in (
-        (version_0(b"8192", *versions, MAP, stored=3), b"xxx"),
-        (version_1(b"2\n1024\n512\n4096\n512\n", stored=1024), bytes(1024) + b"x" * 512 + bytes(2560) + b"x" * 512),
-        (version_0(b"8192", MAP, stored=3), b"xxx"),
-        (version_0(b"8192", *pair, stored=2), bytes(8190) + b"xx"),
+        (version_0(b"8192", *versions, listed, stored=3), b"xxx"),
+        (
+            version_1(b"3\n1024\n512\n4096\n512\n8192\n0\n", stored=1024),
+            bytes(1024) + b"x" * 512 + bytes(2560) + b"x" * 512,
+        ),
+        (version_1(b"1\n8192\n0\n"), b""),
+        (version_0(b"8192", listed, stored=3), b"xxx"),
+        (version_0(b"8192", *pair(0, 2), *pair(8190, 2), stored=4), b"xx" + bytes(8188) + b"xx"),
         (old_sparse() + END, bytes(1024) + b"y" * 512 + bytes(2560) + b"y" * 512),
     ):
         assert read(archive).content(0) == wanted.ljust(8192, b"\0")

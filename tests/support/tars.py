@@ -185,7 +185,7 @@ def small() -> bytes:
             info = tarfile.TarInfo(f"{number}" * 150)
             info.type, info.linkname, info.uid = tarfile.SYMTYPE, "t" * 150, 1 << 25
             tar.addfile(info)
-    text = b"2\n1024\n512\n4096\n512\n"
+    text = b"3\n1024\n512\n4096\n512\n8192\n0\n"
     sparse = (
         pax(
             (b"GNU.sparse.major", b"1"),
@@ -202,7 +202,7 @@ def small() -> bytes:
 
 def old_sparse(*, more: bytes = b"\0", size: bytes = b"00000002000\0", real: bytes = b"00000020000\0") -> bytes:
     """Return a sparse file in GNU tar's old form: 512 bytes at 1024 and 512 at 4096, of 8192."""
-    parts = b"".join(b"%011o\0" % number for number in (1024, 512, 4096, 512)).ljust(96, b"\0")
+    parts = b"".join(b"%011o\0" % number for number in (1024, 512, 4096, 512, 8192, 0)).ljust(96, b"\0")
     tail = bytes(41) + parts + more + real
     return header(b"old", b"S", size=size, magic=b"ustar  \0", tail=tail) + b"y" * 1024
 

@@ -181,7 +181,7 @@ class _Reader:
             if kind is Kind.FILE:
                 size = parse_decimal(records[b"size"], "size") if records.get(b"size") else size
                 sparse = tarsparse.read_sparse_records(local, self.read_exactly)
-                name = sparse.name if sparse and sparse.name is not None else name
+                name = sparse.name if sparse and sparse.name else name
             elif any(key.startswith(tarsparse.SPARSE) for key, _ in local):
                 raise LayerError(f"{quote_name(name)} is a sparse file, and of another type")
         if flag == GNU_SPARSE:

@@ -120,14 +120,18 @@ def read_stored_map(take: ReadExactly) -> tuple[list[int], int]:
 
 
 def check_map(sparse: SparseFile, stored: int) -> SparseMap:
-    """Return the map if it is valid: parts in order, inside the file, and as long in total as the data in the `stored`
-    bytes. Raises LayerError."""
+    """Return the map if it is valid: parts in order, to the end of the file, and as long in total as the data in the
+    `stored` bytes. Raises LayerError.
+
+    Of a file that ends in a hole, the last part is empty: without it GNU tar ends the file before the hole, and Go
+    after it. GNU tar and bsdtar, which write such maps, add it.
+    """
     at = total = 0
     for offset, length in sparse.parts:
         if offset < at or length < 0:
             raise LayerError("the map of a sparse file is not in order")
         at = offset + length
         total += length
-    if at > sparse.size or sparse.size > MAX_SIZE or total != stored - sparse.used:
+    if at != sparse.size or sparse.size > MAX_SIZE or total != stored - sparse.used:
         raise LayerError("the map of a sparse file does not fit its size")
     return sparse.parts
