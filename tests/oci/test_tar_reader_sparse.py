@@ -108,6 +108,18 @@ def test_sparse_files_that_are_sound() -> None:
         assert read(archive).content(0) == wanted.ljust(8192, b"\0")
 
 
+@pytest.mark.parametrize("magic", [b"ustar  \0", bytes(8), b"ustar\x0000"])
+def test_a_map_in_an_extended_header_is_that_of_a_posix_header(magic: bytes) -> None:
+    """GNU tar reads one of its own headers as a plain file of the stated size, which covers the next headers."""
+    records = [(b"GNU.sparse.size", b"10"), (b"GNU.sparse.numblocks", b"2"), MAP]
+    archive = pax(*records) + file(b"s", b"xxx", magic=magic) + END
+    if magic == b"ustar\x0000":
+        assert read(archive).content(0) == b"xxx" + bytes(7)
+    else:
+        with pytest.raises(LayerError, match="has no POSIX header"):
+            read(archive)
+
+
 def test_maps_that_never_end() -> None:
     """The size of a map in memory is bounded by what GNU tar's users have, not by the archive."""
     block = b"".join(b"%011o\0" % 0 for _ in range(42)) + b"\1" + bytes(7)

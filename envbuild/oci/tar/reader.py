@@ -181,6 +181,8 @@ class _Reader:
             if kind is Kind.FILE:
                 size = parse_decimal(records[b"size"], "size") if records.get(b"size") else size
                 sparse = tarsparse.read_sparse_records(local, self.read_exactly)
+                if sparse and head[257:263] != POSIX:  # GNU tar reads its own header as a plain file, Go as this one
+                    raise LayerError(f"the sparse file {quote_name(name)} has no POSIX header")
                 name = sparse.name if sparse and sparse.name else name
             elif any(key.startswith(tarsparse.SPARSE) for key, _ in local):
                 raise LayerError(f"{quote_name(name)} is a sparse file, and of another type")
