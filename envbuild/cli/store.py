@@ -71,13 +71,13 @@ def store_join(as_json: Json = False) -> None:
     """
     from envbuild.core.errors import EngineError
     from envbuild.core.store.joined import join_stores
-    from envbuild.core.store.place import check_place, describe_owner, find_strange
+    from envbuild.core.store.place import check_place, describe_owner, places_to_join
     from envbuild.spec.project import Project
     from envbuild.spec.workspace import load_site
 
     root = load_site(Project.find().site_folder).store
     check_place(root, joining=True, is_new=True)
-    places = {*find_strange(root), *([root.absolute()] if root.is_dir() else [])}
+    places = places_to_join(root)
     if not places:
         raise EngineError(f"there is no store {root}", hint="set ENVBUILD_STORE to that of your group")
     join_stores(places)

@@ -14,7 +14,7 @@ from envbuild.core import user_numbers
 from envbuild.core.access_lists import remove_access_lists
 from envbuild.core.errors import EngineError
 from envbuild.core.store.joined import has_joined, join_stores
-from envbuild.core.store.place import check_place, find_strange, is_root_of, may_change
+from envbuild.core.store.place import check_place, find_strange, is_root_of, may_change, places_to_join
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import check_former_group
 from envbuild.core.userns import libc
@@ -185,6 +185,35 @@ def test_a_user_namespace_does_not_show_whose_store_is_joined(
     assert has_joined(shared)
     (folder / "config/envbuild/stores").write_text(f"65534 65534 {shared}\n")  # of an older envbuild
     assert not has_joined(shared)
+
+
+def test_a_store_of_root_is_used_in_a_user_namespace_once_it_is_joined(
+    shared: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root has the number of all other users there, also as the owner of a folder on the way."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    monkeypatch.setattr(user_numbers, "UID_MAP", folder / "uid_map")
+    team = folder / "scratch/team"
+    team.mkdir(parents=True)
+    team.parent.chmod(0o1777)
+    for store in (team / "store", team.parent / "store"):
+        shutil.copytree(shared, store)
+        os.chown(store, 0, GROUP)
+        store.chmod(0o3775)
+        ways = [store, *([team] if store.parent == team else [])]
+        (folder / "uid_map").write_text("0 0 4294967295\n")
+        assert as_member(TWO, lambda store=store: [*find_strange(store)]) == []
+        assert as_member(TWO, lambda store=store: places_to_join(store) - {folder}) == {*ways}
+        for path in ways:
+            os.chown(path, 65534, 65534)
+        (folder / "uid_map").write_text(f"0 {TWO} 1\n")
+        with pytest.raises(EngineError, match="without a number") as caught:
+            check_place(store)
+        assert caught.value.hint.endswith(f"ENVBUILD_STORE={store} envbuild store join")
+        (folder / "uid_map").write_text("0 0 4294967295\n")
+        join_stores(ways)
+        (folder / "uid_map").write_text(f"0 {TWO} 1\n")
+        check_place(store)
 
 
 def test_a_handle_names_one_folder_for_good(tmp_path: Path) -> None:

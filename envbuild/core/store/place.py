@@ -11,7 +11,7 @@ from pathlib import Path
 from envbuild.core.errors import EngineError
 from envbuild.core.file_status import file_status
 from envbuild.core.judged_links import ForeignLinkError, check_links
-from envbuild.core.ownership import closed_groups, find_renamer, group_name, own_users, user_name
+from envbuild.core.ownership import Groups, closed_groups, find_renamer, group_name, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.joined import has_joined
 from envbuild.core.store.mark import is_store_of
@@ -39,7 +39,8 @@ def check_place(root: Path, *, joining: bool = False, is_new: bool = False) -> N
         trust = ", and ".join(dict.fromkeys(_name_trust(path, root) for path in places))
         command = f"ENVBUILD_STORE={shell_word(root)} envbuild store"
         if any(is_unmapped(file_status(path).stat) for path in places):
-            other = f"type first, outside of this user namespace, which does not show who that is: {command} check"
+            step = "join" if root.is_dir() and file_status(root).owner not in own_users() else "check"
+            other = f"type first, outside of this user namespace, which does not show who that is: {command} {step}"
         else:
             other = f"if you trust {trust}: {command} join"
         raise EngineError(
@@ -92,6 +93,13 @@ def _check_owner(root: Path) -> None:
         )
 
 
+def places_to_join(root: Path) -> set[Path]:
+    """Return the folders that a user who joins a store records: those of `find_strange`, the store, and the folders on
+    the way to it that are strange in a user namespace alone, where root has the number of all others."""
+    inside = () if os.geteuid() == 0 else _find_strange(root, frozenset((os.geteuid(),)), frozenset)
+    return {*find_strange(root), *inside, *([root.absolute()] if root.is_dir() else [])}
+
+
 def find_strange(root: Path, *, is_new: bool = True) -> Iterator[Path]:
     """Yield each folder on the way to a store, and the store, that a user can have made who chose the name because it
     is one that this user would give to it: a user who is neither this one nor root, in a folder in which yet another
@@ -100,7 +108,11 @@ def find_strange(root: Path, *, is_new: bool = True) -> Iterator[Path]:
     Not above a store that a user who is not root has already: it would end what works, and is not the first command
     there; other programs, and the cache of facts, make the folder of a store, too. In a namespace of this user root has
     no number, as all others, and counts as one."""
-    users = own_users()
+    return _find_strange(root, own_users(), closed_groups, is_new=is_new)
+
+
+def _find_strange(root: Path, users: frozenset[int], groups: Groups, *, is_new: bool = True) -> Iterator[Path]:
+    """Yield what `find_strange` yields, for `users` and `groups` in place of this user and root."""
     has_store = root.is_dir() and file_status(root).owner in users and is_store_of(root, users)
     if has_store and os.geteuid():
         return
@@ -114,7 +126,7 @@ def find_strange(root: Path, *, is_new: bool = True) -> Iterator[Path]:
                 continue
             if found.owner in users or (has_store and is_unmapped(found.stat)):
                 continue
-            if find_renamer(os.fsencode(above), users | {found.owner}, closed_groups, sticky=False):
+            if find_renamer(os.fsencode(above), users | {found.owner}, groups, sticky=False):
                 yield entry
 
 
