@@ -158,6 +158,33 @@ def test_a_store_is_not_made_below_a_folder_that_any_user_can_have_made(
         assert as_member(user, lambda: refusal(theirs / "envbuild")) == ""
 
 
+def test_the_owner_of_a_folder_of_all_users_can_have_folders_in_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That user can exchange a store there in any case. A store of that user is to be joined all the same, and in a
+    user namespace two users have that number."""
+    for path, owner, mode in (
+        (folder / "data", OUTSIDE, 0o1777),
+        (folder / "data/projects", OUTSIDE, 0o755),
+        (folder / "data/projects/me", TWO, 0o755),
+        (folder / "data/store", OUTSIDE, 0o3775),
+    ):
+        path.mkdir()
+        os.chown(path, owner, GROUP)
+        path.chmod(mode)
+    data, place = folder / "data", folder / "data/projects/me/envbuild"
+    assert as_member(TWO, lambda: [*find_strange(place)]) == []
+    assert as_member(TWO, lambda: [*find_strange(data / "store")]) == [data / "store"]
+    os.chown(data, 0, 0)
+    assert as_member(TWO, lambda: [*find_strange(place)]) == [data / "projects"]
+    for path in (data, data / "projects"):
+        os.chown(path, 65534, 65534)
+    os.chown(place.parent, 0, 0)
+    (folder / "uid_map").write_text(f"0 {TWO} 1\n")
+    monkeypatch.setattr(user_numbers, "UID_MAP", folder / "uid_map")
+    assert [*find_strange(place)] == [data / "projects"]
+
+
 def test_a_user_namespace_does_not_show_whose_store_is_joined(
     shared: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from envbuild.core.errors import EngineError
 from envbuild.core.file_status import file_status
 from envbuild.core.judged_links import ForeignLinkError, check_links
-from envbuild.core.ownership import Groups, closed_groups, find_renamer, group_name, own_users, user_name
+from envbuild.core.ownership import closed_groups, find_renamer, group_name, own_users, user_name
 from envbuild.core.shell import shell_word
 from envbuild.core.store.joined import has_joined
 from envbuild.core.store.mark import is_store_of
@@ -96,23 +96,25 @@ def _check_owner(root: Path) -> None:
 def places_to_join(root: Path) -> set[Path]:
     """Return the folders that a user who joins a store records: those of `find_strange`, the store, and the folders on
     the way to it that are strange in a user namespace alone, where root has the number of all others."""
-    inside = () if os.geteuid() == 0 else _find_strange(root, frozenset((os.geteuid(),)), frozenset)
+    inside = _find_strange(root, inside=True) if os.geteuid() else ()
     return {*find_strange(root), *inside, *([root.absolute()] if root.is_dir() else [])}
 
 
 def find_strange(root: Path, *, is_new: bool = True) -> Iterator[Path]:
     """Yield each folder on the way to a store, and the store, that a user can have made who chose the name because it
     is one that this user would give to it: a user who is neither this one nor root, in a folder in which yet another
-    one can make entries. Also where a link of this user leads to.
+    one can make entries. Also where a link of this user leads to. A folder on the way is none if its owner has the
+    folder above it, too: that user can exchange everything there, and was trusted with what is in it.
 
     Not above a store that a user who is not root has already: it would end what works, and is not the first command
     there; other programs, and the cache of facts, make the folder of a store, too. In a namespace of this user root has
     no number, as all others, and counts as one."""
-    return _find_strange(root, own_users(), closed_groups, is_new=is_new)
+    return _find_strange(root, is_new=is_new)
 
 
-def _find_strange(root: Path, users: frozenset[int], groups: Groups, *, is_new: bool = True) -> Iterator[Path]:
-    """Yield what `find_strange` yields, for `users` and `groups` in place of this user and root."""
+def _find_strange(root: Path, *, is_new: bool = True, inside: bool = False) -> Iterator[Path]:
+    """Yield what `find_strange` yields; `inside`: in a user namespace of this user, of which it is outside."""
+    users, groups = (own_users() - {0}, frozenset[int]) if inside else (own_users(), closed_groups)
     has_store = root.is_dir() and file_status(root).owner in users and is_store_of(root, users)
     if has_store and os.geteuid():
         return
@@ -125,6 +127,9 @@ def _find_strange(root: Path, users: frozenset[int], groups: Groups, *, is_new: 
                     raise
                 continue
             if found.owner in users or (has_store and is_unmapped(found.stat)):
+                continue
+            is_owners = found.owner == file_status(above).owner and not (inside or is_unmapped(found.stat))
+            if entry != path and is_owners:
                 continue
             if find_renamer(os.fsencode(above), users | {found.owner}, groups, sticky=False):
                 yield entry
