@@ -5,10 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 
 import requests
-from requests.utils import get_auth_from_url
 from urllib3.exceptions import InsecureRequestWarning, SystemTimeWarning
 
 from envbuild import __version__
@@ -29,6 +28,22 @@ def check_host(url: str) -> None:
     """Check that an address has one host (`has_one_host`). Raises InvalidURL."""
     if not has_one_host(url):
         raise requests.exceptions.InvalidURL("its host is ambiguous")
+
+
+def find_login(url: str) -> tuple[bytes, bytes] | None:
+    """Return user and password of an address, else those of ~/.netrc. A user without a password, as a token is, has
+    the one of ~/.netrc or an empty one; `requests` would send none."""
+    parts, known = urlsplit(url), find_netrc_login(url)
+    user, password = unquote_to_bytes(parts.username or ""), unquote_to_bytes(parts.password or "")
+    if not user and not password:
+        return known
+    return known if known and parts.password is None and user == known[0] else (user, password)
+
+
+def find_netrc_login(url: str) -> tuple[bytes, bytes] | None:
+    """Return the login of `netrc_login` in UTF-8, as git and curl send it: `requests` writes text in Latin-1."""
+    found = netrc_login(url)
+    return (found[0].encode(), found[1].encode()) if found else None
 
 
 def send_no_login(request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -54,8 +69,7 @@ class LimitedSession(requests.Session):
         url = str(request.url)
         check_host(url)
         if request.auth is None and self.auth is None:
-            own = get_auth_from_url(url)
-            request.auth = own if any(own) else netrc_login(url) or send_no_login
+            request.auth = find_login(url) or send_no_login
         return super().prepare_request(request)
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
@@ -72,7 +86,7 @@ class LimitedSession(requests.Session):
         if self.should_strip_auth(response.request.url, url):  # type: ignore[no-untyped-call]
             headers.pop("Authorization", None)
         elif self.auth is None and "Authorization" not in headers and not response.history:  # the first redirect
-            prepared_request.prepare_auth(netrc_login(url) or send_no_login)
+            prepared_request.prepare_auth(find_netrc_login(url) or send_no_login)
 
     def get_redirect_target(self, response: requests.Response) -> str | None:
         """Return the address that an answer redirects to; None for any other answer.

@@ -7,6 +7,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -184,6 +185,30 @@ def test_password(demo: Repo, tmp_path: Path, server: Served) -> None:
         with pytest.raises(InputError, match="HTTP 401: it requires a password") as caught:
             Desk(tmp_path / f"t{number}", github=place).lock(git_source(demo))
         assert "wr0ng" not in str(caught.value)
+
+
+@pytest.mark.slow_unit
+@pytest.mark.parametrize(
+    ("user", "password"),
+    [
+        ("CORP\\nina", "a\\tb\\\\c"),
+        ("me", "é"),
+        ("mé", "€uro"),
+        ("-n", "p%20x"),
+        ("token", ""),
+        ("token", None),
+        ("m", " a=b&c?# "),
+    ],
+)
+def test_logins_of_any_signs(
+    user: str, password: str | None, demo: Repo, tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell passes them to git, and they are sent in UTF-8."""
+    monkeypatch.setenv("NETRC", "/dev/null")
+    demo.bare(tmp_path / "served/demo/demo.git")
+    server.password = f"{user}:{password or ''}"
+    login = ":".join(quote(word, safe="") for word in (user, password) if word is not None)
+    Desk(tmp_path / "s", github=server.url.replace("//", f"//{login}@")).lock(git_source(demo, tag="v1"))
 
 
 @pytest.mark.slow_unit

@@ -103,13 +103,31 @@ def test_a_redirect_to_https_on_the_same_host_gets_the_login(
         assert request.headers.get("Authorization") == expected
 
 
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("me:p%2Fw@", "me:p/w"),
+        ("m%C3%A9:%E2%82%AC@", "mé:€"),
+        ("alice:@", "alice:"),
+        ("alice@", ":".join(LOGIN)),  # whose password the file has
+        ("token@", "token:"),
+        (":@", ":".join(LOGIN)),
+    ],
+)
 def test_the_login_of_an_address_is_used_instead_of_that_of_netrc(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    written: str, sent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_netrc(tmp_path, monkeypatch)
     with server() as (url, logins):
-        Transport(NetworkSettings()).read(url.replace("://", "://me:p%2Fw@"))
-    assert logins == ["Basic " + base64.b64encode(b"me:p/w").decode()]
+        Transport(NetworkSettings()).read(url.replace("://", f"://{written}"))
+    assert logins == ["Basic " + base64.b64encode(sent.encode()).decode()]
+
+
+def test_a_login_in_the_address_of_a_redirect_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETRC", "/dev/null")
+    with server() as (there, logins), server(location=there.replace("://", "://x:y@")) as (mirror, _):
+        Transport(NetworkSettings()).read(mirror)
+    assert logins == [""]
 
 
 def test_a_refusal_states_that_a_login_was_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,10 @@ git itself checks all hosts of a run as the first one, and sends each host of a 
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from envbuild.net.failures import RefusedError, UnreachableError
 from envbuild.net.miss import MissKind
@@ -52,7 +53,7 @@ def _repository_address(answer: requests.Response) -> str:
     last = next(each for each in (answer, *reversed(answer.history)) if each.url.endswith(REFS))
     parts = urlsplit(last.url.removesuffix(REFS))
     kind, _, login = last.request.headers.get("Authorization", "").partition(" ")
-    user, _, password = (base64.b64decode(login) if kind == "Basic" else b"").decode("latin-1").partition(":")
+    user, _, password = (base64.b64decode(login) if kind == "Basic" else b"").partition(b":")
     before = f"{quote(user, safe='')}:{quote(password, safe='')}@" if kind == "Basic" else ""
     return parts._replace(netloc=f"{before}{parts.netloc.rpartition('@')[2]}").geturl()
 
@@ -70,9 +71,10 @@ def http_options(transport: Transport, address: str) -> tuple[dict[str, str], li
         variables["GIT_SSL_CAPATH" if Path(checked).is_dir() else "GIT_SSL_CAINFO"] = checked
     if parts.password or parts.username:
         variables |= {
-            "ENVBUILD_USER": unquote(parts.username or ""),
-            "ENVBUILD_PASSWORD": unquote(parts.password or ""),
+            "ENVBUILD_USER": os.fsdecode(unquote_to_bytes(parts.username or "")),
+            "ENVBUILD_PASSWORD": os.fsdecode(unquote_to_bytes(parts.password or "")),
         }
-        helper = '!f() { echo "username=$ENVBUILD_USER"; echo "password=$ENVBUILD_PASSWORD"; }; f'
+        # `echo` of dash would read the backslashes of a login
+        helper = r"""!f() { printf 'username=%s\npassword=%s\n' "$ENVBUILD_USER" "$ENVBUILD_PASSWORD"; }; f"""
         settings.append(f"credential.{parts.scheme}://{parts.netloc.rpartition('@')[2]}.helper={helper}")
     return variables, settings
