@@ -4,14 +4,16 @@ plain text or as the header of a request. Who reads a log need not know it."""
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Iterator
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 from urllib.request import getproxies
 
 from envbuild.net.netrc_login import all_netrc_logins
 
+LOGIN = re.compile(r"(?:[^:/?#]*://)?([^/?#]*)@")  # a proxy may lack its scheme
 MASK = "***"
-SHORTEST = 6  # characters of a text that is replaced: shorter ones are parts of other words
+SHORT = 6  # characters: a shorter login can be a part of other words, so it is replaced as a whole word alone
 TOKEN = 20  # characters of a user's name that is one
 
 
@@ -20,8 +22,8 @@ def hide_logins(text: str, addresses: Iterable[str]) -> str:
     logins = [*all_netrc_logins()]
     words: set[str] = set()
     for address in (*addresses, *getproxies().values()):
-        login, mark, _ = urlsplit(address).netloc.rpartition("@") if "://" in address else ("", "", "")
-        if mark:
+        found = LOGIN.match(address)  # urlsplit would raise an error for a malformed host
+        if found and (login := found[1]):
             user, _, password = login.partition(":")
             logins.append((unquote(user), unquote(password)))
             words.add(login)
@@ -31,9 +33,9 @@ def hide_logins(text: str, addresses: Iterable[str]) -> str:
 
 def hide_words(text: str, words: Iterable[str]) -> str:
     """Return a text without some words, the longest first."""
-    for word in sorted(words, key=len, reverse=True):
-        if len(word) >= SHORTEST:
-            text = text.replace(word, MASK)
+    for word in sorted(filter(None, words), key=len, reverse=True):
+        form = re.escape(word)
+        text = re.sub(form if len(word) >= SHORT else rf"(?<!\w){form}(?!\w)", MASK, text)
     return text
 
 

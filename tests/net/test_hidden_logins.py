@@ -44,10 +44,30 @@ def test_a_token_is_hidden_where_it_is_the_name_of_the_user(monkeypatch: pytest.
         assert hide_logins(f"bad {token}", [f"https://{login}@forge.example/"]) == "bad ***"
 
 
-def test_short_words_are_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("bad password 'b': a:b of a", "bad password '***': *** of a"),
+        ("an error of abba and ab", "an error of abba and ab"),
+        ("b", "***"),
+        ("502 b/c", "502 ***/c"),
+    ],
+)
+def test_short_logins_are_hidden_where_they_are_whole_words(
+    text: str, hidden: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are parts of other words."""
     monkeypatch.setenv("NETRC", "/dev/null")
-    assert hide_logins("an error of a:b and ab", ["https://a:b@mirror.example/"]) == "an error of a:b and ab"
+    assert hide_logins(text, ["https://a:b@mirror.example/"]) == hidden
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://[bad", "http://me:proxy-password@[bad", "http://me:proxy-password@x:y/", "me:proxy-password@x"]
+)
+def test_a_malformed_proxy_hides_no_error(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETRC", "/dev/null")
+    monkeypatch.setenv("http_proxy", proxy)
+    assert hide_logins("proxy-password failed", ()) == ("*** failed" if "@" in proxy else "proxy-password failed")
 
 
 def test_errors_of_a_registry_have_no_login() -> None:
