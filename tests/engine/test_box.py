@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -102,6 +103,20 @@ def test_a_program_in_an_image_is_confined_but_may_be_debugged(store: Store) -> 
     # the kernel itself read the event that perf shall open: there was none
     assert [report[name] for name in IN_A_BUILD] == ["ok", "ok", "EFAULT", "ok"]
     assert seen == PROTECTED
+
+
+def test_a_program_that_init_debugs_continues(store: Store) -> None:
+    """PTRACE_TRACEME makes the parent the debugger: the program stops at each signal, and this parent is init."""
+    trees = [store.layer_tree(diff_id) for diff_id in build_box(store)[:-1]]
+    ends = {
+        "os.kill(os.getpid(), signal.SIGUSR1)": 128 + signal.SIGUSR1,
+        "signal.signal(signal.SIGUSR1, lambda *_: os._exit(7)); os.kill(os.getpid(), signal.SIGUSR1)": 7,
+        "os.kill(os.getpid(), signal.SIGWINCH)": 3,
+    }
+    for end, expected in ends.items():
+        code = f"import ctypes, os, signal; ctypes.CDLL(None).ptrace(0, 0, 0, 0); {end}; os._exit(3)"
+        command = RUN.partition("exec")[0] + f'exec /opt/python/bin/python3 -S -c "{code}"'
+        assert run_captured(trees, ["/bin/sh", "-c", command], env={}, store=store)[0] == expected
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root owns what /proc has of the machine")

@@ -35,6 +35,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23, 
 SECCOMP_SET_MODE_FILTER = 1
 SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # the filter does not protect against Spectre: no slow calls for it
 KEYCTL_JOIN_SESSION_KEYRING = 1
+PTRACE_DETACH = 17
 OPENAT2 = 437  # on every architecture with the common numbers (Linux 5.6 has the call)
 RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x08, 0x10
 PROC, FUSE = 0x9FA0, 0x65735546  # types of file systems (linux/magic.h)
@@ -118,6 +119,13 @@ def rename_new(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
         if isinstance(error, OSError) and error.errno not in (errno.EINVAL, errno.ENOSYS):
             raise
         os.rename(source, target)  # noqa: PTH104
+
+
+def detach(process: int, number: int) -> None:
+    """Let a stopped process that this one traces continue without that, with the signal that it stopped at (ptrace(2)).
+
+    Raises OSError."""
+    _check(_libc.ptrace(ctypes.c_long(PTRACE_DETACH), process, None, ctypes.c_long(number)), "ptrace")
 
 
 def umount(target: str | os.PathLike[str], flags: int = MNT_DETACH) -> None:

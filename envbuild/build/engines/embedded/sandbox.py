@@ -204,7 +204,10 @@ def _run(starter: int, command: Sequence[str], env: Mapping[str, str], interacti
     with os.fdopen(read, "rb") as report:
         while True:
             pid, status = os.wait()
-            if pid == child:
+            if os.WIFSTOPPED(status):  # by PTRACE_TRACEME, which makes its parent the debugger
+                with contextlib.suppress(OSError):
+                    libc.detach(pid, os.WSTOPSIG(status))
+            elif pid == child:
                 break
         if reason := read_report(report.fileno()):
             return _report_start(command[0], reason)
