@@ -73,6 +73,22 @@ def test_folders_of_killed_commands_are_removed_beside_the_work(store: Store, al
         assert list((store.tmp).iterdir()) == [work] and not dead.exists()
 
 
+def test_replaced_layers_are_removed_by_a_command_that_is_alone_at_its_start(store: Store) -> None:
+    """Another command may work with one."""
+    with in_use(store, SilentReporter()):
+        (store.tmp / "removed-x/tree").mkdir(parents=True)
+        with in_use(store, SilentReporter()):
+            pass
+    assert (store.tmp / "removed-x").exists()
+    (store.tmp / "damaged-x").mkdir()
+    with in_use(store, SilentReporter(), alone=True, clean=False):
+        pass
+    assert (store.tmp / "removed-x").exists()
+    with in_use(store, SilentReporter()):
+        pass
+    assert [path.name for path in store.tmp.iterdir()] == ["damaged-x"]
+
+
 def test_a_command_that_counts_what_it_removes_finds_it(store: Store) -> None:
     dead = abandoned(store)
     with in_use(store, SilentReporter(), alone=True, clean=False):

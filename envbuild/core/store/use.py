@@ -7,7 +7,8 @@ once, or one alone that removes what others could need.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
 from envbuild.core.console import Reporter
@@ -26,8 +27,23 @@ def in_use(store: Store, reporter: Reporter, *, alone: bool = False, clean: bool
     Raises EngineError with `alone` if others use it.
     """
     waiting = raise_busy if alone else lambda: report_waiting(reporter)
-    with store.lock(LOCK, waiting, shared=not alone), removing_abandoned(store) if clean else contextlib.nullcontext():
+    replaced = find_replaced(store) if clean else []
+    with (
+        store.lock(LOCK, waiting, shared=not alone),
+        removing_old_folders(store, replaced) if clean else contextlib.nullcontext(),
+    ):
         yield
+
+
+def find_replaced(store: Store) -> list[Path]:
+    """Return the layers in tmp/ that others replaced (`envbuild.oci.layers.layer.move_to_store`), if no command of this
+    moment can work with one."""
+    found = list(store.tmp.glob("removed-*")) if store.tmp.is_dir() else []
+    with contextlib.suppress(EngineError):
+        if found:
+            with store.lock(LOCK, raise_busy):
+                return found
+    return []
 
 
 def report_waiting(reporter: Reporter) -> None:
@@ -40,13 +56,14 @@ def raise_busy() -> NoReturn:
 
 
 @contextlib.contextmanager
-def removing_abandoned(store: Store) -> Iterator[None]:
-    """Remove what killed processes left in tmp/, beside the work, in a process that dies with this one."""
-    paths = list(store.abandoned())
+def removing_old_folders(store: Store, replaced: Iterable[Path]) -> Iterator[None]:
+    """Remove what killed processes left in tmp/, and `replaced` layers, beside the work, in a process that dies with
+    this one."""
+    paths = [*store.abandoned(), *replaced]
     if not paths:
         yield
         return
-    import subprocess  # only after a killed command
+    import subprocess  # few commands find any
 
     from envbuild.core.userns.removal import start_removal
 

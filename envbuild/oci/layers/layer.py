@@ -125,7 +125,7 @@ def move_to_store(folder: Path, target: Path, tmp: Path) -> None:
     read is replaced.
 
     A tree that was built replaces one from a pack: the folders of that one, which a cache of units described, have no
-    digest. Another process may work with it, so it is moved to `tmp`, the store's, for `store gc`.
+    digest. Another process may work with it, so it is moved to `tmp`, the store's, for a later command.
     """
     if _has_record(target) and (not (target / UNPACKED).exists() or (folder / UNPACKED).exists()):
         return
