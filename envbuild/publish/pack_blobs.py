@@ -44,20 +44,21 @@ class FileSlice:
 
 
 def make_pack_blobs(
-    packs: Sequence[Path], work: Path, progress: Callable[[int], object] = lambda size: None
+    packs: Sequence[Path], work: Path, progress: Callable[[int], object] = lambda size: None, most: int = MOST
 ) -> tuple[list[PublishedPack], list[FileSlice]]:
     """Return the packs as they are published, and their blobs, each once; joined ones are written into `work`.
 
-    `progress` is called with the bytes of packs that were read. A layer may be in an image more than once.
+    `progress` is called with the bytes of packs that were read. A layer may be in an image more than once. `most`:
+    blobs, but for parts of large packs.
     """
     distinct = list(dict.fromkeys(packs))
-    found, blobs = _make_blobs(distinct, work, progress)
+    found, blobs = _make_blobs(distinct, work, progress, most)
     published = dict(zip(distinct, found, strict=True))
     return [published[path] for path in packs], blobs
 
 
 def _make_blobs(
-    packs: Sequence[Path], work: Path, progress: Callable[[int], object]
+    packs: Sequence[Path], work: Path, progress: Callable[[int], object], most: int
 ) -> tuple[list[PublishedPack], list[FileSlice]]:
     sizes = [path.stat().st_size for path in packs]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -68,7 +69,7 @@ def _make_blobs(
     def add(blob: FileSlice) -> str:
         return blobs.setdefault(blob.digest, blob).digest
 
-    for group in group_packs(sizes):
+    for group in group_packs(sizes, most):
         if len(group) > 1:
             joined = join_packs([packs[number] for number in group], work / f"joined-{group[0]}")
             add(joined)
@@ -93,10 +94,11 @@ def _make_blobs(
     return found, list(blobs.values())
 
 
-def group_packs(sizes: Sequence[int]) -> list[list[int]]:
-    """Return the numbers of the packs of each blob: neighbours that are small together, so that there are few."""
+def group_packs(sizes: Sequence[int], most: int = MOST) -> list[list[int]]:
+    """Return the numbers of the packs of each blob: neighbours that are small together, so that there are at most
+    `most`."""
     limit = SMALL
-    while len(groups := list(_groups(sizes, limit))) > MOST:
+    while len(groups := list(_groups(sizes, limit))) > most:
         limit *= 2
     return groups
 

@@ -16,9 +16,9 @@ from envbuild.publish.binding import make_annotations
 from envbuild.publish.destination import Destination, default_tag, parse_destination
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.published_texts import configuration_text, list_texts
-from envbuild.publish.shared_layers import SharedLayers
+from envbuild.publish.shared_layers import share_layers
 from envbuild.publish.signing_units import check_signing_units
-from envbuild.publish.squashfs_artifact import Artifact, built_packs, project_artifacts
+from envbuild.publish.squashfs_artifact import Artifact, project_artifacts
 from envbuild.publish.target import Target
 from envbuild.spec.workspace import Workspace
 
@@ -65,8 +65,7 @@ def publish_image(
     documents = built_documents(image, workspace)
     if not layers:
         return publish_squashfs(image, documents, target, workspace, move=move, whole=whole, signer=signer)
-    packs = built_packs(image, workspace) if compression == "zstd" else ()
-    shared_layers = SharedLayers.of(image.layers, packs, workspace.store) if packs else None
+    shared_layers = share_layers(image, compression, workspace)
     encode = shared_layers.encode if shared_layers else None
     with (
         open_built_layout(image, compression or "gzip", workspace, target.has_blob, encode) as folder,

@@ -62,7 +62,7 @@ class Pull:
     def find_own_packs(self) -> None:
         """Find the published packs that this store made itself, by name and size: the sha256 of the file decides."""
         for pack in self.published.document.packs:
-            stored = all(self.store.has_blob(part.digest) for part in pack.blobs)
+            stored = all(self.store.has_blob(digest) for digest in {part.digest for part in pack.blobs})
             if not stored and has_pack(self.store, pack):
                 self.own[pack.key] = self.store.root / "packs" / pack.key
                 record_use(self.own[pack.key])

@@ -13,20 +13,41 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from envbuild.core.errors import EngineError, EnvbuildError
+from envbuild.core.errors import DamagedPackError, EnvbuildError
 from envbuild.core.store.json_files import read_sealed, write_sealed
 from envbuild.core.store.store import LayerRecord, Store
+from envbuild.export.options import ExportOptions
+from envbuild.export.project_image import pack_layers
 from envbuild.oci.tar.compress import HashingWriter
-from envbuild.publish.pack_blobs import SMALL, FileSlice
+from envbuild.publish.pack_blobs import MOST, SMALL, FileSlice
 from envbuild.publish.published_pack import MAX_SHARED
 from envbuild.publish.shared_pack_blobs import SharedLayer
-from envbuild.squashfs.pack.file import Pack, read_pack
+from envbuild.squashfs.pack.file import DAMAGED_HINT, read_pack
 from envbuild.squashfs.pack.layer_frames import Shared, check_shared, shared_size, write_layer
 
+if TYPE_CHECKING:
+    from envbuild.export.built_image import BuiltImage
+    from envbuild.spec.workspace import Workspace
+
 NAME = "shared.json"
+MAX_LAYERS = MOST // 2  # of an artifact: each is one blob more, and in most cases what it lacks another one
 LEAST = 4 / 5  # of a pack: who needs the pack alone fetches what the layer compresses for itself, too
+
+
+def share_layers(image: BuiltImage, compression: str, workspace: Workspace) -> SharedLayers | None:
+    """Return the layers of an image of the project that `compression` lets share bytes with their packs, of which
+    missing ones are written; None for another compression."""
+    if compression != "zstd":
+        return None
+    return SharedLayers.of(image.layers, built_packs(image, workspace), workspace.store)
+
+
+def built_packs(image: BuiltImage, workspace: Workspace) -> list[Path]:
+    """Return the packs of an image of the project; write those that are missing."""
+    path, options = Path(image.record.artifact), ExportOptions(sha256=True)
+    return pack_layers(image.layers, workspace.store, workspace.reporter, path, options)
 
 
 @dataclass(slots=True)
@@ -55,11 +76,15 @@ class SharedLayers:
 
     def find(self, layers: Sequence[LayerRecord], blobs: Sequence[FileSlice]) -> dict[str, SharedLayer]:
         """Return the name of a pack → the blob of its layer that has bytes of it. `blobs`: of the `layers`; the file of
-        one is missing where the target of the image has it. Beyond MAX_SHARED parts no more layers are returned: who
-        pulls would refuse them."""
-        found, left = {}, MAX_SHARED
-        for layer, blob in zip(layers, blobs, strict=True):
+        one is missing where the target of the image has it.
+
+        Of many layers only the largest MAX_LAYERS are returned, and no more beyond MAX_SHARED parts: who pulls would
+        refuse them."""
+        found, left = dict[str, SharedLayer](), MAX_SHARED
+        for layer, blob in sorted(zip(layers, blobs, strict=True), key=lambda pair: -pair[1].size):
             path = self.packs[layer.diff_id]
+            if path.name in found or len(found) == MAX_LAYERS:  # the layer comes twice
+                continue
             known = read_shared(self.store, layer, path)
             if parts := self.made.get(blob.digest):
                 made = SharedLayer(blob, parts, record=partial(write_shared, self.store, layer, path.name, blob, parts))
@@ -83,15 +108,16 @@ class PackEncoding:
     name: str
 
     def write(self, out: HashingWriter) -> None:
-        """Write the blob. Raises EngineError for a damaged pack."""
-        pack: Pack = read_pack(self.path)
-        diff_id, parts = write_layer(pack, out)  # type: ignore[arg-type]  # only write() is used
+        """Write the blob. Raises DamagedPackError."""
+        try:
+            diff_id, parts = write_layer(read_pack(self.path), out)  # type: ignore[arg-type]  # only write() is used
+        except DamagedPackError:
+            raise
+        except EnvbuildError as error:
+            raise DamagedPackError(f"the pack is damaged: {error}", DAMAGED_HINT, str(self.path)) from error
         if diff_id != self.layer.diff_id:
-            raise EngineError(
-                f"corrupt pack in the store: expected {self.layer.diff_id}, got {diff_id}",
-                hint="envbuild store check --repair",
-                where=str(self.path),
-            )
+            why = f"it is of the layer {diff_id} instead of {self.layer.diff_id}"
+            raise DamagedPackError(f"the pack is damaged: {why}", DAMAGED_HINT, str(self.path))
         self.layers.made[out.sha256] = parts
 
 

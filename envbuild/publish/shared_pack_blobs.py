@@ -10,7 +10,7 @@ from envbuild.core.digest import file_digest
 from envbuild.core.errors import DamagedPackError
 from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.publish.finished_image import open_pack
-from envbuild.publish.pack_blobs import FileSlice, make_pack_blobs
+from envbuild.publish.pack_blobs import MOST, FileSlice, make_pack_blobs
 from envbuild.publish.published_pack import PublishedPack
 from envbuild.squashfs.pack.layer_frames import Shared
 from envbuild.squashfs.write.assembly import TruncatedSourceError, extents_digest
@@ -56,7 +56,8 @@ def make_shared_blobs(
     used = {path: layer for path, layer in wanted.items() if digests.get(path, layer.sha256) == layer.sha256}
     rests = {path: folder / path.name for path in used}
     sizes = {path: copy_rest(path, used[path].parts, rest) for path, rest in rests.items()}
-    published, blobs = make_pack_blobs([rests.get(path, path) for path in packs], work, progress)
+    files = [rests.get(path, path) for path in packs]
+    published, blobs = make_pack_blobs(files, work, progress, MOST - len(used))
     made = dict(zip(packs, published, strict=True))
     for path, layer in used.items():
         made[path] = join_pack(made[path], path, sizes[path], layer, blobs, progress)

@@ -20,7 +20,7 @@ from envbuild.core.errors import PublishError, VerifyError
 from envbuild.core.json_text import canonical_json
 from envbuild.core.regular_file import open_regular
 from envbuild.export.options import ExportOptions
-from envbuild.export.project_image import image_evidence, pack_layers
+from envbuild.export.project_image import image_evidence
 from envbuild.net.registry.media_types import OCI
 from envbuild.oci.document import MAX_DOCUMENT
 from envbuild.publish import artifact_types as types
@@ -28,6 +28,7 @@ from envbuild.publish.finished_image import FinishedImage, changed_error, check_
 from envbuild.publish.pack_blobs import FileSlice
 from envbuild.publish.published_pack import BlobPart
 from envbuild.publish.published_texts import PublishedText
+from envbuild.publish.shared_layers import built_packs
 from envbuild.publish.shared_pack_blobs import SharedLayer, make_shared_blobs
 from envbuild.publish.squashfs_document import SquashfsDocument
 from envbuild.squashfs.write.assembly import TruncatedSourceError, copy_tables, list_extents
@@ -89,12 +90,6 @@ def project_artifacts(
     except VerifyError:
         forget_damaged(image_record_path(image.resolution, workspace))
         raise
-
-
-def built_packs(image: BuiltImage, workspace: Workspace) -> list[Path]:
-    """Return the packs of an image of the project; write those that are missing."""
-    path, options = Path(image.record.artifact), ExportOptions(sha256=True)
-    return pack_layers(image.layers, workspace.store, workspace.reporter, path, options)
 
 
 def finished_artifacts(

@@ -78,6 +78,8 @@ def decode_document(content: bytes, blobs: Mapping[str, int], name: str) -> Squa
         whole = parse_json(content)
         check_format(whole, name)
         found = _decode(whole)
+        if any(pack.layer for pack in found.packs) != (whole.part("format").value == SHARED_PACKS):
+            raise InvalidDocumentError("its format does not have such packs")
         parts = (found.tables, *(part for pack in found.packs for part in pack.blobs))
         for part in parts:
             if part.start + part.length > blobs.get(part.digest, -1):
@@ -100,12 +102,18 @@ def decode_document(content: bytes, blobs: Mapping[str, int], name: str) -> Squa
 
 
 def check_packs(found: SquashfsDocument) -> None:
-    """Raise InvalidDocumentError for a pack that is described twice in different ways, and for a file that is far
-    larger than its packs: a store takes packs that it has itself by their names, each once."""
+    """Raise InvalidDocumentError for a pack that is described in two ways, for a byte of a blob in two packs, and for a
+    file far larger than its packs: a store takes packs that it has itself by their names, each once."""
     packs: dict[str, PublishedPack] = {}
     for pack in found.packs:
         if packs.setdefault(pack.key, pack) != pack:
             raise InvalidDocumentError("a pack is described in two ways")
+    # `pull` writes the file while a blob arrives: a server that sends one byte after another would fill the disk
+    end, last = 0, ""
+    for part in sorted(chain(*(pack.blobs for pack in packs.values())), key=lambda part: (part.digest, part.start)):
+        if part.digest == last and part.start < end:
+            raise InvalidDocumentError("two packs have the same part of a blob")
+        end, last = part.start + part.length, part.digest
     if found.size > MAX_REPEATS * (found.tables.length + sum(pack.size for pack in packs.values())):
         raise InvalidDocumentError("its file is far larger than its packs")
 
@@ -130,11 +138,11 @@ def _decode(whole: Part) -> SquashfsDocument:
     numbers: list[Any] = whole.part("extents").expect(list)
     if len(numbers) % 3 or len(numbers) > MAX_NUMBERS or any(type(number) is not int for number in numbers):
         raise InvalidDocumentError("extents is not a list of whole numbers, three for each extent")
-    made, shared = list[PublishedPack](), 0
+    made, shared = list[PublishedPack](), dict[str, int]()
     for part in packs:
         made.append(parse_pack(part))
-        shared += len(made[-1].shared)
-        if shared > MAX_SHARED:
+        shared[made[-1].key] = len(made[-1].shared)  # a layer may come twice
+        if sum(shared.values()) > MAX_SHARED:
             raise InvalidDocumentError(f"its packs share more than {MAX_SHARED} parts with layers")
     sha256 = file.part("sha256")
     if not re.fullmatch("[0-9a-f]{64}", sha256.expect(str)):

@@ -53,7 +53,9 @@ class Said(Recipe):
     def build(self, env: RecipeEnv) -> list[Any]:
         return [comment("mine: a word"), shell(commands=["mkdir -p /opt/mine", "COMMAND"])]
 '''
-SAME, RANDOM = "echo word > /opt/mine/word", "cat /proc/sys/kernel/random/uuid > /opt/mine/word"
+# with zstd the blob of a layer with a pack of more than 1 MiB has the blocks of that
+LARGE = "cat /lib/*/libc.so.6 /lib/*/libc.so.6 /lib/*/libc.so.6 > /opt/mine/large && "
+SAME, RANDOM = f"{LARGE}echo word > /opt/mine/word", f"{LARGE}cat /proc/sys/kernel/random/uuid > /opt/mine/word"
 
 
 @dataclass
@@ -139,6 +141,8 @@ def test_a_published_image_is_built_again_elsewhere_and_equal(case: Case, tmp_pa
         assert answer["equal"] is True and kinds(answer) == {"layer", "config", "manifest", "squashfs"}
         answers.append(answer)
     assert answers[0]["subject"]["digest"] != answers[1]["subject"]["digest"]  # other compression
+    blobs = Path(case.folder.removeprefix("oci:").rpartition(":")[0]) / "blobs/sha256"
+    assert any(b'"format":2' in path.read_bytes() for path in blobs.iterdir())  # a layer has the blocks of its pack
     assert answers[0]["builder"] == answers[1]["builder"]
 
 
@@ -197,7 +201,7 @@ def test_an_image_without_its_layers_is_built_again(case: Case, tmp_path: Path) 
 @pytest.mark.parametrize("kind", ["registry", "folder", "file", "squashfs-only"])
 def test_the_first_file_that_another_input_changes_is_named(case: Case, kind: str, tmp_path: Path) -> None:
     """The recipe here writes another word: it is an input that no lock has."""
-    cli = case.elsewhere(tmp_path / "project", "echo other > /opt/mine/word")
+    cli = case.elsewhere(tmp_path / "project", SAME.replace("word >", "other >"))
     name = {"registry": case.registry, "folder": case.folder, "file": case.made["artifact"]}.get(kind, "")
     if not name:
         name = f"oci:{tmp_path}/alone:1"

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from envbuild.core.digest import file_digest
-from envbuild.core.errors import DamagedPackError, EngineError, EnvbuildError
+from envbuild.core.errors import DamagedPackError, EnvbuildError
 from envbuild.core.store.build_records import LayerRecord
 from envbuild.core.store.store import Store
 from envbuild.oci.tar.compress import HashingWriter
@@ -103,8 +103,9 @@ def test_a_pack_of_another_layer_is_refused(case: Case) -> None:
     encoding = SharedLayers.of([case.layer], [case.pack], case.store).encode(case.layer)
     assert encoding
     encoding.layer = LayerRecord("sha256:" + "0" * 64, 0, 0)
-    with pytest.raises(EngineError, match="corrupt pack in the store"):
+    with pytest.raises(DamagedPackError, match="it is of the layer") as caught:
         encoding.write(HashingWriter(io.BytesIO()))
+    assert "store check --repair" in caught.value.hint and caught.value.where == str(case.pack)
 
 
 @pytest.mark.parametrize("present", [False, True])
@@ -169,6 +170,22 @@ def test_a_block_of_more_than_one_frame_is_refused(more: bytes | str, tmp_path: 
         return
     with pytest.raises(EnvbuildError, match="damaged"):
         codec.decompress(stored + extra, 131072)
+
+
+def test_of_many_layers_the_largest_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envbuild.publish.shared_layers.MAX_LAYERS", 2)
+    cases = []
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        cases.append(make_case(tmp_path / str(number), file(b"a", NOISE[: (2 << 20) + (number << 18)])))
+        cases[-1].pack = cases[-1].pack.rename(tmp_path / f"pack-{number}")
+    layers, packs = [one.layer for one in cases], [one.pack for one in cases]
+    shared, blobs = SharedLayers.of(layers, packs, cases[0].store), []
+    for one in cases:
+        one.layers = shared
+        cases[0].store.layer_path(one.layer.diff_id).mkdir(parents=True, exist_ok=True)
+        blobs.append(one.write())
+    assert set(shared.find([*layers, layers[2]], [*blobs, blobs[2]])) == {"pack-1", "pack-2"}
 
 
 def test_beyond_the_limit_of_a_document_packs_are_whole(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,6 +135,34 @@ def test_parts_that_do_not_fit_are_refused(shared: object) -> None:
         decode_document(content, blobs, "app")
 
 
+def test_other_formats_have_no_such_packs() -> None:
+    content, blobs = shared_document()
+    value = json.loads(content)
+    value["format"] = 1
+    with pytest.raises(InputError, match="its format does not have such packs"):
+        decode_document(json.dumps(value).encode(), blobs, "app")
+    content, blobs = written(1)
+    with pytest.raises(InputError, match="its format does not have such packs"):
+        decode_document(content.replace(b'"format":1', b'"format":2'), blobs, "app")
+
+
+def test_no_byte_of_a_blob_is_in_two_packs() -> None:
+    """The file is written while the blob arrives, and a server can send its first byte alone."""
+    content, blobs = written(1)
+    value = json.loads(content)
+    (pack,) = value["packs"]
+    digest = pack["blobs"][0][0]
+    rows = [[digest, 0, 500]], [[digest, 500, 500]]
+    value["packs"] = [
+        {**pack, "key": f"{number:064x}.zstd", "size": 500, "blobs": row} for number, row in enumerate(rows)
+    ]
+    value["extents"] = [0, 0, 500, 1, 0, 500, -1, 0, 96]
+    assert decode_document(json.dumps(value).encode(), blobs, "app").size == 1096
+    value["packs"][1]["blobs"] = [[digest, 499, 500]]
+    with pytest.raises(InputError, match="the same part of a blob"):
+        decode_document(json.dumps(value).encode(), blobs, "app")
+
+
 def test_the_layer_is_a_blob_of_the_artifact() -> None:
     content, blobs = shared_document()
     del blobs[LAYER]
@@ -151,7 +179,11 @@ def test_shared_parts_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     decode_document(content, blobs, "app")
     value = json.loads(content)
     value["packs"] *= 2
-    with pytest.raises(InputError, match="more than 2 parts"):
+    value["extents"] = [0, 0, 1000, 1, 0, 1000, -1, 0, 96]
+    value["file"]["size"] = 2096
+    decode_document(json.dumps(value).encode(), blobs, "app")
+    value["packs"][1] = {**value["packs"][0], "key": "c" * 64 + ".zstd"}
+    with pytest.raises(InputError, match="more than 2 parts"):  # before its blobs are compared
         decode_document(json.dumps(value).encode(), blobs, "app")
     with pytest.raises(InputError, match="three for each part"):
         decode_document(*shared_document(shared=[100, 5, 300, 0, 95, 400, 0, 0, 100]), "app")

@@ -30,6 +30,7 @@ from envbuild.publish.rebuild.rebuild_document import rebuild_document, rebuild_
 from envbuild.publish.rebuild.rebuild_project import open_rebuild
 from envbuild.publish.rebuild.temporary_store import link_inputs, open_temporary_store
 from envbuild.publish.remote_image import open_remote
+from envbuild.publish.shared_layers import share_layers
 from envbuild.publish.source_parts import compression_of
 from envbuild.spec.workspace import Workspace
 
@@ -112,7 +113,10 @@ def build_manifest(
         0.0,
     )
     image = BuiltImage(ready.resolution, ready.lock, ready.plan, record, built.layers)
-    with open_built_layout(image, published_compression(claim, workspace), workspace) as folder:
+    compression = published_compression(claim, workspace)
+    shared = share_layers(image, compression, workspace)
+    encode = shared.encode if shared else None
+    with open_built_layout(image, compression, workspace, encode=encode) as folder:
         return ImageParts.read(folder).annotate(make_annotations(made.sha256, list_texts(image, workspace))).digest
 
 
