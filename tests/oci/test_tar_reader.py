@@ -222,8 +222,11 @@ def test_prefixes() -> None:
     for prefix in (*texts, b"\x80\1" + bytes(10)):
         with pytest.raises(LayerError, match="a prefix that programs read differently"):
             read(header(b"name", prefix=prefix, magic=b"ustar  \0") + END)
-    star = b"p".ljust(131, b"\0") + b"00000000000\x0000000000000\0" + bytes(8) + b"tar\0" + bytes(0)
-    assert only(header(b"name", tail=star[:163] + b"tar\0")).path == b"p/name"
+    times = b"00000000000 00000000000 " + bytes(8) + b"tar\0"  # of star, whose prefix is shorter
+    assert only(header(b"name", tail=b"p".ljust(131, b"\0") + times)).path == b"p/name"
+    assert only(header(b"name", tail=b"p" * 130 + b"\0" + times)).path == b"p" * 130 + b"/name"
+    with pytest.raises(LayerError, match="a prefix that programs read differently"):
+        read(header(b"name", tail=b"p" * 131 + times) + END)
 
 
 def test_both_duplicates_are_read() -> None:

@@ -48,7 +48,9 @@ def read_names(head: bytes) -> tuple[bytes, bytes]:
     name = head[: end if 0 <= end < 100 else 100]
     if head[345]:
         if head[257:263] == POSIX:  # with any version, as for GNU tar and Go
-            prefix = head[345 : 476 if head[508:] == STAR else 500].partition(b"\0")[0]
+            if head[508:] == STAR and head[475]:  # Go ends a full prefix there, and GNU tar does not
+                raise _ambiguous_prefix(name)
+            prefix = head[345:500].partition(b"\0")[0]
             name = prefix + b"/" + name
         elif head[257:265] == GNU:
             for field in (head[345:357], head[357:369]):
@@ -60,7 +62,11 @@ def _check_gnu_time(field: bytes, name: bytes) -> None:
     """Raise LayerError for a header of GNU tar with a text in the place of a time of access or change: Go's archive/tar
     reads a prefix there, as its releases before 1.8 wrote it, and GNU tar does not."""
     if not GNU_TIME.fullmatch(field):
-        raise LayerError(f"the header of {quote_name(name)} has a prefix that programs read differently")
+        raise _ambiguous_prefix(name)
+
+
+def _ambiguous_prefix(name: bytes) -> LayerError:
+    return LayerError(f"the header of {quote_name(name)} has a prefix that programs read differently")
 
 
 def read_owner(field: bytes) -> tuple[int, int, int]:
