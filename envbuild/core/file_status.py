@@ -44,3 +44,9 @@ def file_status(place: int | str | bytes | os.PathLike[str], *, follow: bool = T
         if not mounter:
             raise
         return FileStatus(NO_ANSWER, mounter)
+
+
+def on_disk(file: int) -> bool:
+    """Return whether a file is on a disk of this machine: file systems of the network and of the memory have no
+    device."""
+    return os.major(os.fstat(file).st_dev) != 0

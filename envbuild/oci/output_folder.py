@@ -19,6 +19,7 @@ from pathlib import Path
 
 from envbuild.core.access_lists import remove_access_lists
 from envbuild.core.errors import PublishError
+from envbuild.core.file_status import on_disk
 from envbuild.core.folder_removal import remove_opened
 from envbuild.core.ownership import can_others_rename, find_intrusion, own_users
 from envbuild.core.shell import shell_word
@@ -26,7 +27,10 @@ from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 
 REPLACED = "another user replaced it while it was written"
 HINT = "write it into a folder that no other user can write"
-STALE = 86_400  # seconds after which an unfinished folder without a live writer is removed
+# Seconds after which an unfinished folder without a lock is removed, where another machine may write it, and an older
+# folder that was moved away. On a disk of this machine a folder without a lock has no writer.
+STALE = 86_400
+ATTEMPTS = 10  # to make a folder that no other process takes for one of a killed writer
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -108,21 +112,43 @@ def open_output_folder(out: Path, mark: str, check: Callable[[Path], object]) ->
         stack.callback(os.close, above)
         older = _check_older(out, above, check)
         _remove_stale(above, out.name)
-        name = unfinished_name(out.name)
-        os.mkdir(name, dir_fd=above)
-        fd: int = os.open(name, OPEN, dir_fd=above)
+        name, fd = _make_locked(above, out)
         stack.callback(os.close, fd)
         remove_access_lists(fd)
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         with contextlib.suppress(PermissionError):  # another user's, or a file system that has no modes
             os.fchmod(fd, mode & ~0o077)
-        if not _is_own(fd) or os.listdir(fd):
-            raise PublishError("another user replaced the unfinished folder", HINT, str(out))
-        with contextlib.suppress(OSError):  # a file system without locks of folders (NFS): then it is never stale
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _refuse_replaced(fd, out)
         folder = OutputFolder(out, above, name, fd, mode, mark, older)
         stack.callback(_discard, folder)
         yield folder
+
+
+def _make_locked(above: int, out: Path) -> tuple[str, int]:
+    """Make an empty folder beside `out`; return its name and a descriptor that holds its lock. Another process may
+    remove it as stale before it is locked: then it gets another name."""
+    for _ in range(ATTEMPTS):
+        name = unfinished_name(out.name)
+        os.mkdir(name, dir_fd=above)
+        with contextlib.suppress(FileNotFoundError):
+            fd: int = os.open(name, OPEN, dir_fd=above)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # the other process is about to remove it
+                os.close(fd)
+                continue
+            except OSError:  # a file system without locks of folders (NFS): then it is never stale
+                return name, fd
+            if os.fstat(fd).st_nlink:
+                return name, fd
+            os.close(fd)
+    raise PublishError("another process removed or locked the unfinished folder", HINT, str(out))
+
+
+def _refuse_replaced(fd: int, out: Path) -> None:
+    """Raise PublishError if an open folder is not the empty one that this process made."""
+    if not _is_own(fd) or os.listdir(fd):
+        raise PublishError("another user replaced the unfinished folder", HINT, str(out))
 
 
 def _check_older(out: Path, above: int, check: Callable[[Path], object]) -> tuple[int, int] | None:
@@ -155,7 +181,8 @@ def _refuse_foreign(out: Path, handle: Path) -> None:
 
 def _remove_stale(above: int, name: str) -> None:
     """Remove what killed writers of `name` left in the folder `above`: each is as large as the layout. A live writer
-    holds its lock. Where others may rename entries, any folder of this user could have such a name."""
+    holds its lock; where locks of another machine are not seen, its folder is never old. Where others may rename
+    entries, any folder of this user could have such a name."""
     if can_others_rename(above):
         return
     names = os.listdir(above)
@@ -167,7 +194,8 @@ def _remove_stale(above: int, name: str) -> None:
             stack.callback(os.close, fd)
             status = os.fstat(fd)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if status.st_uid == os.geteuid() and time.time() - status.st_ctime > STALE:
+            unlocked = on_disk(fd) and not other.endswith(".old")  # that one never has a lock
+            if status.st_uid == os.geteuid() and (unlocked or time.time() - status.st_ctime > STALE):
                 remove_opened(fd, other, above)
 
 

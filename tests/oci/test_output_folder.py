@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,8 @@ def test_a_layout_that_cannot_be_replaced_remains(tmp_path: Path) -> None:
 def test_what_killed_writers_left_is_removed_but_not_what_a_live_one_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where a lock of another machine may not be seen."""
+    monkeypatch.setattr("envbuild.oci.output_folder.on_disk", lambda file: False)
     assert STALE > 3600
     killed, kept = (
         [tmp_path / ".out.envbuild-0123abcd", tmp_path / ".out.envbuild-0123abcd.old"],
@@ -67,6 +70,54 @@ def test_what_killed_writers_left_is_removed_but_not_what_a_live_one_writes(
         assert live.handle.is_dir() and (tmp_path / live.name).exists()
     write_one()
     assert sorted(tmp_path.iterdir()) == [kept, out]
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_on_a_local_disk_leftovers_are_removed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    """Not an older folder that a running writer moved away: nothing holds its lock."""
+    monkeypatch.setattr("envbuild.oci.output_folder.on_disk", lambda file: here)
+    left, older = tmp_path / ".out.envbuild-0123abcd", tmp_path / ".out.envbuild-4567cdef.old"
+    for folder in (left, older, tmp_path / "out"):
+        folder.mkdir()
+    with (
+        open_output_folder(tmp_path / "out", "oci-layout", os.fspath) as live,
+        open_output_folder(tmp_path / "out", "oci-layout", os.fspath),
+    ):
+        assert left.exists() is not here and older.exists() and (tmp_path / live.name).exists()
+
+
+def test_an_unfinished_folder_that_was_removed_before_its_lock_gets_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer of the same layout looks for leftovers just then."""
+    made, opened, locked = os.mkdir, os.open, fcntl.flock
+    names: list[str] = []
+
+    def mkdir(name: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        made(name, mode, dir_fd=dir_fd)
+        names.append(name)
+        if len(names) == 1:
+            (tmp_path / name).rmdir()
+
+    def open_then_remove(path: str, *more: Any, **options: Any) -> int:
+        file = opened(path, *more, **options)
+        if len(names) == 2 and path == names[1]:
+            (tmp_path / path).rmdir()
+        return file
+
+    def lock(file: int, operation: int) -> None:
+        if len(names) == 3:  # the other process holds its lock
+            (tmp_path / names[2]).rmdir()
+            raise BlockingIOError
+        locked(file, operation)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    monkeypatch.setattr(os, "open", open_then_remove)
+    monkeypatch.setattr(fcntl, "flock", lock)
+    with open_output_folder(tmp_path / "out", "oci-layout", os.fspath) as folder:
+        assert [path.name for path in tmp_path.iterdir()] == [folder.name] == names[3:]
 
 
 def swap_unfinished(folder: Path, swap: Callable[[Path], object]) -> Callable[..., None]:

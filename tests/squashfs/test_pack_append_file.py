@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envbuild.core.file_status import on_disk
 from envbuild.squashfs.pack import append_file
-from envbuild.squashfs.pack.append_file import ROOM, Appender, on_disk
+from envbuild.squashfs.pack.append_file import ROOM, Appender
 from envbuild.squashfs.pack.file import PAGE
 from envbuild.squashfs.write import move_extents
 from envbuild.squashfs.write.move_extents import Mover

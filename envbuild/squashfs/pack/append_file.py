@@ -13,6 +13,7 @@ import mmap
 import os
 from collections.abc import Sequence
 
+from envbuild.core.file_status import on_disk
 from envbuild.squashfs.pack.file import PAGE
 
 Buffer = bytes | bytearray | memoryview
@@ -100,12 +101,6 @@ def write_pages(file: int, direct: int, pages: memoryview, at: int) -> None:
         done = os.pwrite(direct, pages, at) if direct >= 0 else 0
     if done < len(pages):
         write_all(file, [pages[done:]], at + done)
-
-
-def on_disk(file: int) -> bool:
-    """Return whether a file is on a disk of this machine: file systems of the network and of the memory have no
-    device."""
-    return os.major(os.fstat(file).st_dev) != 0
 
 
 def write_all(file: int, parts: Sequence[Buffer], at: int) -> None:

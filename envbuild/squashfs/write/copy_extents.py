@@ -21,8 +21,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
+from envbuild.core.file_status import on_disk
 from envbuild.core.regular_file import open_regular
-from envbuild.squashfs.pack.append_file import on_disk, open_direct, write_all
+from envbuild.squashfs.pack.append_file import open_direct, write_all
 from envbuild.squashfs.pack.file import PAGE, Pack, damaged_pack
 from envbuild.squashfs.write.dedup import open_packs
 from envbuild.squashfs.write.extents import Range

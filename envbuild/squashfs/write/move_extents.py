@@ -12,7 +12,8 @@ import mmap
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from envbuild.squashfs.pack.append_file import on_disk, write_all
+from envbuild.core.file_status import on_disk
+from envbuild.squashfs.pack.append_file import write_all
 from envbuild.squashfs.pack.file import PAGE
 
 ROOM = 1 << 21  # bytes that are read and written at once

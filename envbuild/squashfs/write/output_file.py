@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import PublishError
+from envbuild.core.file_status import on_disk
 from envbuild.core.ownership import can_others_rename
 from envbuild.core.store.permissions import finished_mode
 from envbuild.core.unfinished_names import unfinished_name, unfinished_names
-from envbuild.squashfs.pack.append_file import on_disk
 
 # Seconds without a write, after which an unfinished file without a lock is removed, where another machine may write it:
 # its lock may not be seen here. On a disk of this machine a file without a lock has no writer.
