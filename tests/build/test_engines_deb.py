@@ -15,6 +15,7 @@ import pytest
 from envbuild.build.engines import deb
 from envbuild.core.errors import InputError
 from envbuild.core.link_walk import LINKS
+from envbuild.core.store.store import Store
 from tests.support.link_chains import STYLES, TOO_MANY, canary, chain, unchanged
 from tests.support.tiny_root import EPOCH, ar, entry, make_deb, tar_bytes
 
@@ -113,6 +114,24 @@ def test_paths_that_make_no_sense_are_refused(root: Path, tmp_path: Path) -> Non
         (tmp_path / str(number)).mkdir()
         with pytest.raises(InputError, match=r"evil_1_all.deb cannot be unpacked: \./"):
             deb.unpack_packages([package(tmp_path, entries)], tmp_path / str(number))
+
+
+@pytest.mark.parametrize("place", ["Package", "checksum", "{"])
+def test_a_damaged_control_stanza_of_the_store_is_read_from_the_package_again(tmp_path: Path, place: str) -> None:
+    store, deb_file = Store.open(tmp_path / "s"), package(tmp_path, [])
+    cached, first = tmp_path / f"s/control/{'a' * 64}.json", index(store, deb_file)
+    written = cached.read_bytes()
+    at = written.index(place.encode())
+    cached.write_bytes(written[:at] + bytes([written[at] ^ 1]) + written[at + 1 :])
+    assert index(store, deb_file) == first and "Package: x" in first
+    cached.write_bytes(b"[" * 70)
+    assert index(store, deb_file) == first and cached.read_bytes() == written
+    cached.write_bytes(written.replace(b"Package: x", b"Package: y"))
+    assert index(store, deb_file) == first and cached.read_bytes() == written
+
+
+def index(store: Store, deb_file: Path) -> str:
+    return deb.packages_index([("x.deb", "a" * 64, deb_file)], store)
 
 
 def test_what_is_unpacked(root: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def blob(store: Store, text: str) -> str:
     os.utime(path, (0, 0))  # as fetched blobs have
     sha256 = store.add_blob(path)
     (store.root / "control").mkdir(exist_ok=True)
-    (store.root / "control" / sha256).write_text(text)
+    (store.root / "control" / f"{sha256}.json").write_text(text)
     return sha256
 
 
@@ -216,11 +216,11 @@ def test_caches_are_removed_after_a_week_without_use(store: Store, monkeypatch: 
 
 def test_control_files_are_removed_with_their_package(store: Store) -> None:
     sha256 = blob(store, "deb")
-    (store.root / "control" / ("f" * 64)).write_text("of a package that is gone")
-    assert collect(store, SilentReporter(), dry_run=False, everything=False)[0] == [f"control/{'f' * 64}"]
+    (store.root / "control" / f"{'f' * 64}.json").write_text("of a package that is gone")
+    assert collect(store, SilentReporter(), dry_run=False, everything=False)[0] == [f"control/{'f' * 64}.json"]
     assert collect(store, SilentReporter(), dry_run=False, everything=True)[0] == [
         f"blobs/sha256/{sha256}",
-        f"control/{sha256}",
+        f"control/{sha256}.json",
     ]
 
 

@@ -18,10 +18,10 @@ from envbuild.core import bombs
 from envbuild.core.archive_damage import is_damage
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError
-from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
 from envbuild.core.rooted_tree import PATH_ERRORS, RootedTree
+from envbuild.core.store.json_files import read_sealed, write_sealed
 from envbuild.core.store.permissions import make_shared_folder
-from envbuild.core.store.store import Store, write_atomic
+from envbuild.core.store.store import Store
 from envbuild.core.tree_entry import Slot
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -82,18 +82,18 @@ def read_control(deb: Path) -> str:
 
 
 def packages_index(files: Iterable[tuple[str, str, Path]], store: Store) -> str:
-    """Return ``Packages`` of a flat repository for (file name, sha256, path). Stanzas are cached in the store by
-    content."""
+    """Return ``Packages`` of a flat repository for (file name, sha256, path). Stanzas are cached in the store, with a
+    checksum: one that differs is read from the package again."""
     stanzas = []
     cache = store.root / "control"
     make_shared_folder(cache)
     for name, sha256, path in files:
-        cached = cache / sha256
-        try:
-            stanza = read_bounded(cached, MAX_CONTROL, follow=False).decode()
-        except (FileNotFoundError, PermissionError, NotRegularError, TooLargeError, UnicodeError):
+        cached = cache / f"{sha256}.json"
+        record = read_sealed(cached)
+        stanza = record.get("control") if isinstance(record, dict) else None
+        if not isinstance(stanza, str) or len(stanza) > MAX_CONTROL:
             stanza = read_control(path)
-            write_atomic(cached, lambda file, text=stanza: file.write(text.encode()))  # type: ignore[misc]
+            write_sealed(cached, {"control": stanza})
         stanzas.append(f"{stanza}\nFilename: ./{name}\nSize: {path.stat().st_size}\nSHA256: {sha256}\n")
     return "\n".join(stanzas)
 

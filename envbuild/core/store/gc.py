@@ -150,7 +150,7 @@ def unneeded_entries(store: Store, *, everything: bool) -> Iterator[Path]:
         if path.name.split(".")[0].split("-")[0] not in holds.layers and change_time(path) <= before:
             yield path
     for path in list_folder(store.root / "control"):  # control data of the package with this digest
-        if path.name in gone or not store.has_blob(path.name):
+        if path.stem in gone or not store.has_blob(path.stem):
             yield path
     yield from old_files_and_caches(store, before)
     yield from old_leases(store)
