@@ -57,8 +57,7 @@ def with_user_policy(site: Site) -> Site:
     if file is None:
         return site
     try:
-        content = read_bounded(file, MAX_TEXT)
-        if b"signatures" not in content and b"\\" not in content:  # YAML can write each letter as an escape
+        if not _may_have_policy(read_bounded(file, MAX_TEXT)):
             return site
     except OSError:
         if not mode_at(file):
@@ -68,6 +67,16 @@ def with_user_policy(site: Site) -> Site:
     check_file(file)  # one that cannot be read may have a policy: it is an error below
     own = read_site(file).signatures
     return replace(site, signatures=own) if own else site
+
+
+def _may_have_policy(content: bytes) -> bool:
+    """Return whether a site file must be read for its policy: not if it is text without that word. YAML can write each
+    letter as an escape, and what is not UTF-8 (UTF-16 has NUL bytes) is an error of the reader."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return True
+    return any(part in text for part in ("signatures", "\\", "\0"))
 
 
 def store_folder(folder: Path | None = None) -> Path:

@@ -261,6 +261,13 @@ def test_a_project_cannot_loosen_the_policy_of_the_user(tmp_path: Path, monkeypa
     site = load_site(project)
     assert site.registry == "r.example/x" and site.signatures
     assert site.signatures.require and site.signatures.keys == (own / "team.pub",)
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):  # an error, as outside of a project
+        (own / "site.yaml").write_bytes("schema: 1\nsignatures: {keys: [team.pub]}\n".encode(encoding))
+        with pytest.raises(SpecError, match=r"config/envbuild/site\.yaml"):
+            load_site(project)
+    (own / "site.yaml").write_bytes(b"schema: 1\n# M\xfcller\n")
+    with pytest.raises(SpecError, match="the file is not UTF-8 text"):
+        load_site(project)
     (own / "site.yaml").write_text('schema: 1\n"\\x73ignatures": {keys: [team.pub]}\n')
     policy = load_site(project).signatures
     assert policy and policy.require
