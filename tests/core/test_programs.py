@@ -71,6 +71,14 @@ def test_the_last_line_of_stderr_is_watched_while_a_program_runs() -> None:
     assert seen == ["one", "two", "three"] and done.stderr == "one\ntwo\nthree\n"
 
 
+def test_a_program_is_ended_at_a_pattern_in_its_stdout() -> None:
+    script, begin = "echo one; echo 'two (28: x)'; exec sleep 1004", time.monotonic()
+    done = run_program(["sh", "-c", script], text=True, end_at=re.compile(rb"\((28|122): "))
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "one\ntwo (28: x)\n")
+    assert time.monotonic() - begin < 60
+    assert run_program(["sh", "-c", script.replace("1004", "0.5")], end_at=re.compile(rb"\(29: ")).returncode == 0
+
+
 def test_a_signal_that_envbuild_ignores_is_ignored_and_no_other_is() -> None:
     code = "import signal; print([int(signal.getsignal(n) == signal.SIG_IGN) for n in (1, 2, 3, 13, 15, 17)])"
     outer = (

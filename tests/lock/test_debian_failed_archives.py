@@ -51,6 +51,26 @@ def test_without_archive_or_keys_the_distribution_is_named(site: Site) -> None:
     ]
 
 
+def test_an_update_that_waits_for_ever_on_a_full_disk_ends(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of apt 2.6 does, after it printed the error."""
+    program = tmp_path / "bin/apt-get"
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\ncat <<'END'\nErr:4 http://r.example/debian trixie/main amd64 Packages\n"
+        "  Write error - write (28: No space left on device)\nEND\nexec sleep 1005\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    with (
+        ends_within(30),
+        pytest.raises(EngineError, match=r"the lists of the Ubuntu archive cannot be written:\n.*\(28: No space"),
+    ):
+        request = debian.DebianRequest(NOBLE, "amd64", {"base": ()})
+        debian.resolve(request, site, Store.open(site.store), SilentReporter())
+
+
 @pytest.mark.slow_unit
 def test_all_missing_repositories_are_reported_together(site: Site, tmp_path: Path, vendor: Signer) -> None:
     """No address, no answer, no signature: three repositories, one error; and none for the distribution."""

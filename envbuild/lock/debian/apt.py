@@ -50,6 +50,8 @@ UNSIGNED = "another one, or has lines that its signature does not cover"
 FIRST_YEAR = 1993  # of Debian: an earlier date of a Release file is none
 # apt reads these otherwise in the options of a line of sources.list, or in the list of keys that it passes on.
 NOT_IN_KEY_PATHS = re.compile(r"[\s,:\\\"%]")
+# In messages of apt: ENOSPC, EDQUOT. Its update (apt 2.6) may wait for ever after one.
+FULL_DISK = re.compile(rb"\((28|122): ")
 NOT_IN_VALUES = re.compile(r"[\"\x00-\x1f\x7f]")  # a quotation mark ends a value; apt.conf has no escape for it
 
 
@@ -127,7 +129,11 @@ class Apt:
             command += ["-o", f"Dir::Etc::sourcelist={self.root / 'plain.list'}"]
         try:
             done = run_program(
-                [*command, *arguments], env=environment(self.root / "apt.conf"), text=True, timeout=LIMITS.program
+                [*command, *arguments],
+                env=environment(self.root / "apt.conf"),
+                text=True,
+                timeout=LIMITS.program,
+                end_at=FULL_DISK if arguments[0] == "update" else None,
             )
         except TimeoutExpired:  # apt's own limit is the time without a byte: a server may send one now and then
             raise AptError(f"apt-get did not end within {LIMITS.program:.0f} seconds") from None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from envbuild.core.errors import FREE_SOME, EngineError, Finding, InputError
 from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.json_files import write_private
-from envbuild.lock.debian.apt import NOT_IN_VALUES, Apt, AptError, AptSource, configuration, host_options
+from envbuild.lock.debian.apt import FULL_DISK, NOT_IN_VALUES, Apt, AptError, AptSource, configuration, host_options
 from envbuild.lock.debian.folder_archives import have_moved_on
 from envbuild.lock.debian.logins import auth_text
 from envbuild.lock.debian.repositories import MOVED, PackageRepository, RepositoryFinder
@@ -114,7 +114,7 @@ class AptSetup:
 
     def check_space(self, text: str) -> None:
         """Raise EngineError if apt reports that the disk is full (ENOSPC, EDQUOT): no other place would help."""
-        if "(28: " in text or "(122: " in text:
+        if FULL_DISK.search(text.encode()):
             family = self.finder.distribution.family.capitalize()
             raise EngineError(f"the lists of the {family} archive cannot be written:\n{text}", hint=FREE_SOME)
 
