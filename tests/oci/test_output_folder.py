@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,9 +124,10 @@ def test_an_unfinished_folder_that_was_removed_before_its_lock_gets_another_name
 def swap_unfinished(folder: Path, swap: Callable[[Path], object]) -> Callable[..., None]:
     """Return a writer of layers that calls `swap` with the unfinished layout in `folder` first, as another user can
     rename its entries."""
+    alone = threading.Lock()  # layers are written by several threads
 
     def write_and_swap(*arguments: Any) -> None:
-        with contextlib.suppress(StopIteration):
+        with alone, contextlib.suppress(StopIteration):
             swap(next(path for path in folder.iterdir() if path.name.startswith(".out.")))
         write_layer_tar(*arguments)
 
