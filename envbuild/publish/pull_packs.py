@@ -132,18 +132,13 @@ class Pull:
             obtain(self.image, self.transfer, digest, size, arrival)
 
     def open_blob(self, digest: str) -> PinnedFile:
-        """Return an open blob (hex). Raises VerifyError for one of another size than the artifact states, which bounds
-        the file."""
+        """Return an open blob (hex). Raises TruncatedSourceError if it has another size than the artifact states: that
+        bounds the file."""
         if known := self.pinned.get(digest):  # small packs share one
             return known
         file = pin_regular(self.store.blob(digest))
-        found, size = os.fstat(file.fd).st_size, self.published.sizes[digest]
-        if found != size:
-            raise VerifyError(
-                f"the blob sha256:{digest} of {self.image.name} has {amount(found)}, and the artifact states "
-                f"{amount(size)}",
-                hint="publish it again: envbuild publish NAME --to PLACE --move",
-            )
+        if os.fstat(file.fd).st_size != self.published.sizes[digest]:
+            raise TruncatedSourceError("a blob has another size")
         self.pinned[digest] = file
         return file
 
@@ -197,14 +192,21 @@ class Pull:
         return True
 
     def drop_damaged(self) -> list[str]:
-        """Move aside the blobs whose content is not what their digest names; return those."""
+        """Move aside the blobs whose content is not what their digest names; return those. Raises VerifyError for
+        another one whose size is not what the artifact states."""
         found = []
-        for digest in self.wanted():
+        for digest, stated in self.wanted().items():
             try:
                 self.store.check_blob(digest)
             except InputError as error:
                 found.append(digest)
                 self.workspace.reporter.warn(error.message)
+                continue
+            if self.store.has_blob(digest) and (size := self.store.blob(digest).stat().st_size) != stated:
+                raise VerifyError(
+                    f"the blob sha256:{digest} of {self.image.name} has {size} bytes, and the artifact states {stated}",
+                    hint="publish it again: envbuild publish NAME --to PLACE --move",
+                )
         return found
 
     def run(self, out: Path) -> None:

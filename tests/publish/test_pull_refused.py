@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -65,13 +66,16 @@ def test_wrong_bytes_are_never_stored(tmp_path: Path, registry: Server) -> None:
         assert pull(f"{proxy.url.removeprefix('http://')}/app:1", tmp_path / "b")["sha256"] == sha256
 
 
-def test_a_damaged_blob_of_the_store_is_fetched_again(tmp_path: Path, registry: Server) -> None:
+@pytest.mark.parametrize("kind", ["changed", "shorter", "longer"])
+def test_a_damaged_blob_of_the_store_is_fetched_again(tmp_path: Path, registry: Server, kind: str) -> None:
     parts, artifacts, sha256 = built(tmp_path / "a", layers())
     publish(parts, artifacts, f"{registry.host}/app:1")
     pull(f"{registry.host}/app:1", tmp_path / "b")
     blob = max((tmp_path / "b/blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
     with blob.open("r+b") as damaged:
-        damaged.seek(10_000)
+        if kind == "shorter":
+            damaged.truncate(10_000)
+        damaged.seek(10_000 if kind == "changed" else 0, os.SEEK_SET if kind != "longer" else os.SEEK_END)
         damaged.write(b"wrong")
     made = pull(f"{registry.host}/app:1", tmp_path / "b", tmp_path / "out.sqsh")
     assert (made["sha256"], digest(tmp_path / "out.sqsh"), made["fetched"]) == (sha256, sha256, 1)

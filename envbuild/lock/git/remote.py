@@ -199,8 +199,12 @@ def without_credentials(address: str) -> str:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove what a git that failed or was killed has left in its folder: locks, and packs that may be large."""
-    for left in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock"), *(folder / "objects").rglob("tmp_*")):
+    """Remove what a git that failed or was killed has left in its folder: locks, and packs that may be large.
+
+    Those of a server of plain files end in ``.temp``, and git would append to them (git, http.c)."""
+    objects = folder / "objects"
+    packs = (path for name in ("tmp_*", "*.temp", "*.temp.prev") for path in objects.rglob(name))
+    for left in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock"), *packs):
         with suppress(FileNotFoundError):
             left.unlink()
 
