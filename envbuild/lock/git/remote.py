@@ -159,12 +159,15 @@ class RemoteRepository:
                 )
         # Left by a git that was killed; no other process works here while this one has the store's lock.
         _remove_unfinished(folder)
+        before = _list_packs(folder)
         done = self._git(
             address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs,
             content=os.fsencode(content),
         )  # fmt: skip
         if done.returncode:
             _remove_unfinished(folder)
+            for left in _list_packs(folder) - before:  # stored before git finds that what it names is missing
+                left.unlink(missing_ok=True)
         own = takewhile(lambda line: not line.startswith(OF_SERVER), done.stderr.splitlines())
         if any(map(FULL.search, own)):
             raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
@@ -207,6 +210,10 @@ def _remove_unfinished(folder: Path) -> None:
     for left in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock"), *packs):
         with suppress(FileNotFoundError):
             left.unlink()
+
+
+def _list_packs(folder: Path) -> set[Path]:
+    return set((folder / "objects/pack").glob("*"))
 
 
 def _has_commit(folder: Path, commit: str) -> bool:
