@@ -11,7 +11,6 @@ import contextlib
 import errno
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -161,13 +160,13 @@ def run_program(
     memory: int = 0,
     largest: int = 0,
     watch: Callable[[str], object] | None = None,
-    end_at: re.Pattern[bytes] | None = None,
+    ends: Callable[[bytes], object] | None = None,
 ) -> CompletedProcess[Any]:
     """Run a program to its end. Return its exit code, stdout and stderr: as bytes, or as `text`.
 
     content: its input. timeout: in seconds. memory: the bytes of data that each process of it may have, largest: those
-    of a file that it writes; 0: no limit. watch: called with the last line of stderr while the program runs. end_at:
-    the program is ended when its stdout has this.
+    of a file that it writes; 0: no limit. watch: called with the last line of stderr while the program runs. ends:
+    called with the last bytes of stdout while it runs, which is ended when the result is true.
 
     A program that writes too much is ended, and its stderr then states that: a server may send endless messages.
 
@@ -179,7 +178,7 @@ def run_program(
             start_program(command, env=env, cwd=cwd, umask=umask, memory=memory, largest=largest, **streams) as program,
             signals.at_stop(program.kill),
         ):
-            excess = _wait_bounded(program, timeout, ((output, MAX_OUTPUT), (errors, MAX_ERRORS)), watch, end_at)
+            excess = _wait_bounded(program, timeout, ((output, MAX_OUTPUT), (errors, MAX_ERRORS)), watch, ends)
             code = KILLED if excess else program.wait()
         found = [
             _read_ends(output, 2 * END_BYTES if excess else MAX_OUTPUT),
@@ -194,10 +193,11 @@ def _wait_bounded(
     timeout: float | None,
     files: Sequence[tuple[IO[bytes], int]],
     watch: Callable[[str], object] | None,
-    end_at: re.Pattern[bytes] | None,
+    ends: Callable[[bytes], object] | None,
 ) -> bytes:
-    """Wait for the end of a program, or end it when a file of its output has more bytes than its limit, or when the
-    first one has `end_at`. `watch` gets the last line of the last file, whenever it is another one.
+    """Wait for the end of a program, or end it when a file of its output has more bytes than its limit, or when `ends`,
+    which gets the last bytes of the first file, returns true. `watch` gets the last line of the last file, whenever it
+    is another one.
 
     Return a message of the limit. Raises TimeoutExpired, OSError.
     """
@@ -216,7 +216,7 @@ def _wait_bounded(
                 return f"\nfatal: {program.command[0]} was ended, because it wrote over {limit >> 20} MiB\n".encode()
         if program.returncode is not None:
             return b""
-        if end_at and end_at.search(_last_bytes(files[0][0], END_BYTES)):
+        if ends and ends(_last_bytes(files[0][0], END_BYTES)):
             program.kill()
             return b""
         if end is not None and time.monotonic() >= end:

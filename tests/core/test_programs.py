@@ -73,10 +73,10 @@ def test_the_last_line_of_stderr_is_watched_while_a_program_runs() -> None:
 
 def test_a_program_is_ended_at_a_pattern_in_its_stdout() -> None:
     script, begin = "echo one; echo 'two (28: x)'; exec sleep 1004", time.monotonic()
-    done = run_program(["sh", "-c", script], text=True, end_at=re.compile(rb"\((28|122): "))
+    done = run_program(["sh", "-c", script], text=True, ends=re.compile(rb"\((28|122): ").search)
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "one\ntwo (28: x)\n")
     assert time.monotonic() - begin < 60
-    assert run_program(["sh", "-c", script.replace("1004", "0.5")], end_at=re.compile(rb"\(29: ")).returncode == 0
+    assert run_program(["sh", "-c", script.replace("1004", "0.5")], ends=re.compile(rb"\(29: ").search).returncode == 0
 
 
 def test_a_signal_that_envbuild_ignores_is_ignored_and_no_other_is() -> None:

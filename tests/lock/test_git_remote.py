@@ -84,6 +84,27 @@ def test_a_server_of_static_files(demo: Repo, tmp_path: Path, server: Served) ->
 
 
 @pytest.mark.slow_unit
+def test_many_packs_of_a_server_of_static_files(demo: Repo, tmp_path: Path, server: Served) -> None:
+    """Each is a file of its own, to which the limit of a file holds."""
+    server.plain = True
+    bare = demo.bare(tmp_path / "served/demo/demo.git")
+    git(bare, "repack", "-a", "-d", "-q")
+    for number in range(4):
+        name = demo.commit({f"large{number}": os.urandom(1 << 20)})
+        git(demo.path, "push", "--quiet", f"file://{bare}", "HEAD:refs/heads/main")
+        git(bare, "repack", "-d", "-q")
+    git(bare, "update-server-info")
+    assert len(list((bare / "objects/pack").glob("*.pack"))) == 5 and name == demo.head
+    desk = Desk(tmp_path / "s", github=server.url)
+    transport = Transport(desk.site.network(), limits=DownloadLimits(file=2 << 20))
+    for _ in range(2):
+        with pytest.raises(InputError, match="its packs have more than 2 MiB"):
+            lock_commit(desk.site, transport, desk.store, desk.reporter, git_source(demo), {})
+        assert sum(path.stat().st_size for path in (tmp_path / "s/git").rglob("*") if path.is_file()) < 1 << 20
+    assert desk.lock(git_source(demo)).size > 4 << 20
+
+
+@pytest.mark.slow_unit
 def test_names_of_a_server_are_not_files_of_the_store(
     demo: Repo, tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,7 +133,7 @@ class Apt:
                 env=environment(self.root / "apt.conf"),
                 text=True,
                 timeout=LIMITS.program,
-                end_at=FULL_DISK if arguments[0] == "update" else None,
+                ends=FULL_DISK.search if arguments[0] == "update" else None,
             )
         except TimeoutExpired:  # apt's own limit is the time without a byte: a server may send one now and then
             raise AptError(f"apt-get did not end within {LIMITS.program:.0f} seconds") from None

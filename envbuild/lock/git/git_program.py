@@ -90,9 +90,10 @@ def run_git(
     settings: Iterable[str] = (),
     largest: int = 0,
     timeout: float = LIMIT,
+    ends: Callable[[bytes], object] | None = None,
 ) -> CompletedProcess[bytes]:
     """Run git to its end; the caller checks the exit code. `largest`: bytes of a file that it writes (0: any number).
-    `timeout`: seconds.
+    `timeout`: seconds. `ends`: as of `run_program`.
 
     Raises InputError (no git), TimeoutExpired.
     """
@@ -104,6 +105,7 @@ def run_git(
         timeout=timeout,
         memory=LIMITS.program_memory,  # a server's list of references may be endless
         largest=largest,
+        ends=ends,
     )
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from envbuild.core.errors import FREE_SOME, EngineError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.programs import CompletedProcess, TimeoutExpired
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import error_summary, run_git
@@ -159,21 +160,40 @@ class RemoteRepository:
                 )
         # Left by a git that was killed; no other process works here while this one has the store's lock.
         _remove_unfinished(folder)
-        before = _list_packs(folder)
+        before, most = _list_packs(folder), self.transport.limits.file
+        excess = b""
+
+        def is_excess(_: bytes) -> bool:
+            """Return whether new packs have more bytes than one may have: a server of plain files sends many."""
+            nonlocal excess
+            if sum(_size(path) for path in _list_packs(folder) - before if ".pack" in path.name) > most:
+                excess = b"fatal: its packs have more than %d MiB" % (most >> 20)
+            return bool(excess)
+
         done = self._git(
             address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs,
-            content=os.fsencode(content),
+            content=os.fsencode(content), ends=is_excess,
         )  # fmt: skip
-        if done.returncode:
+        is_excess(b"")  # the last ones may have come since
+        if excess:
+            discard_folder(folder)  # with names of what it had
+        elif done.returncode:
             _remove_unfinished(folder)
             for left in _list_packs(folder) - before:  # stored before git finds that what it names is missing
                 left.unlink(missing_ok=True)
         own = takewhile(lambda line: not line.startswith(OF_SERVER), done.stderr.splitlines())
         if any(map(FULL.search, own)):
             raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
-        return (done.stderr or b"fatal: git failed") if done.returncode else b""
+        return excess or ((done.stderr or b"fatal: git failed") if done.returncode else b"")
 
-    def _git(self, address: str, folder: Path | None, *arguments: str, content: bytes = b"") -> CompletedProcess[bytes]:
+    def _git(
+        self,
+        address: str,
+        folder: Path | None,
+        *arguments: str,
+        content: bytes = b"",
+        ends: Callable[[bytes], object] | None = None,
+    ) -> CompletedProcess[bytes]:
         """Run git with the site's certificates, proxy and password. Raises UnreachableError, and RefusedError for an
         address that git would pass to another program."""
         scheme = urlsplit(address if "://" in address else f"ssh://{address}").scheme
@@ -184,7 +204,9 @@ class RemoteRepository:
         try:
             # What is fetched is one file, a pack (`SETTINGS`).
             largest = self.transport.limits.file
-            done = run_git(folder, *arguments, content=content, extra=extra, settings=settings, largest=largest)
+            done = run_git(
+                folder, *arguments, content=content, extra=extra, settings=settings, largest=largest, ends=ends
+            )
         except TimeoutExpired:
             raise UnreachableError("no answer before the time limit") from None
         text = hide_logins(done.stderr.decode(errors="surrogateescape"), (address, self.transport.settings.proxy))
@@ -214,6 +236,13 @@ def _remove_unfinished(folder: Path) -> None:
 
 def _list_packs(folder: Path) -> set[Path]:
     return set((folder / "objects/pack").glob("*"))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # it has its final name by now
+        return 0
 
 
 def _has_commit(folder: Path, commit: str) -> bool:
