@@ -66,14 +66,13 @@ def publish_image(
     if not layers:
         return publish_squashfs(image, documents, target, workspace, move=move, whole=whole, signer=signer)
     shared_layers = share_layers(image, compression, workspace)
-    encode = shared_layers.encode if shared_layers else None
     with (
-        open_built_layout(image, compression or "gzip", workspace, target.has_blob, encode) as folder,
+        open_built_layout(image, compression or "gzip", workspace, target.has_blob, shared_layers.encode) as folder,
         workspace.store.workdir() as work,
     ):
         texts = list_texts(image, workspace)
         parts = ImageParts.read(folder).annotate(make_annotations(image.record.sha256, texts))
-        shared = shared_layers.find(image.layers, parts.layers_in(folder)) if shared_layers else {}
+        shared = shared_layers.find(image.layers, parts.layers_in(folder))
         artifacts = project_artifacts(image, parts.subject, texts, workspace, work, whole=whole, shared=shared)
         artifacts += attach_documents(image, documents, parts.subject, artifacts[0], destination, work, signer)
         return target.send(image.plan.image, parts, artifacts, image.record.sha256, move=move)

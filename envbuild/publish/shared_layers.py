@@ -36,11 +36,11 @@ MAX_LAYERS = MOST // 2  # of an artifact: each is one blob more, and in most cas
 LEAST = 4 / 5  # of a pack: who needs the pack alone fetches what the layer compresses for itself, too
 
 
-def share_layers(image: BuiltImage, compression: str, workspace: Workspace) -> SharedLayers | None:
+def share_layers(image: BuiltImage, compression: str, workspace: Workspace) -> SharedLayers:
     """Return the layers of an image of the project that `compression` lets share bytes with their packs, of which
-    missing ones are written; None for another compression."""
+    missing ones are written: none but with zstd."""
     if compression != "zstd":
-        return None
+        return SharedLayers(workspace.store, {})
     return SharedLayers.of(image.layers, built_packs(image, workspace), workspace.store)
 
 
@@ -65,8 +65,8 @@ class SharedLayers:
 
     def encode(self, layer: LayerRecord) -> PackEncoding | None:
         """Return how the blob of a layer is written from its pack; None where it would have too little of that."""
-        path = self.packs[layer.diff_id]
-        if path.stat().st_size < SMALL:  # joined with others
+        path = self.packs.get(layer.diff_id)
+        if path is None or path.stat().st_size < SMALL:  # joined with others
             return None
         known = read_shared(self.store, layer, path)
         pack = None if known else read_pack(path)
@@ -82,8 +82,8 @@ class SharedLayers:
         refuse them."""
         found, left = dict[str, SharedLayer](), MAX_SHARED
         for layer, blob in sorted(zip(layers, blobs, strict=True), key=lambda pair: -pair[1].size):
-            path = self.packs[layer.diff_id]
-            if path.name in found or len(found) == MAX_LAYERS:  # the layer comes twice
+            path = self.packs.get(layer.diff_id)
+            if path is None or path.name in found or len(found) == MAX_LAYERS:  # the layer comes twice
                 continue
             known = read_shared(self.store, layer, path)
             if parts := self.made.get(blob.digest):

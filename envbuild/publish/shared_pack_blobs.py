@@ -45,6 +45,7 @@ def make_shared_blobs(
 ) -> tuple[list[PublishedPack], list[FileSlice], dict[str, SharedLayer]]:
     """Return the packs as they are published, and their blobs, as `make_pack_blobs`; of packs that the blobs of their
     layers have (`shared`: by the name of the pack), only the rest becomes blobs. Return the layers that are used.
+    `progress` is called with bytes that were read, in total those of the packs.
 
     A blob that is not here was written from the pack with its `sha256` alone: another member of a store's group can
     have written another pack of the same name since. Raises DamagedPackError for a pack that changes meanwhile.
@@ -58,6 +59,7 @@ def make_shared_blobs(
     sizes = {path: copy_rest(path, used[path].parts, rest) for path, rest in rests.items()}
     files = [rests.get(path, path) for path in packs]
     published, blobs = make_pack_blobs(files, work, progress, MOST - len(used))
+    progress(-sum(rest.stat().st_size for rest in rests.values()))  # counted with their packs, too
     made = dict(zip(packs, published, strict=True))
     for path, layer in used.items():
         made[path] = join_pack(made[path], path, sizes[path], layer, blobs, progress)

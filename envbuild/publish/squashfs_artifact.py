@@ -66,7 +66,7 @@ def project_artifacts(
     work: Path,
     *,
     whole: bool,
-    shared: Mapping[str, SharedLayer] | None = None,
+    shared: Mapping[str, SharedLayer] = {},
 ) -> list[Artifact]:
     """Return the artifacts of an image of the project, whose OCI image is `subject` (None: it is not published): its
     squashfs file as packs with `texts`, and with `whole` also as one blob. Files that are made for them are in `work`.
@@ -86,7 +86,7 @@ def project_artifacts(
     merge = {"codec": form.codec, "level": form.level, "block": form.block, "epoch": plan.epoch}
     finished = FinishedImage(plan.image, plan.config.architecture, path, image.record.sha256, packs, ranges, merge)
     try:
-        return finished_artifacts(finished, subject, workspace.reporter, work, texts, whole=whole, shared=shared or {})
+        return finished_artifacts(finished, subject, workspace.reporter, work, texts, whole=whole, shared=shared)
     except VerifyError:
         forget_damaged(image_record_path(image.resolution, workspace))
         raise
@@ -100,7 +100,7 @@ def finished_artifacts(
     texts: Sequence[PublishedText] = (),
     *,
     whole: bool,
-    shared: Mapping[str, SharedLayer] | None = None,
+    shared: Mapping[str, SharedLayer] = {},
 ) -> list[Artifact]:
     """Return the artifacts of a squashfs file. Raises VerifyError for one that its packs do not result in, or (`whole`)
     whose own bytes are not those of its sha256."""
@@ -108,7 +108,7 @@ def finished_artifacts(
     add = count_bytes(reporter, "packs", total)
     reporter.start("packs", f"{image.name}: comparing its packs with its squashfs file")
     try:
-        found = squashfs_artifact(image, subject, work, texts, add, shared or {})
+        found = squashfs_artifact(image, subject, work, texts, add, shared)
     finally:
         reporter.finish("packs")
     if not whole:
@@ -129,7 +129,7 @@ def squashfs_artifact(
     work: Path,
     texts: Sequence[PublishedText] = (),
     progress: Callable[[int], object] = lambda size: None,
-    shared: Mapping[str, SharedLayer] | None = None,
+    shared: Mapping[str, SharedLayer] = {},
 ) -> Artifact:
     """Return the artifact with the packs of an image, and `texts`. `progress` is called with bytes that were read: in
     total those of the packs and of the file. `shared`: as of `project_artifacts`."""
@@ -142,10 +142,10 @@ def squashfs_artifact(
                 copy_tables(file.fileno(), extents, out.fileno())
         except TruncatedSourceError as error:
             raise changed_error(image, str(error)) from None
-    packs, blobs, used = make_shared_blobs(image.packs, shared or {}, work, progress)
+    packs, blobs, used = make_shared_blobs(image.packs, shared, work, progress)
     layers = {layer.blob.digest: layer.blob for layer in used.values()}
     made = read_slice(tables, f"{image.name}.tables")
-    sources = {digest: blob for digest, blob in layers.items() if blob.path.is_file()}
+    sources = {layer.blob.digest: layer.blob for layer in used.values() if layer.is_here}
     sources |= {blob.digest: blob for blob in [*blobs, made]}
     pieces = [open_pack(pack, path, sources) for pack, path in zip(packs, image.packs, strict=True)]
     if image.is_new:

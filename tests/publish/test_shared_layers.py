@@ -117,7 +117,9 @@ def test_the_blobs_have_all_bytes_of_the_pack(case: Case, tmp_path: Path, presen
     if present:
         layer.path.unlink()
     (tmp_path / "work").mkdir()
-    packs, blobs, used = make_shared_blobs([case.pack, case.pack], shared, tmp_path / "work")  # a layer may come twice
+    work, read = tmp_path / "work", list[int]()
+    packs, blobs, used = make_shared_blobs([case.pack, case.pack], shared, work, read.append)  # a layer may come twice
+    assert sum(read) == len(content)
     assert used == shared and packs[0].digest == file_digest(case.pack)
     assert len(packs) == 2 and packs[0] == packs[1] and packs[0].size == len(content)
     assert sum(blob.size for blob in blobs) < len(content) / 5

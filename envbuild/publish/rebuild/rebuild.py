@@ -114,8 +114,7 @@ def build_manifest(
     )
     image = BuiltImage(ready.resolution, ready.lock, ready.plan, record, built.layers)
     compression = published_compression(claim, workspace)
-    shared = share_layers(image, compression, workspace)
-    encode = shared.encode if shared else None
+    encode = share_layers(image, compression, workspace).encode
     with open_built_layout(image, compression, workspace, encode=encode) as folder:
         return ImageParts.read(folder).annotate(make_annotations(made.sha256, list_texts(image, workspace))).digest
 
