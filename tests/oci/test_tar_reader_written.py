@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from envbuild.oci.tar.fields import OVERLAY
 from envbuild.oci.tar.member import Kind, Member
-from envbuild.oci.tar.writer import TarSink
 from tests.support.examples import examples
-from tests.support.tars import STEPS, TYPES, gnu, read
+from tests.support.tars import STEPS, TYPES, gnu, read, written_tar
 
 pytestmark = pytest.mark.unit
 TEXT = st.binary(min_size=1, max_size=120).filter(
@@ -55,14 +54,7 @@ MEMBERS = st.one_of(
 @examples(200)
 @given(st.lists(MEMBERS, max_size=6), st.sampled_from(STEPS))
 def test_tars_written_by_envbuild(members: list[tuple[Member, bytes]], step: int) -> None:
-    buffer = io.BytesIO()
-    sink = TarSink(buffer)
-    for item, content in members:
-        sink.begin(item)
-        sink.data(content)
-        sink.end()
-    sink.close()
-    found = read(buffer.getvalue(), step)
+    found = read(written_tar(members), step)
     assert found.members == [item for item, _ in members]
     assert [found.content(number) for number in range(len(members))] == [content for _, content in members]
 

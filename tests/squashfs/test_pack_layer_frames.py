@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from envbuild.core.errors import EnvbuildError
 from envbuild.oci.tar.decompress import decompress
 from envbuild.oci.tar.member import Member
-from envbuild.oci.tar.writer import TarSink
 from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.layer_frames import Shared, check_shared, raw_blocks, shared_size, write_layer
 from tests.support.packs import file, folder, hard, pack, symlink
+from tests.support.tars import written_tar
 from tests.support.tools import require_tools
 
 pytestmark = pytest.mark.unit
@@ -29,17 +29,6 @@ BLOCK = 4096
 TEXT = b"".join(b"line %d of a text\n" % number for number in range(3000))  # 13 blocks that shrink
 NOISE = random.Random(1).randbytes(50_000)  # 12 blocks that do not
 Layer = list[tuple[Member, bytes]]
-
-
-def tar_of(layer: Layer) -> bytes:
-    out = io.BytesIO()
-    sink = TarSink(out)
-    for member, content in layer:
-        sink.begin(member)
-        sink.data(content)
-        sink.end()
-    sink.close()
-    return out.getvalue()
 
 
 def blob_of(made: Pack) -> tuple[bytes, str, list[Shared]]:
@@ -56,7 +45,7 @@ def unpacked(blob: bytes) -> bytes:
 def check(layer: Layer, made: Pack) -> tuple[bytes, list[Shared]]:
     """Check that a blob is the layer, and that it has the bytes of the pack where it states that."""
     blob, diff_id, shared = blob_of(made)
-    wanted, stored = tar_of(layer), made.path.read_bytes()
+    wanted, stored = written_tar(layer), made.path.read_bytes()
     assert unpacked(blob) == wanted == b"".join(decompress(io.BytesIO(blob)))
     assert diff_id == f"sha256:{hashlib.sha256(wanted).hexdigest()}"
     check_shared(shared, len(stored), len(blob))
@@ -108,7 +97,7 @@ def test_the_program_zstd_reads_it(tmp_path: Path) -> None:
     require_tools("zstd")
     layer = [file(b"a", NOISE), file(b"b", TEXT)]
     blob, _ = check(layer, pack(tmp_path / "p", layer, block=BLOCK))
-    assert subprocess.run(["zstd", "-dc"], input=blob, capture_output=True, check=True).stdout == tar_of(layer)
+    assert subprocess.run(["zstd", "-dc"], input=blob, capture_output=True, check=True).stdout == written_tar(layer)
 
 
 def test_a_pack_of_another_codec_shares_nothing(tmp_path: Path) -> None:
@@ -121,7 +110,7 @@ def test_a_damaged_block_is_found_by_the_digest(tmp_path: Path) -> None:
     with made.path.open("r+b") as stored:
         os.pwrite(stored.fileno(), bytes([NOISE[5] ^ 1]), made.index.columns["starts"][0] + 5)
     _, diff_id, _ = blob_of(made)
-    assert diff_id != f"sha256:{hashlib.sha256(tar_of(layer)).hexdigest()}"
+    assert diff_id != f"sha256:{hashlib.sha256(written_tar(layer)).hexdigest()}"
 
 
 CONTENTS = st.lists(

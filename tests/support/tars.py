@@ -7,13 +7,14 @@ import hashlib
 import io
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 from envbuild.oci.sources.base import SourceLayer
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.reader import read_tar
+from envbuild.oci.tar.writer import TarSink
 
 END = bytes(1024)
 MEGA = 1 << 20
@@ -236,3 +237,15 @@ def gnu(folder: Path, *options: str) -> bytes:
     names = sorted(path.name for path in folder.iterdir())
     command = ["tar", "-C", str(folder), "-cf", "-", "--sort=name", *options, "--"]
     return subprocess.run([*command, *names], check=True, capture_output=True).stdout
+
+
+def written_tar(layer: Iterable[tuple[Member, bytes]]) -> bytes:
+    """Return the canonical tar of a layer."""
+    out = io.BytesIO()
+    sink = TarSink(out)
+    for member, content in layer:
+        sink.begin(member)
+        sink.data(content)
+        sink.end()
+    sink.close()
+    return out.getvalue()
