@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from envbuild.oci.document import InvalidDocumentError, Part
 from envbuild.oci.manifest import DIGEST, MAX_SIZE
-from envbuild.squashfs.pack.layer_frames import Shared
+from envbuild.squashfs.pack.frame_writer import Shared
 
 MAX_PARTS = 64  # of a pack in blobs of its own: one for each GiB of a large one
 MAX_SHARED = 250_000  # parts that packs share with layers: 4,000 for each GB of wheels with CUDA code

@@ -25,7 +25,8 @@ from envbuild.publish.pack_blobs import MOST, SMALL, FileSlice
 from envbuild.publish.published_pack import MAX_SHARED
 from envbuild.publish.shared_pack_blobs import SharedLayer
 from envbuild.squashfs.pack.file import DAMAGED_HINT, read_pack
-from envbuild.squashfs.pack.layer_frames import Shared, check_shared, shared_size, write_layer
+from envbuild.squashfs.pack.frame_writer import Shared, check_shared
+from envbuild.squashfs.pack.layer_frames import shared_size, write_layer
 
 if TYPE_CHECKING:
     from envbuild.export.built_image import BuiltImage

@@ -12,7 +12,7 @@ from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.publish.finished_image import open_pack
 from envbuild.publish.pack_blobs import MOST, FileSlice, make_pack_blobs
 from envbuild.publish.published_pack import PublishedPack
-from envbuild.squashfs.pack.layer_frames import Shared
+from envbuild.squashfs.pack.frame_writer import Shared
 from envbuild.squashfs.write.assembly import TruncatedSourceError, extents_digest
 
 PIECE = 1 << 20

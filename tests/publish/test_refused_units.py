@@ -84,9 +84,10 @@ def with_other_blocks(path: Path) -> bytes:
     pack, data = read_pack(path), bytearray(path.read_bytes())
     index, end = pack.index, pack.end
     columns, row = index.columns, index.kinds.index(FILE)
-    content = index.codec.decompress(bytes(data[DATA:end]), index.block)
+    at, size = columns["offsets"][row], columns["sizes"][row]
+    content = index.codec.decompress(bytes(data[DATA:end]), index.block)[at : at + size]
     del data[end:]
-    columns["starts"][row], columns["first"][row], columns["sizes"][row] = len(data), 0, len(content)
+    columns["starts"][row], columns["first"][row] = len(data), 0
     columns["fragments"][row], columns["tails"][row], columns["offsets"][row] = NONE, 0, 0
     columns["words"].append(len(content) | RAW)
     data += content

@@ -20,12 +20,14 @@ from envbuild.publish.pack_blobs import FileSlice
 from envbuild.publish.shared_layers import NAME, SharedLayers, read_shared
 from envbuild.publish.shared_pack_blobs import make_shared_blobs
 from envbuild.squashfs.pack.layer_frames import write_layer
-from tests.support.packs import file, pack
+from tests.support.packs import file, pack, symlink
 
 pytestmark = pytest.mark.unit
 
 NOISE = random.Random(4).randbytes(3 << 20)
 SMALL = [file(b"%04d" % number, NOISE[number * 1000 : number * 1000 + 1000]) for number in range(2000)]
+EQUAL = [file(name + member.path, content) for name in (b"a", b"b", b"c") for member, content in SMALL]
+LINKS = [symlink(b"%05d" % number, b"%d" % number * 9) for number in range(20_000)]
 
 
 @dataclass
@@ -72,13 +74,17 @@ def case(tmp_path: Path) -> Case:
     return make_case(tmp_path, file(b"a", NOISE), file(b"b", b"small"))
 
 
-def test_a_layer_of_large_files_is_shared_and_one_of_small_files_is_not(case: Case, tmp_path: Path) -> None:
+def test_layers_of_files_are_shared_and_a_small_one_and_one_of_links_are_not(case: Case, tmp_path: Path) -> None:
     encoding = case.layers.encode(case.layer)
     assert encoding and encoding.name == f"zstd of {case.pack.name}"
-    for name, members in {"small": SMALL, "tiny": [file(b"a", NOISE[: 1 << 18])]}.items():
+    layers = {"small": SMALL, "equal": EQUAL, "tiny": [file(b"a", NOISE[: 1 << 18])], "links": LINKS}
+    shared = set()
+    for name, members in layers.items():
         (tmp_path / name).mkdir()
         other = make_case(tmp_path / name, *members)
-        assert other.layers.encode(other.layer) is None
+        if other.layers.encode(other.layer):
+            shared.add(name)
+    assert shared == {"small", "equal"}
 
 
 def test_what_is_shared_is_recorded(case: Case) -> None:

@@ -9,7 +9,7 @@ import pytest
 from envbuild.core.errors import InputError
 from envbuild.publish.published_pack import BlobPart, PublishedPack
 from envbuild.publish.squashfs_document import SquashfsDocument, decode_document
-from envbuild.squashfs.pack.layer_frames import Shared
+from envbuild.squashfs.pack.frame_writer import Shared
 
 pytestmark = pytest.mark.unit
 

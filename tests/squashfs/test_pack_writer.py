@@ -123,7 +123,7 @@ def test_name_covers_what_the_bytes_depend_on():
     }
     assert len(names) == 4
     name = pack_name("sha256:ab")
-    assert name.startswith("ab.") and Codec("zstd", 3).library in name and name.endswith(".v2") and "/" not in name
+    assert name.startswith("ab.") and Codec("zstd", 3).library in name and name.endswith(".v3") and "/" not in name
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,10 @@ pytestmark = pytest.mark.unit
 
 NOISE = random.Random(9).randbytes(5 << 20)
 LAYERS = [
-    [file(b"a", NOISE[: 3 << 20]), file(b"hole", NOISE[7:400_007]), file(b"b", NOISE[99:]), file(b"tail", b"one")],
+    [
+        *(file(b"a", NOISE[: 3 << 20]), file(b"hole", NOISE[7:400_007]), file(b"b", NOISE[99:])),
+        *(file(b"near", NOISE[1:20_001]), file(b"tail", NOISE[2:20_002])),
+    ],
     [gone(b"hole"), gone(b"tail"), file(b"c", NOISE[5000:900_000]), file(b"small", b"few bytes")],
 ]
 PAGE = 4096
@@ -109,7 +112,7 @@ def test_data_that_differs_from_its_checksum(tmp_path, monkeypatch, share):
         damaged.write(b"\0")
     with pytest.raises(DamagedPackError) as caught:
         write_tree(made, merge_packs(made), tmp_path / "image", epoch=7, digest=True)
-    assert caught.value.message == "1 of 4 pieces of the image's data do not match their checksums"
+    assert caught.value.message == "1 of 5 pieces of the image's data do not match their checksums"
     assert not (tmp_path / "image").exists()
 
 

@@ -25,6 +25,9 @@ TYPES = {
 ZEROS = bytes(1 << 20)
 MAX_ID = 0o7777777
 MAX_SIZE = 0o77777777777
+USTAR = b"ustar\x0000"  # magic and version
+NUMBERS = (b"uid", b"gid", b"size", b"mtime")
+Numbers = tuple[int, int, int, int]  # in this order
 
 
 class TarSink:
@@ -85,7 +88,7 @@ class TarSink:
 def encode_header(member: Member) -> bytes:
     """Return the header of one member: a pax header if it needs one, and the ustar header."""
     path = (member.path or b".") + (b"/" if member.kind is Kind.DIR else b"")
-    records: dict[bytes, bytes] = {b"SCHILY.xattr." + name: value for name, value in member.xattrs.items()}
+    records = {b"SCHILY.xattr." + name: value for name, value in member.xattrs.items()}
     name, prefix = split_name(path)
     if not name:
         records[b"path"] = path
@@ -94,39 +97,54 @@ def encode_header(member: Member) -> bytes:
     if len(link) > 100:
         records[b"linkpath"] = link
         link = link[:100]
-    numbers = {}
-    for key, value, most in (
-        (b"uid", member.uid, MAX_ID),
-        (b"gid", member.gid, MAX_ID),
-        (b"size", member.size, MAX_SIZE),
-        (b"mtime", member.mtime, MAX_SIZE),
-    ):
+    uid, gid, size, mtime = numbers = member.uid, member.gid, member.size, member.mtime
+    if not (0 <= uid <= MAX_ID and 0 <= gid <= MAX_ID and 0 <= size <= MAX_SIZE and 0 <= mtime <= MAX_SIZE):
+        numbers = _move_numbers(numbers, records)
+    if records and not all(is_utf8(records.get(key, b"")) for key in (b"path", b"linkpath")):
+        records[b"hdrcharset"] = b"BINARY"  # the bytes are the name, in no character set
+    return encode_pax(records) + encode_block(
+        name, member.mode, numbers, TYPES[member.kind], link, member.device, prefix
+    )
+
+
+def _move_numbers(numbers: Numbers, records: dict[bytes, bytes]) -> Numbers:
+    """Return the numbers with 0 for those that ustar does not hold, which are entered into `records`."""
+    fitting = []
+    for key, value, most in zip(NUMBERS, numbers, (MAX_ID, MAX_ID, MAX_SIZE, MAX_SIZE), strict=True):
         fits = 0 <= value <= most
-        numbers[key] = value if fits else 0
+        fitting.append(value if fits else 0)
         if not fits:
             records[key] = b"%d" % value
-    if not all(is_utf8(records.get(key, b"")) for key in (b"path", b"linkpath")):
-        records[b"hdrcharset"] = b"BINARY"  # the bytes are the name, in no character set
-    major, minor = member.device
-    block = b"".join(
+    return fitting[0], fitting[1], fitting[2], fitting[3]
+
+
+def encode_block(
+    name: bytes,
+    mode: int,
+    numbers: Numbers,
+    kind: bytes,
+    link: bytes = b"",
+    device: tuple[int, int] = (0, 0),
+    prefix: bytes = b"",
+) -> bytes:
+    """Return one ustar header. Its checksum counts the blanks in its own field; zeros are not added up one by one."""
+    first = b"%07o\0%07o\0%07o\0%011o\0%011o\0" % (mode, *numbers)
+    last = b"%07o\0%07o\0" % device
+    checksum = sum(name) + sum(first) + 8 * ord(" ") + sum(kind) + sum(link) + sum(USTAR) + sum(last) + sum(prefix)
+    return b"".join(
         (
             name.ljust(100, b"\0"),
-            b"%07o\0" % member.mode,
-            b"%07o\0" % numbers[b"uid"],
-            b"%07o\0" % numbers[b"gid"],
-            b"%011o\0" % numbers[b"size"],
-            b"%011o\0" % numbers[b"mtime"],
-            b" " * 8,
-            TYPES[member.kind],
+            first,
+            b"%06o\0 " % checksum,
+            kind,
             link.ljust(100, b"\0"),
-            b"ustar\x0000",
+            USTAR,
             bytes(64),
-            b"%07o\0%07o\0" % (major, minor),
+            last,
             prefix.ljust(155, b"\0"),
             bytes(12),
         )
     )
-    return encode_pax(records) + add_checksum(block)
 
 
 def encode_pax(records: dict[bytes, bytes]) -> bytes:
@@ -136,21 +154,7 @@ def encode_pax(records: dict[bytes, bytes]) -> bytes:
         return b""
     ordered = sorted(records.items(), key=lambda item: (item[0] != b"hdrcharset", item[0]))
     body = b"".join(encode_record(key, value) for key, value in ordered)
-    block = b"".join(
-        (
-            b"pax".ljust(100, b"\0"),
-            b"%07o\0%07o\0%07o\0" % (0o644, 0, 0),
-            b"%011o\0%011o\0" % (len(body), 0),
-            b" " * 8,
-            b"x",
-            bytes(100),
-            b"ustar\x0000",
-            bytes(64),
-            b"%07o\0%07o\0" % (0, 0),
-            bytes(167),
-        )
-    )
-    return add_checksum(block) + body + bytes(-len(body) % BLOCK)
+    return encode_block(b"pax", 0o644, (0, 0, len(body), 0), b"x") + body + bytes(-len(body) % BLOCK)
 
 
 def encode_record(key: bytes, value: bytes) -> bytes:
@@ -169,11 +173,6 @@ def split_name(path: bytes) -> tuple[bytes, bytes]:
     if at < 1 or at > 155:
         return b"", b""
     return path[at + 1 :], path[:at]
-
-
-def add_checksum(block: bytes) -> bytes:
-    """Return a header with its checksum, which counts the blanks in its own field."""
-    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
 def is_utf8(value: bytes) -> bool:

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from envbuild.squashfs.codec import crc32
 from envbuild.squashfs.pack.append_file import MAX_BUFFERS, Appender, Buffer
 from envbuild.squashfs.pack.file import DATA
-from envbuild.squashfs.pack.index import RAW, PackIndex
+from envbuild.squashfs.pack.index import FRAGMENT_COLUMNS, RAW, PackIndex
 from envbuild.squashfs.pack.workers import Workers
 
 BATCH = 1 << 20  # bytes handed to a thread at once: smaller batches cost switching, larger ones memory
@@ -53,13 +53,16 @@ class BlockWriter:
         """Add `count` blocks of zeros, the next ones of a file."""
         self._submit(row, count, 64)  # no memory, but not free either
 
-    def add_fragment(self, content: bytes) -> None:
-        """Add the next fragment block."""
+    def new_fragment(self) -> int:
+        """Return the number of a fragment block that will be added."""
         columns = self.index.columns
-        number = len(columns["fragment_sizes"])
-        columns["fragment_sizes"].append(len(content))
-        for name in ("fragment_starts", "fragment_words", "fragment_crcs"):
+        for name in FRAGMENT_COLUMNS:
             columns[name].append(0)
+        return len(columns["fragment_sizes"]) - 1
+
+    def add_fragment(self, number: int, content: bytes) -> None:
+        """Add the fragment block `number`."""
+        self.index.columns["fragment_sizes"][number] = len(content)
         self.flying[number] = content
         self._submit(~number, content, len(content))
 

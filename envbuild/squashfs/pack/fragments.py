@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Iterable
 
-from envbuild.squashfs.codec import crc32
 from envbuild.squashfs.pack.append_file import Buffer
 from envbuild.squashfs.pack.blocks import BlockWriter
 from envbuild.squashfs.pack.index import PackIndex
@@ -24,35 +24,51 @@ class FragmentWriter:
         self.index, self.blocks = index, blocks
         self.buffer = memoryview(bytearray(index.block))  # the open fragment block
         self.size = 0  # of what it holds
-        self.number = 0  # of the open one
+        self.number = -1  # of the open one
         self.places: dict[int, int] = {}  # checksum << 32 | length → fragment << 32 | offset
         self.digests: dict[int, bytes] = {}  # of places that were compared once
         self.unpacked: OrderedDict[int, Buffer] = OrderedDict()
 
-    def add(self, row: int, content: Buffer) -> None:
-        """Give the file `row` its tail: all of `content`, which is shorter than a block and not empty."""
+    def add(self, row: int, content: Buffer, key: int) -> None:
+        """Give the file `row` its tail: all of `content`, which is shorter than a block and not empty. `key`: its
+        checksum << 32 | its length."""
         length = len(content)
-        key = crc32(content) << 32 | length
-        place = self.places.get(key)
-        if place is None or not self._is(place, content):
+        place = self.find(key, content)
+        if place is None:
             if self.size + length > self.index.block:
                 self.flush()
-            new = self.number << 32 | self.size
-            if place is None:  # of two different tails with one checksum the first keeps the key
-                self.places[key] = new
-            place = new
+            if not self.size:
+                self.number = self.blocks.new_fragment()
+            place = self.number << 32 | self.size
             self.buffer[self.size : self.size + length] = content
             self.size += length
-        columns = self.index.columns
-        columns["fragments"][row], columns["offsets"][row] = place >> 32, place & 0xFFFFFFFF
-        columns["tails"][row] = key
+        self._place(row, key, place)
+
+    def add_piece(self, content: bytes, tails: Iterable[tuple[int, int, int]], members: int) -> None:
+        """Add a whole fragment block. `tails`: (row, offset in it, key) of what it has of files; `members`: as the
+        column of the index."""
+        number = self.blocks.new_fragment()
+        self.index.columns["fragment_members"][number] = members
+        for row, offset, key in tails:
+            self._place(row, key, number << 32 | offset)
+        self.blocks.add_fragment(number, content)
+
+    def find(self, key: int, content: Buffer) -> int | None:
+        """Return the place of an equal tail."""
+        place = self.places.get(key)
+        return place if place is not None and self._is(place, content) else None
 
     def flush(self) -> None:
         """End the open fragment block."""
         if self.size:
-            self.blocks.add_fragment(bytes(self.buffer[: self.size]))
-            self.number += 1
-            self.size = 0
+            self.blocks.add_fragment(self.number, bytes(self.buffer[: self.size]))
+            self.number, self.size = -1, 0
+
+    def _place(self, row: int, key: int, place: int) -> None:
+        self.places.setdefault(key, place)  # of two different tails with one checksum the first keeps the key
+        columns = self.index.columns
+        columns["fragments"][row], columns["offsets"][row] = place >> 32, place & 0xFFFFFFFF
+        columns["tails"][row] = key
 
     def _is(self, place: int, content: Buffer) -> bool:
         """Return whether the tail at `place` is `content`; the digest of a tail that was compared once is cached."""

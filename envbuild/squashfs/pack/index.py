@@ -24,7 +24,7 @@ from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.name_count import MAX_ENTRIES, MAX_NAMES
 from envbuild.squashfs.codec import BLOCKS, Codec
 
-VERSION = 2  # raise it when the bytes of a pack, or their meaning, change
+VERSION = 3  # raise it when the bytes of a pack, or their meaning, change
 NONE = 0xFFFFFFFF  # no fragment
 RAW = 1 << 24  # bit of a size word: the block is stored uncompressed
 LENGTH = 0xFFFFFFFF  # of a tail's key: its length
@@ -55,14 +55,16 @@ DATA_COLUMNS = {
     "starts": "Q", "stored": "Q", "sparse": "Q", "first": "Q", "crcs": "I", "fragments": "I", "offsets": "I",
     "tails": "Q",
 }  # fmt: skip
-# Of all members together: size words of blocks, and the fragment blocks.
-SHARED_COLUMNS = {
-    "words": "I",
+# Fragment blocks. `members`: first row << 32 | number of the members in a block that is a piece of the tar
+# (`envbuild.squashfs.pack.tar_pieces`), or 0.
+FRAGMENT_COLUMNS = {
     "fragment_starts": "Q",
     "fragment_words": "I",
     "fragment_sizes": "I",
     "fragment_crcs": "I",
+    "fragment_members": "Q",
 }
+SHARED_COLUMNS = {"words": "I", **FRAGMENT_COLUMNS}  # of all members together; first the size words of blocks
 COLUMNS = {**MEMBER_COLUMNS, **DATA_COLUMNS, **SHARED_COLUMNS}
 PER_MEMBER = (*MEMBER_COLUMNS, *DATA_COLUMNS)
 
@@ -214,7 +216,7 @@ def check_bounds(index: PackIndex, first: int, end: int) -> None:
     columns, block = index.columns, index.block
     if block not in BLOCKS:
         raise ValueError("no squashfs has blocks of that size")
-    if len({len(columns[name]) for name in SHARED_COLUMNS if name != "words"}) != 1:
+    if len({len(columns[name]) for name in FRAGMENT_COLUMNS}) != 1:
         raise ValueError("fragment columns differ in length")
 
     def within(values: Iterable[int], limit: int, what: str) -> None:
@@ -233,6 +235,7 @@ def check_bounds(index: PackIndex, first: int, end: int) -> None:
     within(blocks_end, end, "a fragment block")
     sizes = columns["fragment_sizes"]
     within(sizes, block, "a fragment block's size")
+    within(map(last_member, columns["fragment_members"]), len(index), "a member of a fragment block")
     words, fragments = len(columns["words"]), len(sizes)
     names = ("sizes", "first", "fragments", "offsets", "tails")
     for kind, size, first, fragment, offset, tail in zip(index.kinds, *(columns[name] for name in names), strict=True):
@@ -246,6 +249,11 @@ def check_bounds(index: PackIndex, first: int, end: int) -> None:
             blocks = size // block
         if blocks and first + blocks > words:
             raise ValueError("size words are outside")
+
+
+def last_member(members: int) -> int:
+    """Return the row behind the members of a fragment block."""
+    return (members >> 32) + (members & LENGTH)
 
 
 def require_little_endian() -> None:

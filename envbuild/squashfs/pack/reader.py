@@ -106,17 +106,21 @@ class PackReader:
         """Return the content of a fragment block."""
         content = self.fragments.pop(number, None)
         if content is None:
-            columns = self.pack.index.columns
-            size = columns["fragment_sizes"][number]
+            size = self.pack.index.columns["fragment_sizes"][number]
             if self.left is not None:
                 self.left -= size
                 if self.left < 0:
                     raise EnvbuildError("its files are in an order that unpacks too much")
-            content = self.block(columns["fragment_starts"][number], columns["fragment_words"][number], size).content
+            content = self.fragment_block(number).content
             if len(self.fragments) >= CACHED_BLOCKS:
                 self.fragments.popitem(last=False)
         self.fragments[number] = content
         return content
+
+    def fragment_block(self, number: int) -> StoredBlock:
+        """Return a fragment block as it is stored."""
+        starts, words, sizes = (self.pack.index.columns[f"fragment_{name}"] for name in ("starts", "words", "sizes"))
+        return self.block(starts[number], words[number], sizes[number])
 
     def block(self, at: int, word: int, size: int) -> StoredBlock:
         """Return the block of `size` bytes that begins at `at`; without bytes in the pack it is zeros."""

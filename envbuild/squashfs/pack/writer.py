@@ -25,6 +25,7 @@ from envbuild.squashfs.pack.check_member import check_member
 from envbuild.squashfs.pack.file import Pack, pack_foot, pack_head
 from envbuild.squashfs.pack.fragments import FragmentWriter
 from envbuild.squashfs.pack.index import VERSION, PackIndex, require_little_endian
+from envbuild.squashfs.pack.tar_pieces import TarPieces
 from envbuild.squashfs.pack.workers import Workers
 
 # Of one file (4 TiB at 128 KiB): the size words of a file that claims to be sparse take at most 128 MiB of memory.
@@ -84,7 +85,7 @@ class PackWriter:
         workers = jobs if isinstance(jobs, Workers) else Workers(jobs)
         self.own = None if workers is jobs else workers
         self.blocks = BlockWriter(self.file, base, self.index, workers)
-        self.tails = FragmentWriter(self.index, self.blocks)
+        self.pieces = TarPieces(FragmentWriter(self.index, self.blocks))
         self.parts: list[Buffer] = []  # of the current file, together less than a block
         self.buffered = 0  # their length
         self.zero = memoryview(bytes(block))
@@ -107,6 +108,7 @@ class PackWriter:
         except struct.error as error:
             raise EnvbuildError(f"{os.fsdecode(member.path)!r} cannot be stored: {error}") from error
         self.left = member.size
+        self.pieces.begin(self.row, member)
 
     def data(self, chunk: Buffer) -> None:
         """Add the next bytes of the member (any number; the object must not change afterwards)."""
@@ -119,6 +121,7 @@ class PackWriter:
                 self.parts.append(chunk)
                 self.buffered += count
             return
+        self.pieces.end()
         view = memoryview(chunk)
         if self.buffered:
             take = self.block - self.buffered
@@ -144,6 +147,7 @@ class PackWriter:
         blocks, rest = divmod(count, self.block)
         self.left -= blocks * self.block
         if blocks:
+            self.pieces.end()
             self.blocks.add_zeros(self.row, blocks)
         self.data(self.zero[:rest])
 
@@ -154,7 +158,7 @@ class PackWriter:
                 f"{self._name()} lacks {self.left} bytes of its data", hint="the layer is truncated; fetch it again"
             )
         if self.buffered:
-            self.tails.add(self.row, self.parts[0] if len(self.parts) == 1 else b"".join(self.parts))
+            self.pieces.add(self.row, self.parts[0] if len(self.parts) == 1 else b"".join(self.parts))
             self.parts.clear()
             self.buffered = 0
 
@@ -165,7 +169,7 @@ class PackWriter:
         try:
             if self.left:
                 raise EnvbuildError("the layer ended within a member")
-            self.tails.flush()
+            self.pieces.flush()
             end = self.blocks.finish()
             self.index.seal()
             if self.into:

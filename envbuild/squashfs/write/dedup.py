@@ -146,7 +146,7 @@ def find_equal_tails(packs: Sequence[Pack], alive: Sequence[LiveExtents], jobs: 
     """
     if len(packs) < 2:
         return {}
-    candidates = find_tail_candidates(packs, alive)
+    candidates = find_tail_candidates(alive)
     if not candidates:
         return {}
     with open_packs(packs) as files, ThreadPoolExecutor(jobs) as pool:
@@ -154,21 +154,21 @@ def find_equal_tails(packs: Sequence[Pack], alive: Sequence[LiveExtents], jobs: 
         return {own: other for found in pairs for own, other in found}
 
 
-def find_tail_candidates(packs: Sequence[Pack], alive: Sequence[LiveExtents]) -> list[TailCandidates]:
+def find_tail_candidates(alive: Sequence[LiveExtents]) -> list[TailCandidates]:
     """Return the fragment blocks with tails whose checksum and length an earlier pack also has."""
     wanted = {key for live in alive[1:] for slots in live.slots.values() for key in slots.values()}
     seen: dict[int, Slot] = {}
     candidates: list[TailCandidates] = []
-    for number, (pack, live) in enumerate(zip(packs, alive, strict=True)):
+    for number, live in enumerate(alive):
         for fragment in sorted(live.slots):
             slots = live.slots[fragment]
             if wanted.isdisjoint(slots.values()):
                 continue
             found = [(offset, seen[key], key & LENGTH) for offset, key in sorted(slots.items()) if key in seen]
-            whole = not live.is_dirty(pack, fragment)
+            whole = fragment not in live.dirty
             if found and (not whole or len(found) == len(slots)):
                 candidates.append((number, fragment, whole, found))
-        if number < len(packs) - 1:
+        if number < len(alive) - 1:
             add_tails(seen, number, live, wanted)
     return candidates
 

@@ -11,7 +11,7 @@ reflinks shares its blocks. That costs less than what was left out before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envbuild.squashfs.pack.checksums import Checksums
@@ -56,7 +56,7 @@ class DataPlan:
         return (number, slot[2]) if number is not None else self.moved[slot]
 
 
-def plan_data(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, jobs: int = 1) -> DataPlan:
+def plan_data(packs: Sequence[Pack], live: Sequence[Collection[int]], start: int, jobs: int = 1) -> DataPlan:
     """Plan the data of an image whose live rows are `live` (per pack), from position `start` on; `jobs` threads
     compare what may be equal.
     """
@@ -73,7 +73,7 @@ def plan_data(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, 
         places = {at: result.starts[other][there] for at, (other, there) in doubles.get(number, {}).items()}
         pieces = [(at, stored[row], ~row) for at, row in lives.extents.items() if at not in places]
         for fragment, slots in lives.slots.items():
-            if lives.is_dirty(pack, fragment):
+            if fragment in lives.dirty:
                 dirty.append((number, fragment))
             elif (number, fragment, next(iter(slots))) not in same:  # of a clean block all tails are given up, or none
                 pieces.append((columns["fragment_starts"][fragment], words[fragment] & ~RAW, fragment))

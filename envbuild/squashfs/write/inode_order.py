@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from envbuild.squashfs.pack.file import Pack
-from envbuild.squashfs.pack.index import DIR, FILE
+from envbuild.squashfs.pack.index import DIR
 from envbuild.squashfs.write.merge import MergedTree, Node
 
 Directory = tuple[Node, list[tuple[bytes, Node]], int]  # (node, sorted children, parent's number)
@@ -16,8 +16,8 @@ Directory = tuple[Node, list[tuple[bytes, Node]], int]  # (node, sorted children
 
 @dataclass(slots=True)
 class InodeOrder:
-    """A tree in the order of its inode numbers: directories in pre-order, number of inodes, live file rows per
-    pack.
+    """A tree in the order of its inode numbers: directories in pre-order, number of inodes, live rows per pack (but
+    for those of directories and other names of files).
     """
 
     directories: list[Directory] = field(default_factory=list)
@@ -42,7 +42,7 @@ def number_inodes(tree: MergedTree, packs: Sequence[Pack]) -> InodeOrder:
             if not child.number:
                 result.inodes += 1
                 child.number, child.names = result.inodes, 0
-                if child.kind == FILE and child.pack is not None:
+                if child.kind != DIR and child.pack is not None:
                     result.live[places[id(child.pack)]].append(child.row)
             if child.kind == DIR:
                 node.names += 1
