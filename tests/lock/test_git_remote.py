@@ -98,7 +98,7 @@ def test_many_packs_of_a_server_of_static_files(demo: Repo, tmp_path: Path, serv
     desk = Desk(tmp_path / "s", github=server.url)
     transport = Transport(desk.site.network(), limits=DownloadLimits(file=2 << 20))
     for _ in range(2):
-        with pytest.raises(InputError, match="its packs have more than 2 MiB"):
+        with pytest.raises(InputError, match="the repositories of the source have more than 2 MiB"):
             lock_commit(desk.site, transport, desk.store, desk.reporter, git_source(demo), {})
         assert sum(path.stat().st_size for path in (tmp_path / "s/git").rglob("*") if path.is_file()) < 1 << 20
     assert desk.lock(git_source(demo)).size > 4 << 20
@@ -133,7 +133,7 @@ def test_a_server_that_sends_too_much(demo: Repo, tmp_path: Path, server: Served
     demo.bare(tmp_path / "served/demo/demo.git")
     desk = Desk(tmp_path / "s", github=server.url)
     transport = Transport(desk.site.network(), limits=DownloadLimits(file=2 << 20))
-    with pytest.raises(InputError, match="File too large"):
+    with pytest.raises(InputError, match="the repositories of the source have more than 2 MiB"):
         lock_commit(desk.site, transport, desk.store, desk.reporter, git_source(demo), {})
     assert sum(path.stat().st_size for path in (tmp_path / "s/git").rglob("*") if path.is_file()) < 1 << 20
     (cache,) = (tmp_path / "s/git").iterdir()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import printable
+from envbuild.lock.git.received import Received
 from envbuild.lock.git.repositories import GitRepository, find_repositories
-from envbuild.lock.git.source_limits import check_entries
+from envbuild.lock.git.source_limits import check_entries, check_received
 from envbuild.lock.git.tree import CommitTree, read_tree
 from envbuild.lock.missing_inputs import describe_misses, not_available_error, source_finding
 from envbuild.net.download import DownloadError
@@ -33,12 +34,13 @@ class SourceCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitFinder:
-    """Finder of commits. `report_status` receives the current step as text."""
+    """Finder of the commits of one source. `report_status` receives the current step as text."""
 
     site: Site
     transport: Transport
     store: Store
     report_status: Callable[[str], None]
+    received: Received = field(default_factory=Received)
 
     def find_source(self, part: SourceCommit, tag: str, file: str) -> tuple[CommitTree, list[GitRepository]]:
         """Return the commit of a source itself, and its places from the one that has it.
@@ -57,12 +59,14 @@ class CommitFinder:
 
         refused: other places that were tried for the source
 
-        Raises InputError with every part that is not available, and for too many files of all parts.
+        Raises InputError with every part that is not available, and for too many files or bytes of all parts.
         """
+        most = self.transport.limits.file
         trees: list[CommitTree] = []
 
         def find_one(part: SourceCommit) -> CommitTree | Finding:
             check_entries(top, trees)
+            check_received(top, self.received.total, most)
             try:
                 submodule = bool(part.path) and part.origin != top.rpartition("@")[0]
                 tree = self._find(part, "", submodule=submodule)[0]
@@ -81,6 +85,7 @@ class CommitFinder:
             once.setdefault((part.origin, part.commit), part)
         with ThreadPoolExecutor(PARALLEL) as pool:
             results = dict(zip(once, pool.map(find_one, once.values()), strict=True))
+        check_received(top, self.received.total, most)
         found = {part.path: results[part.origin, part.commit] for part in parts}
         findings = [item for item in results.values() if isinstance(item, Finding)]
         if findings:
@@ -91,8 +96,9 @@ class CommitFinder:
         """Return the commit, and the places from the one that has it. `submodule`: a commit names its repository, and
         no recipe. Raises DownloadError, InputError."""
         misses: list[Miss] = []
-        site, report = self.site, self.report_status
-        places = find_repositories(site, self.transport, self.store, part.origin, report, submodule=submodule)
+        places = find_repositories(
+            self.site, self.transport, self.store, part.origin, self.report_status, self.received, submodule=submodule
+        )
         for number, place in enumerate(places):
             try:
                 return read_tree(place.obtain(part.commit, tag), part.origin, part.commit), places[number:]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError, Finding, InputError, SpecError
@@ -18,6 +18,7 @@ from envbuild.core.text import describe_hidden, first_hidden, human_list, printa
 from envbuild.lock.git.commit_hint import UNKNOWN, CommitHint
 from envbuild.lock.git.commits import CommitFinder, SourceCommit, submodule_path
 from envbuild.lock.git.left_out import left_out_findings
+from envbuild.lock.git.received import Received
 from envbuild.lock.git.repositories import GitRepository, tarball_places
 from envbuild.lock.git.source_limits import check_entries, check_submodules
 from envbuild.lock.git.submodules import submodule_origin
@@ -117,10 +118,17 @@ class CommitJob:
     reporter: Reporter
     task: str
     hint: CommitHint = UNKNOWN
+    received: Received = field(default_factory=Received)
 
     @property
     def commits(self) -> CommitFinder:
-        return CommitFinder(self.site, self.transport, self.store, lambda text: self.reporter.note(self.task, text))
+        return CommitFinder(
+            self.site,
+            self.transport,
+            self.store,
+            lambda text: self.reporter.note(self.task, text),
+            self.received,
+        )
 
     def has_requested_submodules(self, git: Git, earlier: SourceFile) -> bool:
         """Return whether a locked entry has exactly the requested submodules."""

@@ -11,8 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,7 +22,8 @@ from envbuild.core.programs import CompletedProcess, TimeoutExpired
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import error_summary, run_git
 from envbuild.lock.git.http_access import find_address, http_options
-from envbuild.lock.git.source_limits import MAX_REFS
+from envbuild.lock.git.received import Received, list_objects, remove_new, remove_unfinished, size_of_new
+from envbuild.lock.git.source_limits import MAX_REFS, describe_excess
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.hidden_logins import hide_logins
 from envbuild.net.transport import Transport
@@ -32,6 +32,7 @@ from envbuild.net.urls import redact
 # Messages of servers and of git itself if a single commit cannot be requested; any other failure is reported as it is.
 # (A server of protocol version 2 reports "not our ref" for objects that it does not have at all.)
 ONLY_NAMED = re.compile(rb"unadvertised|does not allow request|want \w+ not valid|not support shallow|find remote ref")
+TOO_LARGE = re.compile(rb"File too large")
 FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full")
 OF_SERVER = (b"remote:", b"fatal: remote error:")  # from there on a server may have written the lines
 # The protocol that git may use is the scheme of the address alone (GIT_ALLOW_PROTOCOL of git(1)): it starts a program,
@@ -50,6 +51,7 @@ class RemoteRepository:
     origin: str
     addresses: tuple[str, ...]
     report_status: Callable[[str], None]
+    received: Received = field(default_factory=Received)
 
     @property
     def place(self) -> str:
@@ -151,6 +153,11 @@ class RemoteRepository:
 
     def _fetch(self, address: str, folder: Path, option: str, *refs: str, content: str = "") -> bytes:
         """Run git fetch. Return git's error output if it failed, else nothing. Raises EngineError, UnreachableError."""
+        most = self.transport.limits.file
+        excess, left, this = b"fatal: " + describe_excess(most).encode(), most - self.received.total, object()
+        if left <= 0:
+            self.received.record(this, 1)
+            return excess
         if not (folder / "HEAD").is_file():
             done = run_git(None, "init", "--quiet", "--bare", "--template=", str(folder))
             if done.returncode:
@@ -159,32 +166,32 @@ class RemoteRepository:
                     hint="set ENVBUILD_STORE to a folder that you may write",
                 )
         # Left by a git that was killed; no other process works here while this one has the store's lock.
-        _remove_unfinished(folder)
-        before, most = _list_packs(folder), self.transport.limits.file
-        excess = b""
+        remove_unfinished(folder)
+        before = list_objects(folder)
 
-        def is_excess(_: bytes) -> bool:
-            """Return whether new packs have more bytes than one may have: a server of plain files sends many."""
-            nonlocal excess
-            if sum(_size(path) for path in _list_packs(folder) - before if ".pack" in path.name) > most:
-                excess = b"fatal: its packs have more than %d MiB" % (most >> 20)
-            return bool(excess)
+        def is_excess() -> bool:
+            return self.received.record(this, size_of_new(folder, before)) > most
 
-        done = self._git(
-            address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs,
-            content=os.fsencode(content), ends=is_excess,
-        )  # fmt: skip
-        is_excess(b"")  # the last ones may have come since
-        if excess:
-            discard_folder(folder)  # with names of what it had
-        elif done.returncode:
-            _remove_unfinished(folder)
-            for left in _list_packs(folder) - before:  # stored before git finds that what it names is missing
-                left.unlink(missing_ok=True)
-        own = takewhile(lambda line: not line.startswith(OF_SERVER), done.stderr.splitlines())
+        try:
+            done = self._git(
+                address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs,
+                content=os.fsencode(content), largest=left, ends=lambda _: is_excess(),
+            )  # fmt: skip
+            if is_excess():
+                discard_folder(folder)  # with names of what it had
+                return excess
+        except UnreachableError:
+            remove_new(folder, before)
+            raise
+        if done.returncode:
+            remove_new(folder, before)
+        own = list(takewhile(lambda line: not line.startswith(OF_SERVER), done.stderr.splitlines()))
         if any(map(FULL.search, own)):
             raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
-        return excess or ((done.stderr or b"fatal: git failed") if done.returncode else b"")
+        if any(map(TOO_LARGE.search, own)):
+            self.received.record(this, left + 1)
+            return excess
+        return (done.stderr or b"fatal: git failed") if done.returncode else b""
 
     def _git(
         self,
@@ -192,6 +199,7 @@ class RemoteRepository:
         folder: Path | None,
         *arguments: str,
         content: bytes = b"",
+        largest: int = 0,
         ends: Callable[[bytes], object] | None = None,
     ) -> CompletedProcess[bytes]:
         """Run git with the site's certificates, proxy and password. Raises UnreachableError, and RefusedError for an
@@ -202,8 +210,6 @@ class RemoteRepository:
         extra, settings = http_options(self.transport, address) if scheme in HTTP else ({}, [])
         extra["GIT_ALLOW_PROTOCOL"] = scheme
         try:
-            # What is fetched is one file, a pack (`SETTINGS`).
-            largest = self.transport.limits.file
             done = run_git(
                 folder, *arguments, content=content, extra=extra, settings=settings, largest=largest, ends=ends
             )
@@ -221,28 +227,6 @@ def without_credentials(address: str) -> str:
     # ssh needs the user's name, and takes no password.
     user = f"{parts.username}@" if parts.scheme == "ssh" and parts.username else ""
     return f"{parts.scheme}://{user}{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _remove_unfinished(folder: Path) -> None:
-    """Remove what a git that failed or was killed has left in its folder: locks, and packs that may be large.
-
-    Those of a server of plain files end in ``.temp``, and git would append to them (git, http.c)."""
-    objects = folder / "objects"
-    packs = (path for name in ("tmp_*", "*.temp", "*.temp.prev") for path in objects.rglob(name))
-    for left in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock"), *packs):
-        with suppress(FileNotFoundError):
-            left.unlink()
-
-
-def _list_packs(folder: Path) -> set[Path]:
-    return set((folder / "objects/pack").glob("*"))
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:  # it has its final name by now
-        return 0
 
 
 def _has_commit(folder: Path, commit: str) -> bool:

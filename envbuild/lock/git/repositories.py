@@ -11,6 +11,7 @@ from pathlib import Path
 from envbuild.core.store.store import Store
 from envbuild.lock.git.foreign_repository import find_way_out
 from envbuild.lock.git.git_program import run_git
+from envbuild.lock.git.received import Received
 from envbuild.lock.git.remote import RemoteRepository
 from envbuild.net.failures import NotFoundError
 from envbuild.net.site import Site
@@ -74,16 +75,22 @@ def find_repositories(
     store: Store,
     origin: str,
     report_status: Callable[[str], None],
+    received: Received | None = None,
     *,
     submodule: bool = False,
 ) -> list[GitRepository]:
-    """Return the repositories that may be `origin`, in the order of their use. `submodule`: the commit of a repository
-    names it, so that a clone with its last name alone must be a clone of it."""
+    """Return the repositories that may be `origin`, in the order of their use.
+
+    received: what git receives for the same source
+    submodule: the commit of a repository names it, so that a clone with its last name alone must be a clone of it
+    """
+    received = received or Received()
     rest, places = site.places(origin)
     found: list[GitRepository] = []
     for place in places:
         if is_remote(place):
-            found.append(RemoteRepository(transport, store, origin, candidate_addresses(place, rest), report_status))
+            addresses = candidate_addresses(place, rest)
+            found.append(RemoteRepository(transport, store, origin, addresses, report_status, received))
             continue
         path, names = (local_path(place) or Path(place)).absolute(), folder_names(origin, rest)
         there = {folder: path / name for name in names if (folder := find_git_directory(path / name))}

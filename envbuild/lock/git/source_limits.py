@@ -45,6 +45,17 @@ def check_entries(top: str, trees: Iterable[CommitTree]) -> None:
         )
 
 
+def describe_excess(most: int) -> str:
+    """Return the cause if git received more than `most` bytes for a source."""
+    return f"the repositories of the source have more than {most >> 20} MiB"
+
+
+def check_received(top: str, received: int, most: int) -> None:
+    """Raise InvalidInputError if git received more than `most` bytes for the source `top`, with its submodules."""
+    if received > most:
+        raise InvalidInputError(f"{top}: {describe_excess(most)} with its submodules; it is not fetched", hint=REVIEW)
+
+
 def check_size(trees: Mapping[str, CommitTree]) -> None:
     """Raise InvalidInputError if the files of a source, `trees` by path, are too long for a tarball together, or for
     the objects that hold them: one object may be many files, and a small one a large file."""
