@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,27 +12,14 @@ from envbuild.core.userns.removal import remove_tree
 from tests.support import tiny_root
 from tests.support.foreign_images import image, made, workspace
 from tests.support.local_registry import Layout, file, folder, symlink, tar
-from tests.support.programs import import_path
+from tests.support.run_as_user import RUN, as_user, run
 from tests.support.tools import require_tools
 from tests.support.unprivileged_user import SUBORDINATE, user_without_ids
 
 pytestmark = pytest.mark.engine
 
-PACKAGES = Path(pytest.__file__).parents[1]
 FOLDERS = ("etc", "odd", "tmp", "var", "dev", "proc", "sys", "root", "run")
 
-# Arguments: the store, the file, the command, the seconds that it may take.
-RUN = """
-import json, sys
-from pathlib import Path
-from tests.support.captured_run import run_captured
-from envbuild.core.console import SilentReporter
-from envbuild.core.store.store import Store
-store, reporter, box = Store.open(Path(sys.argv[1])), SilentReporter(), {}
-code, output = run_captured(Path(sys.argv[2]), ["/bin/sh", "-c", sys.argv[3]], env={}, store=store,
-                           timeout=float(sys.argv[4]), reporter=reporter, observe=box.update)
-print(json.dumps([code, output.decode(), reporter.lines, box]))
-"""
 # Arguments: the store, the engine. Each finding's place, message and hint on a line of its own.
 CHOOSE = """
 import sys
@@ -44,6 +28,7 @@ from envbuild.build.engines.select import choose_engine
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store.store import Store
+from tests.support.run_as_user import RUN, as_user, run
 from tests.support.tools import require_tools
 try:
     choose_engine(sys.argv[2], Store.open(Path(sys.argv[1])), SilentReporter())
@@ -77,27 +62,6 @@ def files(scratch: Path) -> Iterator[dict[str, Path]]:
         found[name].chmod(0o644)
     yield found
     remove_tree(place)
-
-
-def as_user(user: str, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    home = f"/home/{user}"
-    for python in (sys.executable, "/usr/bin/python3"):
-        words = ["runuser", "-u", user, "--", "env", f"HOME={home}", f"TMPDIR={home}"]
-        words += [f"PYTHONPATH={import_path(str(PACKAGES))}", python, "-c"]
-        check = f"import sys, zstandard; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
-        if subprocess.run([*words, check], capture_output=True, check=False, cwd=home).returncode == 0:
-            return subprocess.run(
-                [*words, program, *arguments], capture_output=True, text=True, check=False, cwd=home, umask=0o022
-            )
-    pytest.skip("no python of this version that another user can start")
-
-
-def run(user: str, path: Path, command: str, timeout: int = 60) -> Any:
-    store = Path(f"/home/{user}/store")
-    done = as_user(user, RUN, str(store), str(path), command, str(timeout))
-    assert done.returncode == 0, done.stderr
-    assert list((store / "tmp").iterdir()) == []
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("name", ["plain", "owners"])
