@@ -173,7 +173,7 @@ class Pull:
         """Fetch what is missing and write the file; False if its sha256 is another one than was published: then
         nothing has changed."""
         document = self.published.document
-        self.pinned.clear()  # what was damaged was moved aside
+        self.pinned.clear()  # what was damaged was removed
         self.check_size()
         add = count_bytes(self.workspace.reporter, "squashfs", document.size)
         with raise_write_errors(out), open_output(out) as file:
@@ -192,7 +192,7 @@ class Pull:
         return True
 
     def drop_damaged(self) -> list[str]:
-        """Move aside the blobs whose content is not what their digest names; return those. Raises VerifyError for
+        """Remove the blobs whose content is not what their digest names; return those. Raises VerifyError for
         another one whose size is not what the artifact states."""
         found = []
         for digest, stated in self.wanted().items():

@@ -87,7 +87,7 @@ def remove_damaged(damage: Damage, store: Store) -> bool:
     """Remove a damaged entry. Return False if this user cannot: it is another one's folder, for example."""
     try:
         if damage.kind == "layers":
-            damage.path.rename(store.tmp / f"damaged-{os.urandom(8).hex()}")
+            damage.path.rename(store.tmp / f"removed-{os.urandom(8).hex()}")
         else:
             remove_entry(damage.path, store)
     except OSError:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store import store_folders, work_folders
 from envbuild.core.store.json_files import write_private
@@ -27,6 +28,7 @@ from envbuild.core.store.store import (
     write_json,
 )
 from envbuild.core.store.store_folders import CLOSED, FOLDERS
+from envbuild.core.store.use import in_use
 from envbuild.core.store.work_folders import is_locked
 
 pytestmark = pytest.mark.unit
@@ -113,14 +115,27 @@ def test_what_decides_a_lock_is_a_copy_in_a_store_of_a_group(tmp_path: Path) -> 
         store.pin_blob(sha256)
 
 
-def test_a_corrupt_blob_is_moved_aside(store: Store) -> None:
+def test_a_corrupt_blob_is_removed(store: Store) -> None:
     sha256 = add(store, "text")
     store.blob(sha256).write_text("tixt")
     with pytest.raises(InputError) as caught:
         store.check_blob(sha256)
     assert caught.value.where == str(store.blob(sha256))
     assert not store.has_blob(sha256)
-    assert [path.read_text() for path in (store.tmp).iterdir()] == ["tixt"]
+    assert list((store.tmp).iterdir()) == []
+
+
+def test_a_folder_in_the_place_of_a_blob_is_removed_by_the_next_command(store: Store) -> None:
+    sha256 = add(store, "text")
+    store.blob(sha256).unlink()
+    (store.blob(sha256) / "folder").mkdir(parents=True)
+    with in_use(store, SilentReporter()):
+        with pytest.raises(InputError, match="corrupt blob"):
+            store.check_blob(sha256)
+        assert not os.path.lexists(store.blob(sha256))
+    with in_use(store, SilentReporter()):
+        pass
+    assert list((store.tmp).iterdir()) == []
 
 
 def test_a_unit_is_found_while_its_product_is_there(store: Store) -> None:

@@ -123,7 +123,7 @@ def test_damaged_layers_without_packs_are_moved_aside_and_reported_together(at: 
         write(at, [one, two])
     assert [finding.message.split()[2] for finding in caught.value.findings] == [one.diff_id, two.diff_id]
     assert not at.store.layer_path(one.diff_id).exists() and not at.store.layer_path(two.diff_id).exists()
-    assert len(list((at.store.tmp).glob("damaged-*"))) == 2
+    assert len(list((at.store.tmp).glob("removed-*"))) == 2
     assert layer(at.store, "one", fill) == one and layer(at.store, "two", lambda tree: (tree / "b").write_text("b"))
     assert write(at, [one, two]).sha256
 

@@ -35,6 +35,7 @@ import dataclasses
 import errno
 import hashlib
 import os
+import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -172,7 +173,7 @@ class Store:
     def check_blob(self, sha256: str) -> None:
         """Check the digest of a blob.
 
-        A corrupt one is moved aside, so that the next run fetches it again. Raises InputError.
+        A corrupt one is removed, so that the next run fetches it again. Raises InputError.
         """
         damaged = self.blob(sha256)
         try:
@@ -180,10 +181,13 @@ class Store:
         except (NotRegularError, PermissionError):  # another member may have closed it
             found = "no regular file that this user may read"
         if found != sha256:
-            damaged.rename(self.tmp / f"damaged-{sha256}")
+            try:
+                damaged.unlink(missing_ok=True)
+            except IsADirectoryError:  # with anything in it: a later command removes it
+                damaged.rename(self.tmp / f"removed-{secrets.token_hex(8)}")
             raise InputError(
                 f"corrupt blob in the store: expected sha256 {sha256}, got {found}",
-                hint="it was moved aside; run the command again to fetch it",
+                hint="it was removed; run the command again to fetch it",
                 where=str(damaged),
             )
 
@@ -191,7 +195,7 @@ class Store:
         """Open a blob whose content decides what is locked. In a store that a group shares, another member may replace
         it, and write it at any time: what is compared and then read is a copy.
 
-        A corrupt one is moved aside. Raises InputError.
+        A corrupt one is removed. Raises InputError.
         """
         with contextlib.suppress(NotRegularError, OSError):
             pinned = pin_regular(self.blob(sha256))

@@ -204,5 +204,5 @@ def drop_layer(store: Store, diff_id: str, found: str) -> NoReturn:
     message = f"the layer {diff_id} reads as sha256:{found}: its files were changed, or belong to another user"
     if path.stat().st_uid != os.geteuid():
         raise EngineError(message, hint=f"remove {path} and run envbuild make again", where=str(path))
-    path.rename(store.tmp / f"damaged-{path.name}-{os.urandom(4).hex()}")
+    _move_aside(path, store.tmp)
     raise DamagedLayerError(message, hint="it was moved aside; run the command again", where=str(path))

@@ -105,7 +105,7 @@ def open_part(store: Store, digest: str) -> IO[bytes] | None:
 def open_cached(store: Store, digest: str, *, again: bool) -> IO[bytes] | None:
     """Return a blob of the store; None if there is none.
 
-    `again`: its content was wrong before, so that all of it is checked; a corrupt one is set aside.
+    `again`: its content was wrong before, so that all of it is checked; a corrupt one is removed.
     """
     if again:
         with contextlib.suppress(InputError, FileNotFoundError):

@@ -31,7 +31,7 @@ def open_temporary_store(store: Store) -> Iterator[Store]:
 
 def link_inputs(plan: Plan, lock: Lock, source: Store, target: Store, reporter: Reporter) -> None:
     """Put the inputs of a build that `source` has into `target`. All are read, as a task of the reporter. Raises
-    InputError for a corrupt one, which is moved aside.
+    InputError for a corrupt one, which is removed.
 
     Of a store that a group shares they are copied: other members may write its files while the build runs."""
     wanted = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}
