@@ -14,15 +14,16 @@ from typing import Generic, TypeVar
 
 LINKS = 40  # symbolic links on one path; Linux follows as many (MAXSYMLINKS of include/linux/namei.h)
 CIRCLE = f"links go in a circle, or a path leads through more than {LINKS} of them"
+OPEN_FILE = "it leads through a link of /proc to an open file or a namespace"
 
 N = TypeVar("N")
 
 
 class LinkCycleError(OSError):
-    """A path leads through more than `LINKS` links."""
+    """A path leads through more than `LINKS` links, or through one that is not followed, as `why` states."""
 
-    def __init__(self, path: str = "") -> None:
-        super().__init__(errno.ELOOP, CIRCLE, *([path] if path else []))
+    def __init__(self, path: str = "", why: str = CIRCLE) -> None:
+        super().__init__(errno.ELOOP, why, *([path] if path else []))
 
 
 class LeavesRootError(OSError):

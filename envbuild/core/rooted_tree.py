@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from envbuild.core.link_walk import LeavesRootError, LinkCycleError, Place, Step, walk
+from envbuild.core.link_walk import OPEN_FILE, LeavesRootError, LinkCycleError, Place, Step, walk
 from envbuild.core.tree_entry import Entry, Slot
 from envbuild.core.userns import libc
 
@@ -85,9 +85,10 @@ class RootedTree:
         with self.open_slot(path, follow=True) as slot:
             flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
             is_new = slot.status is None
-            if is_new:
-                os.close(os.open(slot.name, flags, 0o666, dir_fd=slot.fd))
-            fd = os.open(slot.name, ENTRY, dir_fd=slot.fd)
+            with _name_errors(path):
+                if is_new:
+                    os.close(os.open(slot.name, flags, 0o666, dir_fd=slot.fd))
+                fd = os.open(slot.name, ENTRY, dir_fd=slot.fd)
             try:
                 yield Entry(fd, is_new)
             finally:
@@ -164,12 +165,23 @@ class RootedTree:
                 return _enter(folder, name, opened, is_new)
 
             start = Place((_Node(self.fd),))
-            place = walk(start, os.fsencode(path), enter, follow=follow, beneath=self.beneath)
+            with _name_errors(path):
+                place = walk(start, os.fsencode(path), enter, follow=follow, beneath=self.beneath)
             if place is None:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             if place.missing and not keep_last:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             yield place
+
+
+@contextmanager
+def _name_errors(path: str) -> Iterator[None]:
+    """Let an error have `path`, and not a name that was opened on the way to it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = path
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,5 +207,5 @@ def _target(fd: int) -> bytes:
     openat2(2) does it (RESOLVE_NO_MAGICLINKS)."""
     target = os.readlink(b"", dir_fd=fd)
     if libc.file_system(fd) == libc.PROC and (target.startswith(b"/") or b":" in target):
-        raise LinkCycleError
+        raise LinkCycleError(why=OPEN_FILE)
     return target

@@ -88,6 +88,28 @@ def test_files_that_are_mounted(
     assert list((built[0].tmp).iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("/usr", "Is a directory"),
+        ("/dev/pts", "Is a directory"),
+        ("/", "it is the root of the image"),
+        ("/sys/hosts", "Read-only file system"),
+        ("x" * 300, "File name too long"),
+        ("/proc/self/exe", "it leads through a link of /proc to an open file or a namespace"),
+        ("/proc/self/root/hosts", "it leads through a link of /proc to an open file or a namespace"),
+    ],
+)
+def test_a_file_that_cannot_be_mounted_has_its_cause(
+    built: tuple[Store, Path], target: str, why: str, tmp_path: Path
+) -> None:
+    """Neither the machine nor the store is at fault."""
+    with pytest.raises(InputError) as caught:
+        run(built, {"etc/hosts": target}, "true", tmp_path)
+    assert caught.value.message == f"/etc/hosts of the image cannot be used: {why}"
+    assert caught.value.hint.startswith("use another image")
+
+
 @pytest.mark.parametrize("place", ["proc", "dev", "run", "tmp", "sys"])
 @pytest.mark.parametrize("length", [1, 60])
 def test_folders_that_are_mounted(

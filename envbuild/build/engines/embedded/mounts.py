@@ -70,8 +70,11 @@ def bind_mount(
     """
     source = Path(source)
     flags = libc.MS_BIND | (libc.MS_REC if recursive else 0)
-    with tree.open_folder(path) if source.is_dir() else tree.open_file(path) as place:
+    is_folder = source.is_dir()
+    with tree.open_folder(path) if is_folder else tree.open_file(path) as place:
         check_place(tree, place, path)
+        if place.is_folder and not is_folder:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         try:
             libc.mount(str(source), place.handle, flags=flags)
         except OSError as error:

@@ -16,12 +16,15 @@ from envbuild.build.engines.embedded import mounts
 from envbuild.build.engines.embedded.compiler_cache import mount_cache
 from envbuild.build.steps import INPUTS
 from envbuild.core.errors import InputError
-from envbuild.core.link_walk import LinkCycleError
 from envbuild.core.rooted_tree import RootedTree
 from envbuild.core.userns.namespaces import BIND, SetupError
 
 ONE_ID = "no subordinate ids: all files of the image are this user's in it, as under enroot"
 POLICY = "/usr/sbin/policy-rc.d"  # invoke-rc.d runs it; 101 forbids starting services (policy-rc.d(8))
+# Errors for which a place of the root is at fault. /sys is read-only there, and a link may lead into it.
+UNUSABLE = (
+    errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EBUSY, errno.ENOENT, errno.ENAMETOOLONG, errno.EROFS,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,12 +113,10 @@ def convert_link_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        named = error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EBUSY, errno.ENOENT) and error.filename
-        if not named and not isinstance(error, LinkCycleError):  # of a link of /proc that leads to an open file
+        if error.errno not in UNUSABLE or not error.filename:
             raise
-        place = os.fsdecode(error.filename) if named else "a folder"
         raise InputError(
-            f"{place} of the image cannot be used: {error.strerror}",
+            f"{os.fsdecode(error.filename)} of the image cannot be used: {error.strerror}",
             hint="use another image, or ask its maintainer to push it again",
         ) from error
 
