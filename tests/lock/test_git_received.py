@@ -1,8 +1,9 @@
-"""The limit of what git receives of servers for one source, in several repositories or many files."""
+"""Objects that git receives of servers: their limit for one source, and what a fetch that fails leaves."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,17 @@ NUMBER = 8
 
 def stored(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def loose(bare: Path) -> Path:
+    """Make each object of a repository a file of its own, as a server of plain files may have it."""
+    packs = [pack.read_bytes() for pack in (bare / "objects/pack").glob("*.pack")]
+    for file in (bare / "objects/pack").iterdir():
+        file.unlink()
+    for pack in packs:
+        git(bare, "unpack-objects", "-q", content=pack)
+    git(bare, "update-server-info")
+    return bare
 
 
 @pytest.fixture
@@ -70,16 +82,70 @@ def test_loose_objects_of_a_server_of_static_files(demo: Repo, tmp_path: Path, s
     server.plain = True
     for number in range(4):
         demo.commit({f"large{number}": os.urandom(1 << 20)})
-    bare = demo.bare(tmp_path / "served/demo/demo.git")
-    for pack in list((bare / "objects/pack").glob("*.pack")):
-        content = pack.read_bytes()
-        for file in (bare / "objects/pack").iterdir():
-            file.unlink()
-        git(bare, "unpack-objects", "-q", content=content)
-    git(bare, "update-server-info")
+    loose(demo.bare(tmp_path / "served/demo/demo.git"))
     desk = Desk(tmp_path / "s", github=server.url)
     small = Transport(desk.site.network(), limits=DownloadLimits(file=2 << 20))
     with pytest.raises(InputError, match="the repositories of the source have more than 2 MiB"):
         lock_commit(desk.site, small, desk.store, desk.reporter, git_source(demo), {})
     assert stored(tmp_path / "s/git") < 1 << 20
     assert desk.lock(git_source(demo)).size > 4 << 20
+
+
+def part(demo: Repo, bare: Path) -> None:
+    """Let a server of plain files lack a file of the commit."""
+    blob = git(demo.path, "rev-parse", "HEAD:large3")
+    (bare / f"objects/{blob[:2]}/{blob[2:]}").unlink()
+
+
+@pytest.mark.slow_unit
+def test_a_part_of_a_commit_is_not_taken_for_all_of_it(demo: Repo, tmp_path: Path, server: Served) -> None:
+    """The server answers with an error in the middle, later it does not; no other command is needed."""
+    server.plain = True
+    for number in range(4):
+        demo.commit({f"large{number}": os.urandom(1 << 20)})
+    bare = loose(demo.bare(tmp_path / "served/demo/demo.git"))
+    shutil.copytree(bare, tmp_path / "whole")
+    part(demo, bare)
+    desk = Desk(tmp_path / "s", github=server.url)
+    with pytest.raises(InputError, match="is not available"):
+        desk.lock(git_source(demo))
+    assert stored(tmp_path / "s/git") < 1 << 20 and not list(desk.store.tmp.iterdir())
+    shutil.rmtree(bare)
+    (tmp_path / "whole").rename(bare)
+    assert desk.lock(git_source(demo)).size > 4 << 20
+
+
+@pytest.mark.slow_unit
+def test_what_a_killed_git_left_is_not_taken_for_a_commit(demo: Repo, tmp_path: Path, server: Served) -> None:
+    """Of an earlier release, which fetched into the cache itself; a reference was written last."""
+    demo.bare(tmp_path / "served/demo/demo.git")
+    desk = Desk(tmp_path / "s", github=server.url)
+    expected = desk.lock(git_source(demo))
+    (cache,) = (tmp_path / "s/git").iterdir()
+    loose(cache)
+    (cache / f"refs/envbuild/{demo.head}").unlink()
+    blob = git(demo.path, "rev-parse", "HEAD:big")
+    (cache / f"objects/{blob[:2]}/{blob[2:]}").unlink()
+    desk.store.blob(expected.sha256).unlink()
+    assert desk.lock(git_source(demo)) == expected
+
+
+@pytest.mark.slow_unit
+@pytest.mark.parametrize("kind", ["new", "old", "plain"])
+def test_a_later_commit_needs_only_what_is_new(demo: Repo, tmp_path: Path, server: Served, kind: str) -> None:
+    """What the cache has is not requested again, with any server."""
+    server.old, server.plain = kind == "old", kind == "plain"
+    bare = tmp_path / "served/demo/demo.git"
+    demo.commit({"large": os.urandom(1 << 20)})
+    desk = Desk(tmp_path / 'a "store"\\ of: mine', github=server.url)
+    for number in range(3):
+        shutil.rmtree(bare, ignore_errors=True)
+        git(loose(demo.bare(bare)), "update-server-info")
+        git(demo.path, "tag", f"later{number}")
+        locked = desk.lock(git_source(demo))
+        assert locked.size > 1 << 20
+        demo.commit({f"small{number}": os.urandom(1 << 10), "big": os.urandom(1 << 10)})
+    assert stored(desk.store.own / "git") < 3 << 20
+    shutil.rmtree(bare)
+    desk.store.blob(locked.sha256).unlink()
+    desk.obtain(locked)  # without a server

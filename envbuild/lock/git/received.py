@@ -1,13 +1,23 @@
-"""The bytes that git receives of servers for one source: its repository and all submodules have one limit."""
+"""Commits that git receives of servers: in a repository of their own, whose objects a cache gets when all arrived.
+
+A fetch that fails, is killed, or is ended because it has too many bytes, leaves nothing in the cache: a part of a
+commit there would be taken for all of it.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import threading
-from collections.abc import Container
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from envbuild.core.errors import EngineError
+from envbuild.lock.git.git_program import error_summary, run_git
+
+SHALLOW = "shallow"  # the commits whose parents are not there (gitrepository-layout(5))
 
 
 @dataclass(slots=True)
@@ -30,36 +40,73 @@ class Received:
             return sum(self.sizes.values())
 
 
-def list_objects(folder: Path) -> dict[Path, os.stat_result]:
-    """Return path → status of the objects and packs in a git directory, also of those that are not complete."""
-    found: dict[Path, os.stat_result] = {}
-    for inner, _, files in os.walk(folder / "objects"):
-        for path in (Path(inner, name) for name in files):
-            with suppress(FileNotFoundError):  # it has its final name by now
-                found[path] = path.lstat()
-    return found
+def has_commit(cache: Path, commit: str) -> bool:
+    """Return whether a cache has a commit with all that it names: only then has a reference led to it."""
+    if not (cache / "HEAD").is_file():
+        return False
+    own = run_git(cache, "rev-parse", "--verify", "--quiet", f"{reference(commit)}^{{commit}}").stdout
+    return own.strip() == commit.encode() or bool(
+        run_git(cache, "for-each-ref", "--count=1", "--contains", commit).stdout
+    )
 
 
-def size_of_new(folder: Path, before: Container[Path]) -> int:
-    """Return the bytes of the objects and packs that were not there before; some have two names for a moment."""
-    new = (status for path, status in list_objects(folder).items() if path not in before)
-    return sum({status.st_ino: status.st_size for status in new}.values())
+def reference(commit: str) -> str:
+    """Return the name under which a cache has a commit."""
+    return f"refs/envbuild/{commit}"
 
 
-def remove_new(folder: Path, before: Container[Path]) -> None:
-    """Remove the objects and packs that a git that failed has stored: it finds later that others are missing."""
-    remove_unfinished(folder)
-    for path in list_objects(folder):
-        if path not in before:
-            path.unlink()
+def make_repository(folder: Path) -> None:
+    """Make an empty repository, unless there is one. Raises EngineError."""
+    if not (folder / "HEAD").is_file():
+        done = run_git(None, "init", "--quiet", "--bare", "--template=", str(folder))
+        if done.returncode:
+            raise EngineError(
+                f"the store's folder {folder} cannot be created: {error_summary(done.stderr)}",
+                hint="set ENVBUILD_STORE to a folder that you may write",
+            )
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove what a git that failed or was killed has left in its folder: locks, and packs that may be large.
+def make_incoming(folder: Path, cache: Path) -> None:
+    """Make a repository that can use what a cache has, so that only the rest is requested. Raises EngineError,
+    OSError."""
+    make_repository(folder)
+    quoted = str(cache / "objects").replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    (folder / "objects/info").mkdir(exist_ok=True)
+    (folder / "objects/info/alternates").write_text(f'"{quoted}"\n', errors="surrogateescape")
+    with suppress(FileNotFoundError):
+        shutil.copyfile(cache / SHALLOW, folder / SHALLOW)
 
-    Those of a server of plain files end in ``.temp``, and git would append to them (git, http.c)."""
-    objects = folder / "objects"
-    packs = (path for name in ("tmp_*", "*.temp", "*.temp.prev") for path in objects.rglob(name))
-    for left in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock"), *packs):
-        with suppress(FileNotFoundError):
-            left.unlink()
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files of a repository in which git works; one may have two names for a moment."""
+    sizes: dict[int, int] = {}
+    for path in _files(folder):
+        with suppress(FileNotFoundError):  # it has its final name by now
+            status = path.lstat()
+            sizes[status.st_ino] = status.st_size
+    return sum(sizes.values())
+
+
+def accept(folder: Path, cache: Path, commit: str) -> None:
+    """Move what was fetched to a cache, if that has `commit`; its references last. Raises EngineError, OSError."""
+    if not has_commit(folder, commit):
+        return
+    if (folder / SHALLOW).exists():
+        (folder / SHALLOW).replace(cache / SHALLOW)
+    # An index last: with it, git has the pack.
+    for path in sorted(_files(folder / "objects"), key=lambda path: path.suffix == ".idx"):
+        target = cache / path.relative_to(folder)
+        if path.parent.name != "info" and not target.exists():
+            target.parent.mkdir(exist_ok=True)
+            path.rename(target)
+    listed = run_git(folder, "for-each-ref", "--format=%(refname) %(objectname)").stdout.split()
+    names = {**dict(zip(listed[::2], listed[1::2], strict=True)), reference(commit).encode(): commit.encode()}
+    lines = b"".join(b"update %b %b\n" % item for item in names.items())
+    done = run_git(cache, "update-ref", "--stdin", content=lines)
+    if done.returncode:
+        raise EngineError(f"the store's folder {cache} cannot be written: {error_summary(done.stderr)}")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for inner, _, files in os.walk(folder):
+        yield from (Path(inner, name) for name in files)

@@ -17,12 +17,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from envbuild.core.errors import FREE_SOME, EngineError
-from envbuild.core.folder_removal import discard_folder
 from envbuild.core.programs import CompletedProcess, TimeoutExpired
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import error_summary, run_git
 from envbuild.lock.git.http_access import find_address, http_options
-from envbuild.lock.git.received import Received, list_objects, remove_new, remove_unfinished, size_of_new
+from envbuild.lock.git.received import Received, accept, has_commit, make_incoming, make_repository, reference, size_of
 from envbuild.lock.git.source_limits import MAX_REFS, describe_excess
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.hidden_logins import hide_logins
@@ -69,34 +68,32 @@ class RemoteRepository:
 
     def is_cached(self, commit: str) -> bool:
         """Return whether the store has a commit, so that no network is needed."""
-        return any(_has_commit(folder, commit) for folder in self.caches)
+        return any(has_commit(folder, commit) for folder in self.caches)
 
     def obtain(self, commit: str, tag: str) -> Path:
         """Do as `LocalRepository.obtain`, over the network. Raises EngineError too, if the store is full."""
         name = self.name
-        shallow, whole = self.caches
-        for folder in (shallow, whole):
-            if _has_commit(folder, commit):
+        for folder in self.caches:
+            if has_commit(folder, commit):
                 return folder
         with self.store.lock(f"git-{name}", lambda: self.report_status("waits for another process that fetches it")):
-            if _has_commit(shallow, commit):
+            shallow, whole = (self.store.own_folder("git") / folder.name for folder in self.caches)
+            if has_commit(shallow, commit):
                 return shallow
-            shallow, whole = (self.store.own_folder("git") / folder.name for folder in (shallow, whole))
             address = self._find_address()
-            reference = f"refs/envbuild/{commit}"
             for wanted in (commit, *([f"refs/tags/{tag}"] if tag else [])):
                 self.report_status(f"fetching {wanted.removeprefix('refs/tags/')} from {self.place}")
-                failure = self._fetch(address, shallow, "--depth=1", f"+{wanted}:{reference}")
-                if _has_commit(shallow, commit):
+                failure = self._fetch(address, shallow, commit, "--depth=1", f"+{wanted}:{reference(commit)}")
+                if has_commit(shallow, commit):
                     return shallow
                 if failure and not ONLY_NAMED.search(failure):
                     raise _git_error(failure)
             # A separate folder: git does not complete the history of a shallow one.
             self.report_status(f"fetching the whole history from {self.place}, which does not provide single commits")
             refs = [f"+{name}:refs/whole/{at}" for at, name in enumerate(self._list_refs(address))]
-            if refs and (failure := self._fetch(address, whole, "--stdin", content="\n".join(refs))):
+            if refs and (failure := self._fetch(address, whole, commit, "--stdin", content="\n".join(refs))):
                 raise _git_error(failure)
-            if _has_commit(whole, commit):
+            if has_commit(whole, commit):
                 return whole
         raise NotFoundError("it does not have this commit")
 
@@ -151,47 +148,38 @@ class RemoteRepository:
             raise _git_error(done.stderr)
         return address
 
-    def _fetch(self, address: str, folder: Path, option: str, *refs: str, content: str = "") -> bytes:
-        """Run git fetch. Return git's error output if it failed, else nothing. Raises EngineError, UnreachableError."""
-        most = self.transport.limits.file
-        excess, left, this = b"fatal: " + describe_excess(most).encode(), most - self.received.total, object()
+    def _fetch(self, address: str, cache: Path, commit: str, option: str, *refs: str, content: str = "") -> bytes:
+        """Run git fetch; the cache gets what arrived if that has `commit`. Return git's error output if it failed, else
+        nothing. Raises EngineError, UnreachableError."""
+        most, this = self.transport.limits.file, object()
+        excess, left = b"fatal: " + describe_excess(most).encode(), most - self.received.total
         if left <= 0:
             self.received.record(this, 1)
             return excess
-        if not (folder / "HEAD").is_file():
-            done = run_git(None, "init", "--quiet", "--bare", "--template=", str(folder))
-            if done.returncode:
-                raise EngineError(
-                    f"the store's folder {folder} cannot be created: {error_summary(done.stderr)}",
-                    hint="set ENVBUILD_STORE to a folder that you may write",
-                )
-        # Left by a git that was killed; no other process works here while this one has the store's lock.
-        remove_unfinished(folder)
-        before = list_objects(folder)
+        with self.store.workdir() as work, self.store.filled():
+            folder = work / "incoming"
+            make_repository(cache)
+            make_incoming(folder, cache)
 
-        def is_excess() -> bool:
-            return self.received.record(this, size_of_new(folder, before)) > most
+            def is_excess() -> bool:
+                return self.received.record(this, size_of(folder)) > most
 
-        try:
             done = self._git(
                 address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs,
                 content=os.fsencode(content), largest=left, ends=lambda _: is_excess(),
             )  # fmt: skip
+            own = list(takewhile(lambda line: not line.startswith(OF_SERVER), done.stderr.splitlines()))
             if is_excess():
-                discard_folder(folder)  # with names of what it had
                 return excess
-        except UnreachableError:
-            remove_new(folder, before)
-            raise
-        if done.returncode:
-            remove_new(folder, before)
-        own = list(takewhile(lambda line: not line.startswith(OF_SERVER), done.stderr.splitlines()))
-        if any(map(FULL.search, own)):
-            raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
-        if any(map(TOO_LARGE.search, own)):
-            self.received.record(this, left + 1)
-            return excess
-        return (done.stderr or b"fatal: git failed") if done.returncode else b""
+            if any(map(FULL.search, own)):
+                raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
+            if any(map(TOO_LARGE.search, own)):
+                self.received.record(this, left + 1)
+                return excess
+            if done.returncode:
+                return done.stderr or b"fatal: git failed"
+            accept(folder, cache, commit)
+            return b""
 
     def _git(
         self,
@@ -227,10 +215,6 @@ def without_credentials(address: str) -> str:
     # ssh needs the user's name, and takes no password.
     user = f"{parts.username}@" if parts.scheme == "ssh" and parts.username else ""
     return f"{parts.scheme}://{user}{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _has_commit(folder: Path, commit: str) -> bool:
-    return (folder / "HEAD").is_file() and run_git(folder, "cat-file", "-e", commit).returncode == 0
 
 
 def _git_error(stderr: bytes) -> NotFoundError | UnreachableError:
