@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envbuild.core.errors import Finding, SpecError
+from envbuild.core.text import printable
 from envbuild.launch.clients import Clients
 from envbuild.launch.compose import compose
 from envbuild.launch.expectations import expected
@@ -145,7 +146,8 @@ def check_request(request: Request, image: LaunchImage, target: Target) -> None:
         if fault := mount_fault(mount):
             findings.append(Finding(f"--mount {fault}"))
     if image.arch and image.arch != target.arch:
-        message = f"{image.name} is for linux/{image.arch}, and nodes of target '{target.name}' are linux/{target.arch}"
+        arch = printable(image.arch)  # of the image
+        message = f"{image.name} is for linux/{arch}, and nodes of target '{target.name}' are linux/{target.arch}"
         findings.append(Finding(message, hint="take an image of that architecture, or --target of such nodes"))
     if findings:
         raise SpecError.of(findings)

@@ -73,6 +73,12 @@ def test_an_image_of_another_architecture_is_refused(at: Workspace, tmp_path: Pa
     assert caught.value.exit_code == 2
 
 
+def test_the_architecture_that_an_image_states_is_on_one_line(at: Workspace, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        launch_image(str(image_file(tmp_path, arch="x\nhint: run y\x1b[2J")), "srun", Request(("hostname",)), at)
+    assert "net is for linux/x\\nhint: run y\\x1b[2J, and nodes" in caught.value.message
+
+
 def test_an_image_without_a_target_needs_one(at: Workspace, tmp_path: Path) -> None:
     file = image_file(tmp_path, recorded=False)
     with pytest.raises(SpecError, match="net does not record the target that it is for") as caught:
