@@ -12,7 +12,8 @@ from envbuild.core.paths import expand_home
 from envbuild.core.shell import shell_word
 from envbuild.core.text import human_list
 from envbuild.export.built_image import load_built_image, read_image_record
-from envbuild.lock.dev_repositories import project_mounts
+from envbuild.lock.dev_links import check_ways
+from envbuild.lock.dev_repositories import Mount, Place, project_mounts
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import current_lock
 from envbuild.spec.image_spec import load_image_spec
@@ -66,8 +67,12 @@ def run_image(
     plan, layers = current_layers(name, workspace, live=live)
     spec = load_image_spec(name, workspace.project)
     projects = [(project.folder, project.place) for project in spec.dev]
-    parts, missing = project_parts(workspace.project, spec.path, workspace.store.root) if writable else ([], [])
-    mounts = [*project_mounts(projects, parts, writable=writable), *mounts]
+    missing: list[Path] = []
+    if writable:
+        own, missing = writable_mounts(projects, workspace.project, spec.files, workspace.store.root)
+    else:
+        own = project_mounts(projects)
+    mounts = [*own, *mounts]
     ensure_trees(workspace.store, layers)
     trees = [workspace.store.layer_tree(layer) for layer in layers]
     argv = list(command) or list(plan.config.cmd)
@@ -92,11 +97,25 @@ def is_same(tree: Path, before: os.stat_result) -> bool:
         return False
 
 
-def project_parts(project: Project, spec: Path, store: Path) -> tuple[list[Path], list[Path]]:
+def writable_mounts(
+    projects: Sequence[Place], project: Project, files: Sequence[Path], store: Path
+) -> tuple[list[Mount], list[Path]]:
+    """Return the mounts of project folders that a program of the image may write, and where there is nothing that
+    decides what a command does (`project_parts`). Raises SpecError if a part cannot be protected."""
+    parts, missing = project_parts(project, files, store)
+    mounts = project_mounts(projects, parts, writable=True)
+    read = [*files, *(path for path in parts if path != store.resolve())]
+    check_ways(read, parts, [folder.resolve() for folder, _ in projects])
+    return mounts, missing
+
+
+def project_parts(project: Project, files: Sequence[Path], store: Path) -> tuple[list[Path], list[Path]]:
     """Return the files and folders that decide what a command of the project does, and the places where there are
-    none: a program of an image that may write the project's folder (``dev: ..``) must not change the former."""
-    root = (project.root or spec.parent).resolve()
-    places = [*(root / name for name in (*FOLDERS, "site.yaml")), spec.resolve(), spec.resolve().with_suffix(".lock")]
+    none: a program of an image that may write the project's folder (``dev: ..``) must not change the former. `files`:
+    those of the spec, its own last."""
+    root = (project.root or files[-1].parent).resolve()
+    specs = [path.resolve() for path in files]
+    places = [*(root / name for name in (*FOLDERS, "site.yaml")), *specs, specs[-1].with_suffix(".lock")]
     places += [store.resolve(), *([(project.site_alone / "site.yaml").resolve()] if project.site_alone else [])]
     return [path for path in places if os.path.lexists(path)], [path for path in places if not os.path.lexists(path)]
 

@@ -51,7 +51,8 @@ MOST_BASES = 20  # images of the project below each other; each is unpacked into
 @dataclass(frozen=True, slots=True)
 class ImageSpec:
     """One image as its file describes it. `recipes` are in the order of the file; `where` names the place
-    (``path:line:column``) of each layer, and under `envbuild.core.distributions.PLACE` that of the base."""
+    (``path:line:column``) of each layer, and under `envbuild.core.distributions.PLACE` that of the base. `files`: those
+    that it extends, and its own."""
 
     name: str
     path: Path
@@ -66,6 +67,7 @@ class ImageSpec:
     where: Mapping[str, str]
     text: str = ""
     dev: tuple[DevProject, ...] = ()
+    files: tuple[Path, ...] = ()
 
     def recipe_env(self, target: Target, versions: Mapping[str, str] = {}) -> RecipeEnv:
         """Return the facts for the recipes about this image on `target`; `versions`: locked versions by package."""
@@ -122,6 +124,7 @@ def load_image_spec(name: str, project: Project, above: tuple[str, ...] = ()) ->
         where={PLACE: draft.top["base"][0], **{layer: place for layer, (place, _) in draft.layers.items()}},
         text=draft.text,
         dev=dev,
+        files=draft.files,
     )
 
 

@@ -20,7 +20,7 @@ KEYS = (
 class SpecDraft:
     """Nodes of a spec, merged over those of the specs that it extends: key → (place of the key, value).
 
-    dev_folder: where the paths of `dev` begin: the folder of the file that has it."""
+    dev_folder: where the paths of `dev` begin: the folder of the file that has it. files: all of them, its own last."""
 
     top: dict[str, tuple[str, Node]]
     layers: dict[str, tuple[str, Node]]
@@ -29,6 +29,7 @@ class SpecDraft:
     where: str
     text: str
     dev_folder: Path = Path()
+    files: tuple[Path, ...] = ()
 
 
 def read_draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, ...]) -> SpecDraft:
@@ -43,6 +44,7 @@ def read_draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, 
         draft = _parent(other, path, nodes["extends"].where, project, reader, chain)
         draft.where = top.where
         draft.text += "---\n"
+    draft.files += (path,)
     draft.text += top.text if top.text.endswith("\n") else f"{top.text}\n"
     for key, (place, node) in top.entries.items():
         if key in KEYS and key not in ("schema", "extends", "layers", "env", "waivers"):

@@ -98,7 +98,7 @@ def test_specs_and_recipes_of_the_project_itself_are_read_only(tmp_path: Path) -
     (top / ".store").mkdir()
 
     def parts(project: Project) -> tuple[list[Path], list[Path]]:
-        return project_parts(project, top / "m.yaml", top / ".store")
+        return project_parts(project, [top / "m.yaml"], top / ".store")
 
     found, missing = parts(Project(top))
     assert [path.name for path in found] == ["images", "facts", "derived", "site.yaml", "m.yaml", "m.lock", ".store"]
