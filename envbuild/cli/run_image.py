@@ -18,7 +18,7 @@ from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import current_lock
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
-from envbuild.spec.trust import FOLDERS
+from envbuild.spec.project_intrusions import FOLDERS
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 

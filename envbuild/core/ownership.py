@@ -107,7 +107,13 @@ def find_at(path: str, users: frozenset[int], groups: Groups | None = None) -> I
     places = [path]
     if os.path.islink(path):  # noqa: PTH114 - a Path for each of many files takes longer than the call
         yield from find_renamers(path, users, groups)
-        target = os.path.realpath(path)
+        try:
+            target = os.path.realpath(path)
+        except OSError as error:  # a link of another process in /proc
+            if error.errno in NO_DESCRIPTOR:
+                raise
+            yield Intrusion(Path(path), "is a link that leads through one which you may not read", False)
+            return
         places = [os.path.dirname(target), target]  # noqa: PTH120
     yield from filter(None, (find_intrusion(place, users, groups) for place in places))
 

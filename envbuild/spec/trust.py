@@ -21,9 +21,9 @@ from envbuild.core.errors import Finding, SpecError
 from envbuild.core.ownership import Intrusion, find_at, find_file_intrusions, find_renamers, own_users
 from envbuild.core.paths import expand_home
 from envbuild.core.shell import shell_word
+from envbuild.spec.project_intrusions import find_intrusions
 
 VARIABLE = "ENVBUILD_TRUST"
-FOLDERS = ("images", "recipes", "targets", "facts", "facts/derived")
 DECIDING = ("HEAD", "config", "config.worktree", "packed-refs", "shallow", "commondir", "gitdir")  # of a repository
 MOST_ALTERNATES = 100
 _granted: list[Path] = []  # of the command line: a process runs one command
@@ -37,10 +37,15 @@ def trust_folder(folder: Path) -> None:
 
 
 def find_distrusted(root: Path) -> list[Intrusion]:
-    """Return every path by which others than the caller can change what the project `root` decides, unless the caller
-    trusts it. Raises SpecError for a mistake in what the caller trusts."""
-    found = list(dict.fromkeys(find_intrusions(root)))
-    return drop_trusted(found, root) if found else []
+    """Return the paths by which others than the caller can change what the project `root` decides, unless the caller
+    trusts them: of very many those that are found first. Raises SpecError for a mistake in what the caller trusts."""
+    found: dict[Intrusion, None] = {}
+    trusted: list[Path] | None = None
+    for item in find_intrusions(root, found):
+        trusted = trusted_folders() if trusted is None else trusted
+        if not is_trusted(item, root, trusted):
+            found[item] = None
+    return list(found)
 
 
 def untrusted_project(root: Path, found: list[Intrusion]) -> SpecError:
@@ -130,14 +135,6 @@ def _object_folders(first: str) -> list[str]:
     return found
 
 
-def find_intrusions(root: Path) -> Iterator[Intrusion]:
-    """Yield every path of the project `root` that others than the caller can change."""
-    real, users = os.path.realpath(root), own_users()
-    yield from find_renamers(str(root), users)
-    for path in _deciding_paths(real):
-        yield from find_at(path, users)
-
-
 def trusted_folders() -> list[Path]:
     """Return the folders that the caller trusts. Raises SpecError for a relative one in the environment, and for
     mistakes in the caller's own site file."""
@@ -154,23 +151,6 @@ def trusted_folders() -> list[Path]:
     return [*_granted, *listed, *read_site(own).trust]
 
 
-def _deciding_paths(root: str) -> list[str]:
-    """Return the files and folders that decide what the project at `root` does; some may not exist.
-
-    Recipes read files beside them, and Python runs the compiled form of a recipe in place of an unchanged one.
-    """
-    paths = [root, *(f"{root}/{name}" for name in (*FOLDERS, "site.yaml"))]
-    seen: set[tuple[int, int]] = set()  # links may lead around in a circle
-    for folder, folders, files in os.walk(f"{root}/recipes", followlinks=True):
-        status = os.stat(folder)  # noqa: PTH116 - as in find_at
-        if (status.st_dev, status.st_ino) in seen:
-            folders.clear()
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        paths += (f"{folder}/{name}" for name in sorted((*folders, *files)))
-    return paths
-
-
 def _refuse(intrusions: Iterable[Intrusion], folder: Path, what: str, because: str) -> None:
     """Raise SpecError for those paths that the caller does not trust: `folder` is what the caller named."""
     if not (found := list(dict.fromkeys(intrusions))):
@@ -181,19 +161,22 @@ def _refuse(intrusions: Iterable[Intrusion], folder: Path, what: str, because: s
 
 def drop_trusted(found: Iterable[Intrusion], folder: Path) -> list[Intrusion]:
     """Return those paths that the caller does not trust: `folder` is what the caller named. Raises SpecError."""
-    trusted = [Path(os.path.realpath(granted)) for granted in trusted_folders()]
+    trusted = trusted_folders()
+    return [item for item in found if not is_trusted(item, folder, trusted)]
+
+
+def is_trusted(item: Intrusion, folder: Path, trusted: Iterable[Path]) -> bool:
+    """Return whether one of the folders that the caller trusts has a path, or all that is in `folder`, the one that the
+    caller named."""
     here = Path(os.path.realpath(folder))
-    return [
-        item
-        for item in found
-        if not any((here if here.is_relative_to(item.path) else item.path).is_relative_to(other) for other in trusted)
-    ]
+    path = here if here.is_relative_to(item.path) else item.path
+    return any(path.is_relative_to(os.path.realpath(other)) for other in trusted)
 
 
 def _findings(found: list[Intrusion], root: Path, what: str, because: str) -> Iterator[Finding]:
     from envbuild.net.site import user_file
 
-    plain = [item for item in found if item.path.is_dir() or item.path.is_file()]
+    plain = [item for item in found if _is_plain(str(item.path))]
     for item in found:
         if item not in plain:  # the target of a link, such as /dev/null: neither its mode nor its folder is the fault
             yield Finding(f"{what} is not a regular file", str(item.path), "replace the link to it with a regular file")
@@ -203,7 +186,7 @@ def _findings(found: list[Intrusion], root: Path, what: str, because: str) -> It
     for item in first:
         yield Finding(_message(item, what), str(item.path), _mode_hint(item))
     outside = next((item.path for item in plain if not item.path.is_relative_to(root)), root)
-    folder = root if root.is_relative_to(outside) else outside if outside.is_dir() else outside.parent
+    folder = root if root.is_relative_to(outside) else outside if os.path.isdir(outside) else outside.parent  # noqa: PTH112
     trust = (
         f"{because}; if you trust it:  envbuild --trust {shell_word(folder)} COMMAND …, or  export "
         f"{VARIABLE}={shell_word(folder)}, or in {user_file() or 'your site.yaml'}:  trust: [{folder}]"
@@ -211,10 +194,16 @@ def _findings(found: list[Intrusion], root: Path, what: str, because: str) -> It
     yield Finding(_message(last, what), str(last.path), "; ".join(filter(None, (_mode_hint(last), trust))))
 
 
+def _is_plain(path: str) -> bool:
+    """Return whether a path is a file or a folder, or a link; it may be closed to this user."""
+    return os.path.isfile(path) or os.path.isdir(path) or os.path.islink(path)  # noqa: PTH112, PTH113, PTH114
+
+
 def _message(item: Intrusion, what: str) -> str:
-    return f"{what} {'folder' if item.path.is_dir() else 'file'} {item.reason}"
+    return f"{what} {'folder' if os.path.isdir(item.path) else 'file'} {item.reason}"  # noqa: PTH112 - as _is_plain
 
 
 def _mode_hint(item: Intrusion) -> str:
-    shared = item.path.stat().st_mode & stat.S_ISVTX  # /tmp: all users need it
-    return f"chmod go-w {shell_word(item.path)}" if item.own and not shared else ""
+    if not item.own or item.path.stat().st_mode & stat.S_ISVTX:  # /tmp: all users need it
+        return ""
+    return f"chmod go-w {shell_word(item.path)}"

@@ -11,6 +11,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import SpecError
 from envbuild.spec import project as projects
 from envbuild.spec.project import Project
+from envbuild.spec.trust import find_distrusted
 from envbuild.spec.workspace import load_site
 from tests.support.foreign_projects import ANNE, BOB, BOBS, ROOT, TEAM, as_user, make_project
 
@@ -131,6 +132,38 @@ def test_a_site_file_that_others_can_replace_is_not_used(
     os.chown(shared.parent / place, owner, group)
     (shared.parent / place).chmod(mode)
     assert find(shared / "anne")[0].partition(" ")[0] == found
+
+
+@pytest.mark.parametrize("site", [True, False])
+@pytest.mark.parametrize("target", ["/", "/proc", "/proc/1/cwd", "/proc/1/cwd/x", "{folder}/closed/inner", "missing"])
+@pytest.mark.parametrize("name", ["recipes", "targets", "facts"])
+def test_a_link_of_a_member_to_anywhere_ends_no_command(
+    name: str, target: str, site: bool, shared: Path, folder: Path
+) -> None:
+    """It may lead to a closed folder, or to all files of the machine, some of which end in the next moment."""
+    make(folder / "closed/inner", BOB)
+    (folder / "closed").chmod(0o700)
+    make(shared / "images/a.yaml", BOB, "")
+    if site:
+        make(shared / "site.yaml", ROOT, "schema: 1\n")
+    (shared / name).symlink_to(target.format(folder=folder))
+    os.lchown(shared / name, BOB, TEAM)
+    where, lines = find(shared / "anne")
+    assert where == (f"site {shared}" if site else "")
+    assert str(shared / "images") in lines and "\n" not in lines
+
+
+def test_a_link_of_a_member_in_place_of_recipes_is_not_followed(shared: Path, folder: Path) -> None:
+    for number in range(3):
+        make(folder / f"many/{number}/r.py", BOB, "")
+    make(shared / "site.yaml", ROOT, "schema: 1\n")
+    (shared / "recipes").symlink_to(folder / "many")
+    os.lchown(shared / "recipes", BOB, TEAM)
+    def judged() -> list[tuple[str, str]]:
+        return [(str(item.path), "") for item in find_distrusted(shared)]
+
+    found = [path for path, _ in as_user("anne", judged)]
+    assert found == [str(shared / "recipes"), str(folder / "many")]
 
 
 def test_a_link_of_a_member_makes_nothing_another_user_s(shared: Path, folder: Path) -> None:

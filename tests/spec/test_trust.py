@@ -17,6 +17,7 @@ from envbuild.core.unmapped_root import is_folder_of_root
 from envbuild.spec import project as projects
 from envbuild.spec import trust
 from envbuild.spec.project import Project
+from envbuild.spec.project_intrusions import MOST_JUDGED
 from tests.support.command import envbuild
 from tests.support.foreign_projects import (
     ANNE,
@@ -218,6 +219,23 @@ def test_what_is_in_a_folder_that_a_link_below_recipes_leads_to_decides_too(fold
     assert refusals(root) == []
     (folder / "lib/deep/helper.py").chmod(0o666)
     assert [path for path, _ in refusals(root)] == ["recipes/lib/deep/helper.py"]
+
+
+def test_of_very_many_paths_of_others_some_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_project(folder)
+    for name in ("granted", "other"):
+        (root / "recipes" / name).mkdir()
+        for number in range(3 * MOST_JUDGED):
+            (root / "recipes" / name / f"{number:03}.py").touch(0o666)
+            (root / "recipes" / name / f"{number:03}.py").chmod(0o666)
+    named = [path for path, _ in refusals(root)]
+    assert MOST_JUDGED <= len(named) <= MOST_JUDGED + 1
+    (first,) = {path.rpartition("/")[0] for path in named}
+    monkeypatch.setenv("ENVBUILD_TRUST", str(root / first))  # those in it do not hide the others
+    (second,) = {path.rpartition("/")[0] for path, _ in refusals(root)}
+    assert {first, second} == {"recipes/granted", "recipes/other"}
+    monkeypatch.setenv("ENVBUILD_TRUST", f"{root / first}:{root / second}")
+    assert refusals(root) == []
 
 
 def test_no_hint_changes_a_device_or_a_shared_folder(folder: Path) -> None:
