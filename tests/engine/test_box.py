@@ -112,6 +112,8 @@ def test_a_program_that_init_debugs_continues(store: Store) -> None:
         "os.kill(os.getpid(), signal.SIGUSR1)": 128 + signal.SIGUSR1,
         "signal.signal(signal.SIGUSR1, lambda *_: os._exit(7)); os.kill(os.getpid(), signal.SIGUSR1)": 7,
         "os.kill(os.getpid(), signal.SIGWINCH)": 3,
+        "os.execv('/bin/sh', ['sh', '-c', 'exit 9'])": 9,
+        "signal.signal(signal.SIGTRAP, lambda *_: os._exit(8)); signal.raise_signal(signal.SIGTRAP)": 8,
     }
     for end, expected in ends.items():
         code = f"import ctypes, os, signal; ctypes.CDLL(None).ptrace(0, 0, 0, 0); {end}; os._exit(3)"

@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import platform
+import signal
 import struct
 
 from envbuild.core.userns.system_calls import NUMBERS
@@ -35,7 +36,8 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23, 
 SECCOMP_SET_MODE_FILTER = 1
 SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # the filter does not protect against Spectre: no slow calls for it
 KEYCTL_JOIN_SESSION_KEYRING = 1
-PTRACE_DETACH = 17
+PTRACE_DETACH, PTRACE_GETSIGINFO = 17, 0x4202
+SI_USER = 0
 OPENAT2 = 437  # on every architecture with the common numbers (Linux 5.6 has the call)
 RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x08, 0x10
 PROC, FUSE = 0x9FA0, 0x65735546  # types of file systems (linux/magic.h)
@@ -122,9 +124,14 @@ def rename_new(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
 
 
 def detach(process: int, number: int) -> None:
-    """Let a stopped process that this one traces continue without that, with the signal that it stopped at (ptrace(2)).
+    """Let a stopped process that this one traces continue without that, with the signal that it stopped at, unless
+    that is the SIGTRAP of its execve(2), which only traced processes get (ptrace(2)).
 
     Raises OSError."""
+    if number == signal.SIGTRAP:
+        info = (ctypes.c_int * 32)()  # siginfo_t, 128 bytes: number, error, code; of a breakpoint it has another code
+        _check(_libc.ptrace(ctypes.c_long(PTRACE_GETSIGINFO), process, None, ctypes.byref(info)), "ptrace")
+        number = 0 if info[2] == SI_USER else number
     _check(_libc.ptrace(ctypes.c_long(PTRACE_DETACH), process, None, ctypes.c_long(number)), "ptrace")
 
 
