@@ -46,6 +46,16 @@ def file_status(place: int | str | bytes | os.PathLike[str], *, follow: bool = T
         return FileStatus(NO_ANSWER, mounter)
 
 
+def leads_to(name: str, folder: int, file: int) -> bool:
+    """Return whether a name in an open folder is that of an open file. Not all file systems know the number of links
+    of a file."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, os.fstat(file))
+
+
 def on_disk(file: int) -> bool:
     """Return whether a file is on a disk of this machine: file systems of the network and of the memory have no
     device."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from envbuild.core.access_lists import remove_access_lists
 from envbuild.core.errors import PublishError
-from envbuild.core.file_status import on_disk
+from envbuild.core.file_status import leads_to, on_disk
 from envbuild.core.folder_removal import remove_opened
 from envbuild.core.ownership import can_others_rename, find_intrusion, own_users
 from envbuild.core.shell import shell_word
@@ -139,7 +139,7 @@ def _make_locked(above: int, out: Path) -> tuple[str, int]:
                 continue
             except OSError:  # a file system without locks of folders (NFS): then it is never stale
                 return name, fd
-            if os.fstat(fd).st_nlink:
+            if leads_to(name, above, fd):
                 return name, fd
             os.close(fd)
     raise PublishError("another process removed or locked the unfinished folder", HINT, str(out))

@@ -159,6 +159,7 @@ def test_a_link_of_a_member_in_place_of_recipes_is_not_followed(shared: Path, fo
     make(shared / "site.yaml", ROOT, "schema: 1\n")
     (shared / "recipes").symlink_to(folder / "many")
     os.lchown(shared / "recipes", BOB, TEAM)
+
     def judged() -> list[tuple[str, str]]:
         return [(str(item.path), "") for item in find_distrusted(shared)]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import PublishError
-from envbuild.core.file_status import on_disk
+from envbuild.core.file_status import leads_to, on_disk
 from envbuild.core.ownership import can_others_rename
 from envbuild.core.store.permissions import finished_mode
 from envbuild.core.unfinished_names import unfinished_name, unfinished_names
@@ -24,6 +24,7 @@ from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 # Seconds without a write, after which an unfinished file without a lock is removed, where another machine may write it:
 # its lock may not be seen here. On a disk of this machine a file without a lock has no writer.
 STALE = 600
+TRIES = 100  # names that a new file may need
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +81,24 @@ def open_output(out: Path) -> Iterator[OutputFile]:
 
 def _create(folder: int, out: Path) -> tuple[str, int]:
     """Create a locked file; returns its name and descriptor. Another process may remove it as stale before it is
-    locked: then it gets another name."""
-    while True:
+    locked: then it gets another name. Raises PublishError for a file system on which no name works."""
+    for _ in range(TRIES):
         name = unfinished_name(out.name)
         with _errors_at(out.with_name(name)):
             file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # the other process is about to remove it
-            os.close(file)
-            _remove(name, folder)
-            continue
+            pass
         except OSError:  # a file system without locks: then it is never stale
             return name, file
-        if os.fstat(file).st_nlink:
-            return name, file
+        else:
+            if leads_to(name, folder, file):
+                return name, file
         os.close(file)
+        _remove(name, folder)
+    hint = "name a file on another file system: -o FILE"
+    raise PublishError("the file system loses new files, or their locks", hint, str(out))
 
 
 def _remove_stale(folder: int, name: str) -> None:
