@@ -15,6 +15,8 @@ WRITE_HINTS = {
     errno.ENOSPC: FULL_HINT,
     errno.EDQUOT: FULL_HINT,
     errno.EROFS: "that file system is read-only: name a file elsewhere: -o FILE",
+    # of this disk, or of the one that the content is read from: the error has no name
+    errno.EIO: "a disk fails, of that file or of the store (dmesg): name a file elsewhere: -o FILE",
     errno.EFBIG: "that file system or ulimit -f allows no file so large: name a file elsewhere: -o FILE",
 }
 

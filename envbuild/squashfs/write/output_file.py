@@ -7,6 +7,7 @@ file are held by descriptors: what is read, what gets a mode and what is renamed
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -24,6 +25,7 @@ from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 # Seconds without a write, after which an unfinished file without a lock is removed, where another machine may write it:
 # its lock may not be seen here. On a disk of this machine a file without a lock has no writer.
 STALE = 600
+NO_MODES = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)  # of a file system without modes (vfat, CIFS, FUSE)
 TRIES = 100  # names that a new file may need
 
 
@@ -44,7 +46,11 @@ class OutputFile:
 
     def publish(self) -> None:
         """Give the file its mode and the name of `out`. Raises PublishError if another user replaced it."""
-        os.fchmod(self.fd, finished_mode(Path(f"/proc/self/fd/{self.folder}")))
+        try:
+            os.fchmod(self.fd, finished_mode(Path(f"/proc/self/fd/{self.folder}")))
+        except OSError as error:
+            if error.errno not in NO_MODES:
+                raise
         with _errors_at(self.out):
             os.rename(self.name, self.out.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
             found = os.stat(self.out.name, dir_fd=self.folder, follow_symlinks=False)
