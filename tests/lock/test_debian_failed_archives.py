@@ -146,6 +146,24 @@ def test_only_failed_repositories_use_the_next_mirror(site: Site, tmp_path: Path
 
 
 @pytest.mark.slow_unit
+@pytest.mark.parametrize("code", [404, 500])
+def test_a_server_cannot_state_a_full_disk(code: int, site: Site) -> None:
+    """apt prints the phrase of its status line; the next place has the archive."""
+
+    class Lying(Handler):
+        def do_GET(self) -> None:
+            line = f"HTTP/1.1 {code} Write error - write (28: No space left on device)\r\n"
+            self.wfile.write(f"{line}Content-Length: 0\r\n\r\n".encode())
+
+    with serving(Lying) as url:
+        places = (f"{url}/ubuntu", *site.mirrors["ubuntu:"])
+        at = replace(site, mirrors={**site.mirrors, "ubuntu:": places}, apt={"Acquire::Retries": "0"})
+        assert named(resolve(at, base=""), "base")
+        with pytest.raises(InputError, match="the Ubuntu archive cannot be read"):
+            resolve(replace(at, mirrors={**site.mirrors, "ubuntu:": places[:1]}), base="")
+
+
+@pytest.mark.slow_unit
 def test_a_message_of_a_server_has_no_login(site: Site) -> None:
     """apt prints the phrase of a status line, in which a server or a proxy may repeat what it got."""
     seen: list[str] = []

@@ -50,8 +50,9 @@ UNSIGNED = "another one, or has lines that its signature does not cover"
 FIRST_YEAR = 1993  # of Debian: an earlier date of a Release file is none
 # apt reads these otherwise in the options of a line of sources.list, or in the list of keys that it passes on.
 NOT_IN_KEY_PATHS = re.compile(r"[\s,:\\\"%]")
-# In messages of apt: ENOSPC, EDQUOT. Its update (apt 2.6) may wait for ever after one.
-FULL_DISK = re.compile(rb"\((28|122): ")
+# In messages of apt: ENOSPC, EDQUOT, but not in the text of an answer, which follows its code ("404  Not Found"). The
+# update of apt 2.6 may wait for ever after one.
+FULL_DISK = re.compile(rb"^(?!.*(^|\s)\d{1,3}  ).*\((28|122): ", re.MULTILINE)
 NOT_IN_VALUES = re.compile(r"[\"\x00-\x1f\x7f]")  # a quotation mark ends a value; apt.conf has no escape for it
 
 
