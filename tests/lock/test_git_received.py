@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from envbuild.core.errors import InputError
+from envbuild.core.errors import EngineError, InputError
 from envbuild.lock.git.lock_commit import lock_commit, obtain_commit
 from envbuild.net.limits import DownloadLimits
 from envbuild.net.transport import Transport
@@ -113,6 +114,27 @@ def test_a_part_of_a_commit_is_not_taken_for_all_of_it(demo: Repo, tmp_path: Pat
     shutil.rmtree(bare)
     (tmp_path / "whole").rename(bare)
     assert desk.lock(git_source(demo)).size > 4 << 20
+
+
+@pytest.mark.slow_unit
+def test_a_full_disk_is_not_a_fault_of_a_server_of_static_files(demo: Repo, tmp_path: Path, server: Served) -> None:
+    """Nothing of what filled it remains."""
+    server.plain = True
+    for number in range(4):
+        demo.commit({f"large{number}": os.urandom(1 << 20)})
+    loose(demo.bare(tmp_path / "served/demo/demo.git"))
+    (small := tmp_path / "small").mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(small)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mount needs root and CAP_SYS_ADMIN")
+    try:
+        desk = Desk(small, github=server.url)
+        with pytest.raises(EngineError, match=f"the store {small} is full: No space left on device"):
+            desk.lock(git_source(demo))
+        left = stored(small)
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+    assert left < 1 << 20
 
 
 @pytest.mark.slow_unit

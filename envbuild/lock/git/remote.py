@@ -33,6 +33,8 @@ from envbuild.net.urls import redact
 ONLY_NAMED = re.compile(rb"unadvertised|does not allow request|want \w+ not valid|not support shallow|find remote ref")
 TOO_LARGE = re.compile(rb"File too large")
 FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full")
+NOT_WRITTEN = re.compile(rb"\(curl_result = 23,")  # of a server of plain files: curl states no cause
+PROBE = 1 << 20  # bytes for which a full disk has no room
 OF_SERVER = (b"remote:", b"fatal: remote error:")  # from there on a server may have written the lines
 # The protocol that git may use is the scheme of the address alone (GIT_ALLOW_PROTOCOL of git(1)): it starts a program,
 # git-remote-WORD, for any other scheme and for WORD::….
@@ -173,6 +175,8 @@ class RemoteRepository:
                 return excess
             if any(map(FULL.search, own)):
                 raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
+            if any(map(NOT_WRITTEN.search, own)):
+                write_through(work / "probe", bytes(PROBE))
             if any(map(TOO_LARGE.search, own)):
                 self.received.record(this, left + 1)
                 return excess
@@ -205,6 +209,14 @@ class RemoteRepository:
             raise UnreachableError("no answer before the time limit") from None
         text = hide_logins(done.stderr.decode(errors="surrogateescape"), (address, self.transport.settings.proxy))
         return CompletedProcess(done.args, done.returncode, done.stdout, text.encode(errors="surrogateescape"))
+
+
+def write_through(path: Path, content: bytes) -> None:
+    """Write a file to its disk. Raises OSError, if that is full."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file)
 
 
 def without_credentials(address: str) -> str:
