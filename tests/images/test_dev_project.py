@@ -75,6 +75,20 @@ def test_an_edit_is_seen_at_once_and_rebuilds_one_unit(tmp_path: Path, store: Pa
     check_order(cli, code, evidence["layers"])
 
 
+def test_a_folder_that_contains_its_own_lock_is_made_at_once(tmp_path: Path, store: Path) -> None:
+    """The command writes the lock, which is content of the project folder."""
+    code = tmp_path / "mine/mine/__init__.py"
+    code.parent.mkdir(parents=True)
+    code.write_text(CODE.format(1))
+    (tmp_path / "mine/pyproject.toml").write_text(PYPROJECT)
+    (tmp_path / "mine/images").mkdir()
+    (tmp_path / "mine/images/own.yaml").write_text(SPEC.replace("../../mine", ".."))
+    cli = Cli(tmp_path / "mine", store)
+    made = cli.json("make", "own", "--to", "layers")
+    assert "dev-mine" in made["built"] and (tmp_path / "mine/images/own.lock").is_file()
+    assert cli.json("make", "own", "--to", "layers")["built"] == []
+
+
 def check_removed_layer(cli: Cli, shared: Path, layer: str) -> None:
     """Remove a layer while a command runs in it: that is reported, and the next command makes it again."""
     shared.mkdir()
