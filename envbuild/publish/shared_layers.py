@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 NAME = "shared.json"
 MAX_LAYERS = MOST // 2  # of an artifact: each is one blob more, and in most cases what it lacks another one
-LEAST = 4 / 5  # of a pack: who needs the pack alone fetches what the layer compresses for itself, too
+LEAST = 4 / 5  # of a pack that its layer has
+LARGEST = 5 / 4  # of a pack, the blob of its layer: who needs the pack alone fetches what the layer has for itself, too
 
 
 def share_layers(image: BuiltImage, compression: str, workspace: Workspace) -> SharedLayers:
@@ -80,11 +81,13 @@ class SharedLayers:
         one is missing where the target of the image has it.
 
         Of many layers only the largest MAX_LAYERS are returned, and no more beyond MAX_SHARED parts: who pulls would
-        refuse them."""
+        refuse them. A blob that is much larger than its pack is not returned."""
         found, left = dict[str, SharedLayer](), MAX_SHARED
         for layer, blob in sorted(zip(layers, blobs, strict=True), key=lambda pair: -pair[1].size):
             path = self.packs.get(layer.diff_id)
             if path is None or path.name in found or len(found) == MAX_LAYERS:  # the layer comes twice
+                continue
+            if blob.size > LARGEST * path.stat().st_size:
                 continue
             known = read_shared(self.store, layer, path)
             if parts := self.made.get(blob.digest):

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.unit
 
 NOISE = random.Random(4).randbytes(3 << 20)
 SMALL = [file(b"%04d" % number, NOISE[number * 1000 : number * 1000 + 1000]) for number in range(2000)]
-EQUAL = [file(name + member.path, content) for name in (b"a", b"b", b"c") for member, content in SMALL]
+EQUAL = [
+    file(b"%s%04d" % (name, number), NOISE[number * 1500 :][:1500]) for name in (b"a", b"b") for number in range(2000)
+]
 LINKS = [symlink(b"%05d" % number, b"%d" % number * 9) for number in range(20_000)]
 
 
@@ -77,14 +79,23 @@ def case(tmp_path: Path) -> Case:
 def test_layers_of_files_are_shared_and_a_small_one_and_one_of_links_are_not(case: Case, tmp_path: Path) -> None:
     encoding = case.layers.encode(case.layer)
     assert encoding and encoding.name == f"zstd of {case.pack.name}"
-    layers = {"small": SMALL, "equal": EQUAL, "tiny": [file(b"a", NOISE[: 1 << 18])], "links": LINKS}
+    layers = {"small": SMALL, "tiny": [file(b"a", NOISE[: 1 << 18])], "links": LINKS}
     shared = set()
     for name, members in layers.items():
         (tmp_path / name).mkdir()
         other = make_case(tmp_path / name, *members)
         if other.layers.encode(other.layer):
             shared.add(name)
-    assert shared == {"small", "equal"}
+    assert shared == {"small"}
+
+
+def test_a_layer_with_equal_files_does_not_make_pulls_large(tmp_path: Path) -> None:
+    """What a layer has twice is in its blob twice, and in its pack once."""
+    case = make_case(tmp_path, *EQUAL[:2300])
+    assert case.layers.find([case.layer], [case.write()])
+    (tmp_path / "other").mkdir()
+    other = make_case(tmp_path / "other", *EQUAL)
+    assert other.layers.encode(other.layer) and not other.layers.find([other.layer], [other.write()])
 
 
 def test_what_is_shared_is_recorded(case: Case) -> None:
