@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.pack.file import Pack, read_pack
 from envbuild.squashfs.pack.index import LENGTH, check_bounds
 from envbuild.squashfs.pack.reader import PackReader
@@ -131,6 +132,20 @@ def test_what_a_layer_deletes_is_in_no_image(tmp_path: Path, entry: tuple) -> No
     assert all(data in content for _, data in FILES[40:60])
     whole = write_image(packs[:1], tmp_path / "whole", epoch=0)
     assert b"secret" in unpacked(whole.path, packs[:1]) and not whole.repacked
+
+
+@pytest.mark.parametrize("kind", [Kind.DIR, Kind.HARDLINK])
+def test_attributes_of_folders_and_hard_links_are_in_no_piece(tmp_path: Path, kind: Kind) -> None:
+    """No image shows whether another layer replaced them. Those of files are dropped with the files."""
+    link = b"f001" if kind is Kind.HARDLINK else b""
+    member = Member(b"f050-x", kind, 0o755, link=link, xattrs={b"user.note": SECRET})
+    layer = sorted([*FILES, (member, b"")], key=lambda item: item[0].path)
+    made = pack(tmp_path / "p", layer)
+    assert pieces(made) and not any(SECRET in content for content in pieces(made).values())
+    of_file = [(replace(FILES[0][0], xattrs=member.xattrs), FILES[0][1]), *FILES[1:]]
+    packs = [pack(tmp_path / "0", of_file), pack(tmp_path / "1", [FILES[0]])]
+    assert SECRET in pieces(packs[0])[0]
+    assert SECRET not in unpacked(write_image(packs, tmp_path / "image", epoch=0).path, packs)
 
 
 def test_a_replaced_file_and_a_folder_in_two_layers(tmp_path: Path) -> None:

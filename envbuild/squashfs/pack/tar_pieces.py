@@ -5,14 +5,14 @@ reader. So a fragment block may have the headers and the padding of the tar ther
 has the whole block as a frame (`envbuild.squashfs.pack.layer_frames`), and small files travel once. Headers compress
 well: they take about one percent of a pack of small files.
 
-A piece has no bytes that the index does not know of: no deletions, and no tail that is stored elsewhere. The index
-names the members of a piece, so that an image does not get what another layer deleted
-(`envbuild.squashfs.write.live_extents`).
+The index names the members of a piece, so that an image does not get what another layer deleted
+(`envbuild.squashfs.write.live_extents`). A tail that is stored elsewhere, and a header that would remain all the same,
+are in no piece.
 """
 
 from __future__ import annotations
 
-from envbuild.oci.tar.member import WHITEOUT, Member
+from envbuild.oci.tar.member import WHITEOUT, Kind, Member
 from envbuild.oci.tar.writer import BLOCK, encode_header
 from envbuild.squashfs.codec import crc32
 from envbuild.squashfs.pack.append_file import Buffer
@@ -42,9 +42,10 @@ class TarPieces:
             return
         header = encode_header(member)
         tail = padded(member.size) if member.size < self.block else 0
-        if WHITEOUT in member.path or len(self.piece) + len(header) + tail > self.block:
+        hidden = is_hidden(member) or len(header) > self.block
+        if hidden or len(self.piece) + len(header) + tail > self.block:
             self.end()
-        if WHITEOUT not in member.path and len(header) <= self.block:
+        if not hidden:
             self._append(row, header)
 
     def add(self, row: int, content: Buffer) -> None:
@@ -89,6 +90,12 @@ class TarPieces:
 
     def _is_repeated(self, key: int, content: Buffer) -> bool:
         return len(content) >= REPEATED and (key in self.keys or self.tails.find(key, content) is not None)
+
+
+def is_hidden(member: Member) -> bool:
+    """Return whether the header of a member is in no piece: that of a deletion, and one with more than names of a
+    folder or a hard link, because no image shows whether these are replaced."""
+    return WHITEOUT in member.path or (bool(member.xattrs) and member.kind in (Kind.DIR, Kind.HARDLINK))
 
 
 def padded(size: int) -> int:
