@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pwd
+import subprocess
 import sys
 from pathlib import Path
 
@@ -209,6 +210,23 @@ def test_the_name_of_the_public_half_is_refused_with_a_hint_for_the_same_folder(
     with pytest.raises(SignatureError, match="is the name of the public half") as caught:
         write_key_pair(tmp_path / "a b.pub", "right")
     assert caught.value.hint == f"envbuild key new '{tmp_path}/a b.key'" and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_a_key_that_cannot_be_written_leaves_no_file(room: int, tmp_path: Path) -> None:
+    """On a full disk; `room`: pages that are left, one for each file."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=8k", "none", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mount needs root and CAP_SYS_ADMIN")
+    try:
+        (tmp_path / "filler").write_bytes(b"x" * 4096 * (2 - room))
+        with pytest.raises(SignatureError, match="cannot be written: No space left on device"):
+            write_key_pair(tmp_path / "a.key", "right")
+        assert [path.name for path in tmp_path.iterdir()] == ["filler"]
+        (tmp_path / "filler").unlink()
+        assert write_key_pair(tmp_path / "a.key", "right").exists()
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
 def test_a_passphrase_has_the_bytes_of_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import json
 import os
@@ -72,14 +73,17 @@ def write_key_pair(path: Path, passphrase: str) -> Path:
     for file in files:
         if os.path.lexists(file):
             raise SignatureError(f"{file} exists, and a key is never replaced", hint="name another file")
-    for file, (text, mode) in files.items():
-        try:
-            fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-            with os.fdopen(fd, "wb") as out:
-                os.fchmod(fd, mode)
-                out.write(text)
-        except OSError as error:
-            raise SignatureError(f"{file} cannot be written: {error.strerror}", hint="name another file") from None
+    with contextlib.ExitStack() as made:
+        for file, (text, mode) in files.items():
+            try:
+                fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+                made.callback(file.unlink, missing_ok=True)  # unless both were written: it would never be replaced
+                with os.fdopen(fd, "wb") as out:
+                    os.fchmod(fd, mode)
+                    out.write(text)
+            except OSError as error:
+                raise SignatureError(f"{file} cannot be written: {error.strerror}", hint="name another file") from None
+        made.pop_all()
     return public
 
 
