@@ -153,7 +153,7 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
         lock = current_lock(resolution, workspace)
     else:
         rules = {LockRule.MAKE: ensure_lock, LockRule.RENEW: renew_lock, LockRule.REQUIRE: require_lock}
-        before = lock_status(spec, workspace)
+        before = lock_status(spec, workspace) if resolution.contents else None
         lock = rules[options.lock](resolution, workspace, partial(open_base_layout, workspace))
         if resolution.contents and lock_status(spec, workspace) != before:  # a project folder may contain the lock
             from envbuild.lock.dev_content import with_contents
