@@ -9,12 +9,11 @@ import typer
 
 from envbuild.cli.options import Json, Platform, complete_image, one_of, show
 from envbuild.core.errors import SpecError
+from envbuild.net.site import COMPRESSIONS
 
 if TYPE_CHECKING:  # --help needs none of them
     from envbuild.core.result import Result
     from envbuild.spec.workspace import Workspace
-
-COMPRESSIONS = ("gzip", "zstd", "none")
 
 
 def publish_command(
@@ -39,8 +38,9 @@ def publish_command(
     compression: Annotated[
         str,
         typer.Option(
-            help="Of the layers: gzip (default, for every client), zstd (a large layer and its part of the squashfs "
-            "file are sent as one), none. Layers of a third-party image remain as they are, unless it is given.",
+            help="Of the layers: gzip (for every client), zstd (a large layer and its part of the squashfs "
+            "file are sent as one), none. Default: `compression` of site.yaml, or gzip. Layers of a third-party image "
+            "remain as they are, unless it is given.",
             autocompletion=one_of(*COMPRESSIONS),
         ),
     ] = "",
@@ -123,5 +123,6 @@ def publish_project_image(name: str, to: str, workspace: Workspace, *, index: st
 
     make_and_share(make, name, workspace, Options(caches=site_caches(workspace)))
     image = load_built_image(name, workspace)
+    options["compression"] = options["compression"] or workspace.site.compression
     destination = find_destination(to, image, workspace).with_index(index)
     return publish_image(image, destination, workspace, **options)

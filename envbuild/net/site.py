@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from envbuild.net.signature_policy import SignaturePolicy
     from envbuild.net.unit_caches import UnitCache
 
+COMPRESSIONS = ("gzip", "zstd", "none")  # of the layers of a published image
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -43,8 +45,8 @@ class Site:
     public home, the registry that an image reference names (``upstream: false`` in the file turns it off).
     `keyrings`: prefix of origins → file of OpenPGP keys; `debian_keyring` is the older name of the one for
     ``debian:``. `apt`: options for apt-get while locking (`envbuild.net.apt_options`). `trust`: folders whose projects
-    are trusted, of any owner; only in the user's own file. `registry`: where `publish` puts images
-    without --to. `compiler_cache`: whether units that compile use the machine's ccache.
+    are trusted, of any owner; only in the user's own file. `registry`: where `publish` puts images without --to;
+    `compression`: of their layers (empty: gzip). `compiler_cache`: whether units that compile use the machine's ccache.
     `caches`: of finished units, in the order of the requests. `images`: the folder with squashfs files that compute
     nodes read. `signatures`: whose signature a published image must have (None: it needs none). `slurm`, `nodes` and
     `targets` (of one target each): how jobs are started (`envbuild.net.slurm_site`).
@@ -59,6 +61,7 @@ class Site:
     debian_keyring: Path | None = None
     apt: Mapping[str, str] = field(default_factory=dict)
     registry: str = ""
+    compression: str = ""
     images: str = ""
     slurm: Slurm = field(default_factory=Slurm)
     nodes: NodeSettings = field(default_factory=NodeSettings)

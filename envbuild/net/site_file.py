@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from envbuild.core.yaml_nodes import Node, Scalar
 from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.net.apt_options import is_address, read_apt_options
 from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
-from envbuild.net.site import Site, store_folder, user_file
+from envbuild.net.site import COMPRESSIONS, Site, store_folder, user_file
 from envbuild.net.slurm_site import NODE_KEYS, Slurm, read_node_settings, read_slurm, read_target_settings
 from envbuild.net.trusted_file import check_trusted_file
 from envbuild.net.urls import has_bare_login, is_well_formed, may_have_login, redact_written
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 KEYS = (
     "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
-    "keyrings", "apt", "trust", "registry", "compiler_cache", "caches", "images", "signatures", "slurm", "targets",
+    "keyrings", "apt", "trust", "registry", "compression", "compiler_cache", "caches", "images", "signatures", "slurm",
+    "targets",
     *NODE_KEYS,
 )  # fmt: skip
 PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
@@ -52,7 +53,9 @@ def read_site(path: Path) -> Site:
     def text(key: str) -> str:
         return (reader.text(entries[key], key) or "") if key in entries else ""
 
-    engine = reader.choice(entries["engine"], "engine", ("auto", *sorted(ENGINES))) if "engine" in entries else "auto"
+    def choice(key: str, words: Sequence[str]) -> str:
+        return (reader.choice(entries[key], key, words) or "") if key in entries else ""
+
     ca_bundle, keyring = folder(text("ca_bundle")), folder(text("debian_keyring"))
     for name, file in (("ca_bundle", ca_bundle), ("debian_keyring", keyring)):
         if file:
@@ -63,7 +66,7 @@ def read_site(path: Path) -> Site:
         reader.wrong(entries["proxy"].where, f"'proxy': '{short(redact_written(proxy))}' is not an address", hint)
     site = Site(
         store=store_folder(folder(text("store")) or None),
-        engine=engine or "auto",
+        engine=choice("engine", ("auto", *sorted(ENGINES))) or "auto",
         mirrors=_read_mirrors(reader, entries, folder),
         ca_bundle=Path(ca_bundle) if ca_bundle else None,
         proxy=proxy,
@@ -71,6 +74,7 @@ def read_site(path: Path) -> Site:
         debian_keyring=Path(keyring) if keyring else None,
         apt=read_apt_options(reader, entries["apt"]) if "apt" in entries else {},
         registry=text("registry"),
+        compression=choice("compression", COMPRESSIONS),
         images=folder(text("images")),
         slurm=read_slurm(reader, entries["slurm"]) if "slurm" in entries else Slurm(),
         nodes=read_node_settings(reader, entries),

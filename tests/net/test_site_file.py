@@ -46,6 +46,7 @@ proxy: http://proxy.example:3128
 insecure_hosts: [index.example]
 apt: {"Acquire::Check-Valid-Until": "false"}
 registry: registry.example/images
+compression: zstd
 images: /shared/images
 partition: gpu
 mounts: ["/data:/data:ro"]
@@ -73,6 +74,7 @@ keyrings: {ubuntu: ca.pem, "apt:nvidia-cuda": ca.pem}
         insecure_hosts=("index.example",),
         apt={"Acquire::Check-Valid-Until": "false"},
         registry="registry.example/images",
+        compression="zstd",
         images="/shared/images",
         slurm=Slurm("23.11.4", "0.20.0", "3.5.0", ("pmix",), "me", "high", "r1", pytorch_hook=True),
         nodes=NodeSettings("gpu", mounts=("/data:/data:ro",), env={"NCCL_IB_SL": Reasoned("0", "")}),
