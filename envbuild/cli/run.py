@@ -25,7 +25,8 @@ def run_command(
         bool,
         typer.Option(
             "--writable-dev",
-            help="Let the command write into the project folders (dev: of the spec), and so into what you start there.",
+            help="Let the command write into the project folders (dev: of the spec), and so into what you start there: "
+            "only for images that you trust.",
         ),
     ] = False,
     live: Annotated[

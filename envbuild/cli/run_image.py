@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbuild.cli.writable_dev import list_work_trees, report_new, writable_mounts
 from envbuild.core.errors import EngineError, SpecError
 from envbuild.core.paths import expand_home
 from envbuild.core.shell import shell_word
 from envbuild.core.text import human_list
 from envbuild.export.built_image import load_built_image, read_image_record
-from envbuild.lock.dev_links import check_ways
-from envbuild.lock.dev_repositories import Mount, Place, project_mounts
+from envbuild.lock.dev_repositories import project_mounts
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import current_lock
 from envbuild.spec.image_spec import load_image_spec
-from envbuild.spec.project import Project
-from envbuild.spec.project_intrusions import FOLDERS
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
@@ -68,8 +66,10 @@ def run_image(
     spec = load_image_spec(name, workspace.project)
     projects = [(project.folder, project.place) for project in spec.dev]
     missing: list[Path] = []
+    work_trees: list[Path] = []
     if writable:
         own, missing = writable_mounts(projects, workspace.project, spec.files, workspace.store.root)
+        work_trees = list_work_trees(projects)
     else:
         own = project_mounts(projects)
     mounts = [*own, *mounts]
@@ -83,10 +83,8 @@ def run_image(
         if gone := [str(tree) for tree, status in zip(trees, before, strict=True) if not is_same(tree, status)]:
             text = f"{human_list(gone, 2)} was removed while the command ran: it saw only a part of the image"
             workspace.reporter.warn(f"{text}. The next run makes it again")
-        if projects:
-            for path in filter(os.path.lexists, missing):
-                text = f"{shell_word(path)} is new: the next command takes it for a part of this project"
-                workspace.reporter.warn(f"{text}. Unless you made it: rm -r {shell_word(path)}")
+        if writable:
+            report_new(missing, work_trees, projects, workspace.reporter)
 
 
 def is_same(tree: Path, before: os.stat_result) -> bool:
@@ -95,29 +93,6 @@ def is_same(tree: Path, before: os.stat_result) -> bool:
         return os.path.samestat(tree.stat(), before)
     except OSError:
         return False
-
-
-def writable_mounts(
-    projects: Sequence[Place], project: Project, files: Sequence[Path], store: Path
-) -> tuple[list[Mount], list[Path]]:
-    """Return the mounts of project folders that a program of the image may write, and where there is nothing that
-    decides what a command does (`project_parts`). Raises SpecError if a part cannot be protected."""
-    parts, missing = project_parts(project, files, store)
-    mounts = project_mounts(projects, parts, writable=True)
-    read = [*files, *(path for path in parts if path != store.resolve())]
-    check_ways(read, parts, [folder.resolve() for folder, _ in projects])
-    return mounts, missing
-
-
-def project_parts(project: Project, files: Sequence[Path], store: Path) -> tuple[list[Path], list[Path]]:
-    """Return the files and folders that decide what a command of the project does, and the places where there are
-    none: a program of an image that may write the project's folder (``dev: ..``) must not change the former. `files`:
-    those of the spec, its own last."""
-    root = (project.root or files[-1].parent).resolve()
-    specs = [path.resolve() for path in files]
-    places = [*(root / name for name in (*FOLDERS, "site.yaml")), *specs, specs[-1].with_suffix(".lock")]
-    places += [store.resolve(), *([(project.site_alone / "site.yaml").resolve()] if project.site_alone else [])]
-    return [path for path in places if os.path.lexists(path)], [path for path in places if not os.path.lexists(path)]
 
 
 def current_layers(name: str, workspace: Workspace, *, live: bool = False) -> tuple[Plan, list[str]]:

@@ -70,6 +70,13 @@ def find_all_repositories(folder: Path) -> Iterator[Path]:
     """Yield what `find_repositories` finds in a folder and in those below it, also in one that git ignores or does not
     know. Of these the nearest `MOST_FOLDERS` are searched: a folder may have millions of files."""
     yield from find_repositories(folder)
+    for place in find_work_trees(folder):
+        if place != folder:
+            yield from find_own(place)
+
+
+def find_work_trees(folder: Path) -> Iterator[Path]:
+    """Yield the folders with a ``.git``, of the nearest `MOST_FOLDERS` from `folder` downwards. Raises SpecError."""
     waiting = deque([folder])
     for _ in range(MOST_FOLDERS):
         if not waiting:
@@ -78,8 +85,8 @@ def find_all_repositories(folder: Path) -> Iterator[Path]:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # removed meanwhile
             below = list_folders(place)
             waiting += sorted(place / entry.name for entry in below if entry.name != ".git")
-            if place != folder and any(entry.name == ".git" for entry in below):
-                yield from find_own(place)
+            if any(entry.name == ".git" for entry in below):
+                yield place
 
 
 def list_folders(place: Path) -> list[os.DirEntry[str]]:
@@ -94,8 +101,8 @@ def list_folders(place: Path) -> list[os.DirEntry[str]]:
 
 
 def find_repositories(folder: Path) -> Iterator[Path]:
-    """Yield what decides which programs git starts in a folder: what `find_own` yields of it and of its submodules.
-    Raises SpecError."""
+    """Yield what decides which programs git starts in a folder: what `find_own` yields of it and of its submodules, and
+    the folder of one that has no repository yet, into which git looks all the same. Raises SpecError."""
     place = find_work_tree(folder)
     if place == folder:
         yield from find_own(folder)
@@ -103,8 +110,11 @@ def find_repositories(folder: Path) -> Iterator[Path]:
         return
     for name in dict.fromkeys(ask_git(folder, place)):
         inner = folder / name
-        if is_inside(name) and inner.is_dir() and not inner.is_symlink() and os.path.lexists(inner / ".git"):
-            yield from find_repositories(inner)
+        if is_inside(name) and inner.is_dir() and not inner.is_symlink():
+            if os.path.lexists(inner / ".git"):
+                yield from find_repositories(inner)
+            else:
+                yield inner
 
 
 def find_own(folder: Path) -> Iterator[Path]:

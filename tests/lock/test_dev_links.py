@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.cli.run_image import writable_mounts
+from envbuild.cli.writable_dev import writable_mounts
 from envbuild.core.errors import SpecError
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project

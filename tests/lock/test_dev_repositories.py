@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.cli.run_image import project_parts
+from envbuild.cli.writable_dev import list_work_trees, project_parts, report_new
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import SpecError
 from envbuild.lock import dev_repositories
 from envbuild.lock.dev_repositories import find_all_repositories, find_repositories, project_mounts
@@ -88,6 +89,33 @@ def test_repositories_that_git_does_not_report_are_read_only_too(repo: Repo, tmp
     assert project_mounts([(plain, "/p")], writable=True) == [
         (str(plain), "/p", False), ("", "/p/deep", False), ("", "/p/deep/er", False), ("", "/p/deep/er/.git", True),
     ]  # fmt: skip
+
+
+def test_the_folder_of_a_submodule_without_a_repository_is_read_only(repo: Repo) -> None:
+    """git reads the settings of a repository that a program makes there, also from the top."""
+    git(repo.path, "update-index", "--add", "--cacheinfo", f"160000,{repo.head},third/sub")
+    (repo.path / "third/sub").mkdir(parents=True)
+    closed = [target for _, target, read_only in project_mounts([(repo.path, "/p")], writable=True) if read_only]
+    assert closed == ["/p/.git", "/p/third/sub"]
+
+
+def test_a_repository_that_is_new_is_reported(repo: Repo, tmp_path: Path) -> None:
+    """Also one in a folder of a larger repository, whose own `.git` is elsewhere."""
+    reporter, places = SilentReporter(), [(repo.path / "part", "/p"), (tmp_path / "other", "/q")]
+    fill(repo.path / "part", {"deep/er/x.py": b"", "old/.git/HEAD": b""})
+    fill(tmp_path / "other", {"y.py": b""})
+    before = list_work_trees(places)
+    report_new([tmp_path / "recipes"], before, places, reporter)
+    assert reporter.lines == [] and before == [repo.path / "part/old"]
+    for folder in (repo.path / "part", repo.path / "part/deep/er", tmp_path / "other"):
+        fill(folder, {".git/HEAD": b""})
+    (tmp_path / "recipes").mkdir()
+    report_new([tmp_path / "recipes"], before, places, reporter)
+    assert [line.partition(" is new: ")[0] for line in reporter.lines] == [
+        str(tmp_path / "recipes"), str(repo.path / "part/.git"), str(repo.path / "part/deep/er/.git"),
+        str(tmp_path / "other/.git"),
+    ]  # fmt: skip
+    assert reporter.lines[1].endswith(f"Unless you made it: rm -r {repo.path / 'part/.git'}")
 
 
 def test_specs_and_recipes_of_the_project_itself_are_read_only(tmp_path: Path) -> None:
