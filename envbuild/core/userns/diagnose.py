@@ -11,6 +11,7 @@ from pathlib import Path
 
 from envbuild.core.errors import FREE_SOME, FULL_DISK
 from envbuild.core.install_hint import install_hint
+from envbuild.core.text import human_list
 from envbuild.core.userns import id_maps
 
 LOCAL_DISK = (
@@ -18,6 +19,8 @@ LOCAL_DISK = (
     "overlayfs cannot write on NFS, Lustre, GPFS or another overlay"
 )
 UNMASK = "the machine hides parts of /proc: docker run --privileged, or --security-opt systempaths=unconfined"
+# Capabilities that a box needs of root (linux/capability.h): containers have some of them.
+NEEDED = {"CAP_SETGID": 6, "CAP_SETUID": 7, "CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_SETFCAP": 31}
 COUNT = 65536  # ids of a user (SUB_UID_COUNT of login.defs)
 # Not SUB_UID_MIN (100000): users of a directory that does not list them (sssd.conf(5), "enumerate") can have numbers
 # from there on, those of sssd-ad(5) and FreeIPA to 2000200000; from 2147483648 on FreeIPA has subordinate ids.
@@ -38,7 +41,7 @@ def fix_for(step: str, code: int = 0) -> str:
         return f"sudo usermod --add-subuids {ids} --add-subgids {ids} {user}  {UNLESS}"
     if code == errno.ENOSPC and step in ("mount proc", "bind", "mount tmpfs"):
         return "sudo sysctl -w fs.mount-max=100000"  # mount(2); the default
-    if step in ("unshare", "map ids", "mount proc", "bind", "mount tmpfs"):
+    if step in ("unshare", "map ids", "loopback", "mount proc", "bind", "mount tmpfs"):
         return _namespace_fix(step, code)
     if code in FULL_DISK:
         return FREE_SOME
@@ -76,8 +79,20 @@ def _namespace_fix(step: str, code: int) -> str:
     if step in ("mount proc", "bind"):
         return UNMASK
     if os.geteuid() == 0:
-        return "root without CAP_SYS_ADMIN, as in a container: docker run --privileged, or run envbuild on the host"
+        missing = missing_capabilities() or ["CAP_SYS_ADMIN"]  # a filter of system calls may act as if
+        without = human_list(missing, len(NEEDED))
+        return f"root without {without}, as in a container: docker run --privileged, or run envbuild on the host"
     return "use root, or a machine that allows user namespaces"
+
+
+def missing_capabilities() -> list[str]:
+    """Return those of `NEEDED` that this process lacks (proc_pid_status(5), CapEff)."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return []
+    have = next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), -1)
+    return [name for name, number in NEEDED.items() if not have >> number & 1]
 
 
 def _number(path: str) -> int | None:

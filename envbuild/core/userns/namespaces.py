@@ -83,11 +83,14 @@ def private_mounts() -> None:
 
 
 def loopback_up() -> None:
-    """Activate ``lo`` (netdevice(7): SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        request = struct.pack("16sh22x", b"lo", 0)
-        flags = struct.unpack("16sh22x", fcntl.ioctl(sock, 0x8913, request))[1]
-        fcntl.ioctl(sock, 0x8914, struct.pack("16sh22x", b"lo", flags | 1))
+    """Activate ``lo`` (netdevice(7): SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP). Raises SetupError."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            request = struct.pack("16sh22x", b"lo", 0)
+            flags = struct.unpack("16sh22x", fcntl.ioctl(sock, 0x8913, request))[1]
+            fcntl.ioctl(sock, 0x8914, struct.pack("16sh22x", b"lo", flags | 1))
+    except OSError as error:
+        raise SetupError.of("loopback", error) from error
 
 
 def fork_keeper() -> int:

@@ -32,12 +32,19 @@ class OwnUsers:
         self.asked, self.mapped = os.pipe(), os.pipe()
 
     def map(self, init: int) -> None:
-        """Map the ids of the process `init` when it is in its namespace; return when it is done, or does without."""
+        """Map the ids of the process `init` when it is in its namespace; return when it is done, or does without.
+
+        Raises SetupError; `init`, which would report that too, has ended then."""
         os.close(self.asked[1])
         os.close(self.mapped[0])
         if os.read(self.asked[0], 1):
-            for name in ("uid_map", "gid_map"):
-                Path("/proc", str(init), name).write_text(same_numbers(Path("/proc/self", name).read_text()))
+            try:
+                for name in ("uid_map", "gid_map"):
+                    Path("/proc", str(init), name).write_text(same_numbers(Path("/proc/self", name).read_text()))
+            except OSError as error:
+                os.kill(init, signal.SIGKILL)
+                os.waitpid(init, 0)
+                raise SetupError.of("map ids", error, "the ids of the machine") from error
             os.write(self.mapped[1], b"x")
         os.close(self.asked[0])
         os.close(self.mapped[1])
