@@ -33,8 +33,8 @@ ENV_FILE = "etc/profile.d/zz-envbuild-env.sh"
 MOUNTED = ("dev", "proc", "sys")  # of the host
 EMPTY = ("tmp", "var/run", "var/lock")  # an empty file system of the memory is mounted over them
 REPLACED = ("etc/rc", "etc/rc.local", "etc/environment", "etc/fstab")
-# Of a path of a configuration: bytes as PATH_MAX of Linux, and folders; each is read from the root.
-LONGEST, DEEPEST = 4096, 256
+# Of a path of a configuration: bytes as PATH_MAX of Linux, those of a name, and folders; each is read from the root.
+LONGEST, LONGEST_NAME, DEEPEST = 4096, 255, 256
 MOST_VOLUMES = 100
 QUOTED = 200  # characters of a path in a message
 AGAIN = "make an image of it that has another one: printf 'FROM IMAGE\\n{}\\n' | docker build -t NEW -"
@@ -66,6 +66,8 @@ class _Repair:
         if len(path.encode(errors="surrogatepass")) >= LONGEST or path.count("/") >= DEEPEST:
             return False
         parts = path.split("/")
+        if any(len(part.encode(errors="surrogatepass")) > LONGEST_NAME for part in parts):
+            return False
         for count in range(1, len(parts) + 1):
             node = self.node("/".join(parts[:count]))
             if node is None:

@@ -151,6 +151,8 @@ def test_variables_that_enroot_drops(tmp_path, name):
         ("/usr/bin/dash/x", False, []),
         ("/tmp/x", False, []),
         ("/dev/x", False, []),
+        ("/a/" + "b" * 256, False, []),
+        ("/a/" + "b" * 255, True, ["a/" + "b" * 255]),
     ],
 )
 def test_home(tmp_path, home, kept, made):
@@ -186,6 +188,7 @@ def test_working_directories(tmp_path):
         ImageConfig(workdir="/a\0b"),
         ImageConfig(workdir="/" + "a/" * 200_000),
         ImageConfig(workdir="/" + "a" * 4096),
+        ImageConfig(workdir="/a/" + "é" * 128),
         ImageConfig(cmd=("a\0b",)),
         ImageConfig(entrypoint=("a\0b",)),
     ],
