@@ -25,14 +25,14 @@ def find_intrusions(root: Path, found: Collection[Intrusion] = ()) -> Iterator[I
     for path in (real, *(f"{real}/{name}" for name in (*FOLDERS, SITE))):
         yield from find_at(path, users)
     judged = 0
-    for path in _paths_below(f"{real}/recipes", found):
+    for path in paths_below(f"{real}/recipes", found):
         judged += bool(found)
         if judged > MOST_JUDGED:
             return
         yield from find_at(path, users)
 
 
-def _paths_below(top: str, found: Collection[Intrusion]) -> Iterator[str]:
+def paths_below(top: str, found: Collection[Intrusion] = ()) -> Iterator[str]:
     """Yield the files and folders below a folder, through links, unless something was `found` by then.
 
     Recipes read files beside them, and Python runs the compiled form of a recipe in place of an unchanged one.
