@@ -145,7 +145,7 @@ def test_what_a_killed_git_left_is_not_taken_for_a_commit(demo: Repo, tmp_path: 
     expected = desk.lock(git_source(demo))
     (cache,) = (tmp_path / "s/git").iterdir()
     loose(cache)
-    (cache / f"refs/envbuild/{demo.head}").unlink()
+    (cache / "packed-refs").unlink()
     blob = git(demo.path, "rev-parse", "HEAD:big")
     (cache / f"objects/{blob[:2]}/{blob[2:]}").unlink()
     desk.store.blob(expected.sha256).unlink()
@@ -171,3 +171,31 @@ def test_a_later_commit_needs_only_what_is_new(demo: Repo, tmp_path: Path, serve
     shutil.rmtree(bare)
     desk.store.blob(locked.sha256).unlink()
     desk.obtain(locked)  # without a server
+
+
+@pytest.mark.slow_unit
+@pytest.mark.parametrize("earlier", [False, True], ids=["this", "earlier"])
+def test_a_commit_in_the_store_that_its_server_has_no_more(
+    demo: Repo, tmp_path: Path, server: Served, earlier: bool
+) -> None:
+    """Its branch was rewritten, at a server without single commits. An earlier release had no reference to it."""
+    server.plain = True
+    bare = tmp_path / "served/demo/demo.git"
+    git(demo.path, "checkout", "-q", "-b", "side")
+    demo.commit({"more": b"1"})
+    side = git_source(demo)
+    git(demo.path, "checkout", "-q", "-")
+    demo.commit({"more": b"2"})
+    git(demo.bare(bare), "update-server-info")
+    desk = Desk(tmp_path / "s", github=server.url)
+    desk.lock(git_source(demo))
+    expected = Desk(tmp_path / "other", github=tmp_path / "work").lock(side)
+    git(demo.path, "branch", "-q", "-D", "side")
+    shutil.rmtree(bare)
+    demo.commit({"more": b"3"})
+    git(demo.bare(bare), "update-server-info")
+    desk.lock(git_source(demo))
+    if earlier:
+        (whole,) = (tmp_path / "s/git").glob("*-whole")
+        (whole / "packed-refs").unlink()
+    assert desk.lock(side) == expected

@@ -7,6 +7,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 import pytest
@@ -108,7 +109,7 @@ def test_many_packs_of_a_server_of_static_files(demo: Repo, tmp_path: Path, serv
 def test_names_of_a_server_are_not_files_of_the_store(
     demo: Repo, tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each branch would be a file, in as many folders as its name has parts; too many are not fetched."""
+    """Not each branch a file, in as many folders as its name has parts; too many are not fetched."""
     wanted = git_source(demo)
     demo.commit({"more": b"y"})
     for number in range(30):
@@ -122,9 +123,10 @@ def test_names_of_a_server_are_not_files_of_the_store(
     monkeypatch.setattr(remote, "MAX_REFS", 200)
     assert desk.lock(wanted).sha256
     (whole,) = (tmp_path / "s/git").glob("*-whole")
-    refs = [path for path in (whole / "refs").rglob("*") if path.is_file()]
-    assert 30 < len(refs) < 40
-    assert {path.parent for path in refs} == {whole / "refs/whole", whole / "refs/envbuild"}
+    assert not list((whole / "refs").iterdir())
+    names = git(whole, "for-each-ref", "--format=%(refname)").split()
+    assert 30 < len(names) < 40
+    assert {name.rpartition("/")[0] for name in names} == {"refs/whole", "refs/envbuild"}
 
 
 def test_a_server_that_sends_too_much(demo: Repo, tmp_path: Path, server: Served) -> None:
@@ -182,16 +184,35 @@ def test_a_message_of_a_server_has_no_login(demo: Repo, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow_unit
-def test_leftovers_of_a_killed_git_are_removed(demo: Repo, tmp_path: Path, server: Served) -> None:
-    demo.bare(tmp_path / "served/demo/demo.git")
+def test_leftovers_of_a_killed_git_have_no_effect(demo: Repo, tmp_path: Path, server: Served) -> None:
+    """Its locks, and references that a power cut emptied: an earlier release wrote a file for each."""
+    bare = demo.bare(tmp_path / "served/demo/demo.git")
     desk = Desk(tmp_path / "s", github=server.url)
     desk.lock(git_source(demo))
     (cache,) = (tmp_path / "s/git").iterdir()
-    (cache / "shallow.lock").touch()
-    (cache / "refs/envbuild/x.lock").touch()
-    demo.commit({"more": b"x"})
-    git(tmp_path / "served/demo/demo.git", "fetch", "--quiet", "origin")
-    assert desk.content(desk.lock(git_source(demo)), "more") == b"x"
+    for number, packed in enumerate((b"", b"", b"not a reference\n")):
+        demo.commit({"more": b"%d" % number})
+        git(bare, "fetch", "--quiet", "origin")
+        for name in ("shallow.lock", "HEAD.lock", "packed-refs.lock", f"refs/envbuild/{demo.head}.lock"):
+            (cache / name).parent.mkdir(exist_ok=True)
+            (cache / name).touch()
+        (cache / f"refs/envbuild/{demo.head}").touch()
+        if packed:
+            (cache / "packed-refs").write_bytes(packed)
+        assert desk.content(desk.lock(git_source(demo)), "more") == b"%d" % number
+
+
+@pytest.mark.slow_unit
+def test_the_folder_of_git_on_another_disk(demo: Repo, tmp_path: Path, server: Served) -> None:
+    demo.bare(tmp_path / "served/demo/demo.git")
+    with TemporaryDirectory(dir="/dev/shm") as memory:
+        desk = Desk(tmp_path / "s", github=server.url)
+        (desk.store.root / "git").symlink_to(memory)
+        locked = desk.lock(git_source(demo))
+        assert list(Path(memory).glob("*/objects/pack/*.pack"))
+        shutil.rmtree(tmp_path / "served/demo/demo.git")
+        desk.store.blob(locked.sha256).unlink()
+        desk.obtain(locked)  # without a server
 
 
 @pytest.mark.slow_unit

@@ -6,8 +6,10 @@ commit there would be taken for all of it.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,9 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
+from envbuild.core.store.json_files import write_atomic
 from envbuild.lock.git.git_program import error_summary, run_git
 
 SHALLOW = "shallow"  # the commits whose parents are not there (gitrepository-layout(5))
+IGNORED = ("core.warnAmbiguousRefs=false",)  # the references: a power cut may damage them
 
 
 @dataclass(slots=True)
@@ -41,13 +45,10 @@ class Received:
 
 
 def has_commit(cache: Path, commit: str) -> bool:
-    """Return whether a cache has a commit with all that it names: only then has a reference led to it."""
-    if not (cache / "HEAD").is_file():
-        return False
-    own = run_git(cache, "rev-parse", "--verify", "--quiet", f"{reference(commit)}^{{commit}}").stdout
-    return own.strip() == commit.encode() or bool(
-        run_git(cache, "for-each-ref", "--count=1", "--contains", commit).stdout
-    )
+    """Return whether a repository has a commit with all files that it names, however they came there: what a killed git
+    left may lack some, and a reference to a commit may be gone."""
+    names = ("rev-list", "--objects", "--quiet", "--no-walk", commit, "--")
+    return (cache / "HEAD").is_file() and not run_git(cache, *names, settings=IGNORED).returncode
 
 
 def reference(commit: str) -> str:
@@ -88,23 +89,44 @@ def size_of(folder: Path) -> int:
 
 
 def accept(folder: Path, cache: Path, commit: str) -> None:
-    """Move what was fetched to a cache, if that has `commit`; its references last. Raises EngineError, OSError."""
+    """Move what was fetched to a cache, if that has `commit`; its references last. Raises OSError."""
     if not has_commit(folder, commit):
         return
     if (folder / SHALLOW).exists():
-        (folder / SHALLOW).replace(cache / SHALLOW)
+        _move(folder / SHALLOW, cache / SHALLOW)
     # An index last: with it, git has the pack.
     for path in sorted(_files(folder / "objects"), key=lambda path: path.suffix == ".idx"):
         target = cache / path.relative_to(folder)
         if path.parent.name != "info" and not target.exists():
             target.parent.mkdir(exist_ok=True)
-            path.rename(target)
-    listed = run_git(folder, "for-each-ref", "--format=%(refname) %(objectname)").stdout.split()
-    names = {**dict(zip(listed[::2], listed[1::2], strict=True)), reference(commit).encode(): commit.encode()}
-    lines = b"".join(b"update %b %b\n" % item for item in names.items())
-    done = run_git(cache, "update-ref", "--stdin", content=lines)
-    if done.returncode:
-        raise EngineError(f"the store's folder {cache} cannot be written: {error_summary(done.stderr)}")
+            _move(path, target)
+    _write_references(cache, {**_references(cache), **_references(folder), reference(commit): commit})
+
+
+def _references(folder: Path) -> dict[str, str]:
+    """Return name → object of the references that git can read: those of a cache only spare a fetch."""
+    words = run_git(folder, "for-each-ref", "--format=%(refname) %(objectname)").stdout.decode().split()
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def _write_references(cache: Path, references: dict[str, str]) -> None:
+    """Write all references of a cache as one file, which replaces those of an earlier release (a file each) and what a
+    killed git left there: its locks would last."""
+    lines = "".join(f"{commit} {name}\n" for name, commit in sorted(references.items())).encode()
+    write_atomic(cache / "packed-refs", lambda file: file.write(lines))
+    for path in (cache / "refs").iterdir():
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _move(path: Path, target: Path) -> None:
+    """Rename a file, or copy it where the store's ``git`` is on another disk than its ``tmp``."""
+    try:
+        path.replace(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        with path.open("rb") as source:
+            write_atomic(target, lambda file: shutil.copyfileobj(source, file), stat.S_IMODE(path.stat().st_mode))
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -80,8 +80,9 @@ class RemoteRepository:
                 return folder
         with self.store.lock(f"git-{name}", lambda: self.report_status("waits for another process that fetches it")):
             shallow, whole = (self.store.own_folder("git") / folder.name for folder in self.caches)
-            if has_commit(shallow, commit):
-                return shallow
+            for folder in self.caches:  # what another process has fetched meanwhile
+                if has_commit(folder, commit):
+                    return folder
             address = self._find_address()
             for wanted in (commit, *([f"refs/tags/{tag}"] if tag else [])):
                 self.report_status(f"fetching {wanted.removeprefix('refs/tags/')} from {self.place}")
