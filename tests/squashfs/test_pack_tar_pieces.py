@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from envbuild.oci.tar.member import Kind, Member
+from envbuild.oci.tar.writer import encode_header
 from envbuild.squashfs.pack.file import Pack, read_pack
 from envbuild.squashfs.pack.index import LENGTH, check_bounds
 from envbuild.squashfs.pack.reader import PackReader
+from envbuild.squashfs.pack.tar_pieces import header_length
 from envbuild.squashfs.write.dedup import open_packs
 from envbuild.squashfs.write.extents import DataPlan, plan_data
 from envbuild.squashfs.write.inode_order import number_inodes
@@ -73,6 +75,27 @@ def test_small_files_and_what_is_between_them_are_pieces(tmp_path: Path) -> None
 def test_other_codecs_have_none(tmp_path: Path, codec: str) -> None:
     made = pack(tmp_path / "p", FILES, codec=codec, level={"gzip": 6, "lz4": 9, "none": 0}[codec])
     assert not pieces(made) and sum(made.index.columns["fragment_sizes"]) == sum(len(data) for _, data in FILES)
+
+
+ODD = {
+    "long": Member(b"x" * 250, Kind.DIR, 0o755),
+    "deep": Member(b"/".join([b"y" * 60] * 3), Kind.DIR, 0o755),
+    "folder": Member(b"x" * 99, Kind.DIR, 0o755),
+    "file": Member(b"x" * 100, Kind.FILE, 0o644),
+    "link": Member(b"x", Kind.SYMLINK, 0o777, link=b"z" * 101),
+    "owner": Member(b"x", Kind.FILE, 0o644, uid=1 << 31, gid=1 << 22),
+    "time": Member(b"x", Kind.FILE, 0o644, mtime=-1),
+    "device": Member(b"x", Kind.CHAR, 0o644, device=(4095, 1 << 19)),
+    "attributes": Member(b"x", Kind.FILE, 0o644, xattrs={b"user.a": b"1" * 600}),
+}
+
+
+@pytest.mark.parametrize("member", ODD.values(), ids=ODD)
+def test_headers_of_any_length_are_where_the_tar_has_them(tmp_path: Path, member: Member) -> None:
+    assert header_length(member) == len(encode_header(member))
+    layer = sorted([*FILES, (replace(member, path=b"f050" + member.path[4:]), b"")], key=lambda item: item[0].path)
+    found = pieces(pack(tmp_path / "p", layer))
+    assert written_tar(layer).startswith(b"".join(found.values())) and len(found) >= 3
 
 
 def test_whole_blocks_are_between_pieces(tmp_path: Path) -> None:

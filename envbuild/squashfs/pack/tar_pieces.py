@@ -12,14 +12,15 @@ are in no piece.
 
 from __future__ import annotations
 
+from envbuild.core.errors import EnvbuildError
 from envbuild.oci.tar.member import WHITEOUT, Kind, Member
-from envbuild.oci.tar.writer import BLOCK, encode_header
+from envbuild.oci.tar.writer import BLOCK, MAX_ID, MAX_SIZE, encode_header
 from envbuild.squashfs.codec import crc32
 from envbuild.squashfs.pack.append_file import Buffer
 from envbuild.squashfs.pack.fragments import FragmentWriter
-from envbuild.squashfs.pack.index import LENGTH
 
 LEAST = 8  # a piece that is shorter than one of so many parts of a block is not worth a block of its own
+ZEROS = bytes(BLOCK)
 REPEATED = 1024  # bytes of a tail from which on an equal one is not stored again
 
 
@@ -30,9 +31,10 @@ class TarPieces:
     def __init__(self, tails: FragmentWriter) -> None:
         self.tails, self.block = tails, tails.index.block
         self.used = tails.index.codec.name == "zstd"
-        self.piece = bytearray()
+        self.parts: list[Member | bytes] = []  # of the piece: a header is made once the piece is complete
+        self.length = 0  # of the piece
         self.first = self.last = 0  # rows of its members
-        self.added: list[tuple[int, int, int]] = []  # (row, offset, key) of the tails in it
+        self.added: list[tuple[int, int, int, bytes]] = []  # (row, offset, key, content) of the tails in it
         self.keys: set[int] = set()
         self.size = 0  # of the tails, together
 
@@ -40,56 +42,83 @@ class TarPieces:
         """Add the header of the member that becomes `row`."""
         if not self.used:
             return
-        header = encode_header(member)
+        length = header_length(member)
         tail = padded(member.size) if member.size < self.block else 0
-        hidden = is_hidden(member) or len(header) > self.block
-        if hidden or len(self.piece) + len(header) + tail > self.block:
+        hidden = is_hidden(member) or length > self.block
+        if hidden or self.length + length + tail > self.block:
             self.end()
         if not hidden:
-            self._append(row, header)
+            self._append(row, member, length)
 
     def add(self, row: int, content: Buffer) -> None:
         """Add the tail of the file `row`, whose header was added last: shorter than a block, and not empty."""
-        key = crc32(content) << 32 | len(content)
+        size = len(content)
+        key = crc32(content) << 32 | size
         if self.used and not self._is_repeated(key, content):
-            if len(self.piece) + padded(len(content)) > self.block:
+            length = padded(size)
+            if self.length + length > self.block:
                 self.end()
-            self.added.append((row, len(self.piece), key))
+            data = bytes(content)
+            self.added.append((row, self.length, key, data))
             self.keys.add(key)
-            self.size += len(content)
-            self._append(row, content)
-            self.piece += bytes(-len(content) % BLOCK)
+            self.size += size
+            self._append(row, data, length)
         else:
             self.end()
             self.tails.add(row, content, key)
 
     def end(self) -> None:
         """End the piece, as what comes next in the tar is not in a fragment block."""
-        if not self.piece:
+        if not self.parts:
             return
-        if len(self.piece) * LEAST >= self.block and self.size * 2 >= len(self.piece):
-            self.tails.add_piece(bytes(self.piece), self.added, self.first << 32 | self.last + 1 - self.first)
+        if self.length * LEAST >= self.block and self.size * 2 >= self.length:
+            content = b"".join(map(as_tar, self.parts))
+            if len(content) != self.length:
+                raise EnvbuildError("a header of a layer has another length")  # tails would be at other places
+            places = [(row, offset, key) for row, offset, key, _ in self.added]
+            self.tails.add_piece(content, places, self.first << 32 | self.last + 1 - self.first)
         else:
-            for row, offset, key in self.added:
-                self.tails.add(row, bytes(self.piece[offset : offset + (key & LENGTH)]), key)
-        self.piece.clear()
-        self.added.clear()
-        self.keys.clear()
-        self.size = 0
+            for row, _, key, data in self.added:
+                self.tails.add(row, data, key)
+        self.parts, self.added, self.keys = [], [], set()
+        self.length = self.size = 0
 
     def flush(self) -> None:
         """End the last block."""
         self.end()
         self.tails.flush()
 
-    def _append(self, row: int, content: Buffer) -> None:
-        if not self.piece:
+    def _append(self, row: int, part: Member | bytes, length: int) -> None:
+        if not self.parts:
             self.first = row
         self.last = row
-        self.piece += content
+        self.parts.append(part)
+        self.length += length
 
     def _is_repeated(self, key: int, content: Buffer) -> bool:
         return len(content) >= REPEATED and (key in self.keys or self.tails.find(key, content) is not None)
+
+
+def as_tar(part: Member | bytes) -> bytes:
+    """Return the header of a member, or data of a file with the zeros behind it."""
+    if isinstance(part, Member):
+        return encode_header(part)
+    return part + ZEROS[: -len(part) % BLOCK]
+
+
+def header_length(member: Member) -> int:
+    """Return the bytes of the header of a member, which is made only where its length is not clear."""
+    is_plain = (
+        len(member.path) < 100
+        and len(member.link) <= 100
+        and not member.xattrs
+        and member.device == (0, 0)
+        and 0 <= member.mtime <= MAX_SIZE
+        and 0 <= member.size <= MAX_SIZE
+        and 0 <= member.uid <= MAX_ID
+        and 0 <= member.gid <= MAX_ID
+    )
+    return BLOCK if is_plain else len(encode_header(member))
 
 
 def is_hidden(member: Member) -> bool:
