@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+from envbuild.core.bombs import most_unpacked
 from envbuild.core.console import Reporter
-from envbuild.core.regular_file import open_regular
+from envbuild.core.regular_file import NotRegularError, open_regular
 
 CHUNK = 1 << 20
+MOST_PARTS = 10_000  # of a file with holes
+UNREADABLE, HOLLOW = "no regular file that this user may read", "far more bytes than are on the disk"
 
 
 def file_digest(path: Path, *, follow: bool = True, progress: Callable[[int], object] | None = None) -> str:
@@ -25,6 +30,39 @@ def file_digest(path: Path, *, follow: bool = True, progress: Callable[[int], ob
             digest.update(chunk)
             progress(len(chunk))
         return digest.hexdigest()
+
+
+def stored_digest(path: Path) -> str:
+    """Return the sha256 (hex) of a file of a store, or in its place why it has none: another member of a group can put
+    a file of petabytes there that needs no disk. Raises OSError."""
+    try:
+        with open_regular(path, follow=False) as file:
+            if is_hollow(file.fileno()):
+                return HOLLOW
+            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    except (NotRegularError, PermissionError):  # another member may have closed it
+        return UNREADABLE
+
+
+def is_hollow(file: int) -> bool:
+    """Return whether an open file states far more bytes than it has, as no file does that envbuild wrote; it is then at
+    its begin."""
+    size = os.fstat(file).st_size
+    if size <= most_unpacked(os.fstat(file).st_blocks * 512):
+        return False
+    data = at = 0  # some file systems count blocks later
+    try:
+        for _ in range(MOST_PARTS):
+            at = os.lseek(file, at, os.SEEK_DATA)
+            end = os.lseek(file, at, os.SEEK_HOLE)
+            data, at = data + end - at, end
+            if size <= most_unpacked(data):
+                return False
+    except OSError as error:  # ENXIO: the rest is a hole
+        return error.errno == errno.ENXIO
+    finally:
+        os.lseek(file, 0, os.SEEK_SET)
+    return False
 
 
 def reported_digest(path: Path, reporter: Reporter, *, follow: bool = True, name: str = "") -> str:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.console import Reporter
-from envbuild.core.digest import file_digest
+from envbuild.core.digest import stored_digest
 from envbuild.core.errors import DamagedPackError, EnvbuildError
-from envbuild.core.regular_file import NotRegularError, mode_at
+from envbuild.core.regular_file import mode_at
 from envbuild.core.store.gc import list_folder, records, remove_entry
 from envbuild.core.store.json_files import read_sealed
 from envbuild.core.store.records import file_names
@@ -156,10 +156,7 @@ def checked_digest(value: Any) -> str:
 
 
 def digest_fault(path: Path, expected: str) -> str:
-    try:
-        got = file_digest(path, follow=False)
-    except (NotRegularError, PermissionError):
-        return "not a regular file that you may read"
+    got = stored_digest(path)
     return "" if got == expected else f"expected sha256 {expected}, got {got}"
 
 

@@ -23,6 +23,7 @@ from envbuild.core.store.store import Store
 from envbuild.oci.config import ImageConfig
 from envbuild.publish.rebuild.temporary_store import link_inputs
 from tests.support.stored_inputs import lock
+from tests.support.time_limit import ends_within
 from tests.support.tiny_root import make_deb
 
 pytestmark = pytest.mark.unit
@@ -203,3 +204,17 @@ def test_a_link_in_the_place_of_a_blob_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a regular file"):
         unpack_archive(store.blob("a" * 64), "a.tar", tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_blob_of_holes_in_a_store_of_a_group_is_not_copied(tmp_path: Path) -> None:
+    """It would fill the disk."""
+    root = tmp_path / "store"
+    root.mkdir()
+    root.chmod(0o3770)
+    store = Store.open(root)
+    with store.blob("a" * 64).open("wb") as file:
+        file.truncate(8 << 40)
+    (tmp_path / "out").mkdir()
+    with ends_within(30), pytest.raises(InputError, match="got far more bytes than are on the disk"):
+        link_blobs(store, [("file", "a" * 64)], tmp_path / "out")
+    assert not store.has_blob("a" * 64)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.console import SilentReporter
+from envbuild.core.digest import file_digest, stored_digest
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store import store_folders, work_folders
 from envbuild.core.store.json_files import write_private
@@ -30,6 +31,8 @@ from envbuild.core.store.store import (
 from envbuild.core.store.store_folders import CLOSED, FOLDERS
 from envbuild.core.store.use import in_use
 from envbuild.core.store.work_folders import is_locked
+from envbuild.verify.store_check import check_store
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -123,6 +126,35 @@ def test_a_corrupt_blob_is_removed(store: Store) -> None:
     assert caught.value.where == str(store.blob(sha256))
     assert not store.has_blob(sha256)
     assert list((store.tmp).iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [0, 5000, 3 << 20])
+def test_a_blob_of_holes_is_not_read(store: Store, size: int) -> None:
+    """Another member of a group can put one of petabytes there, which needs no disk."""
+    sha256 = add(store, "text")
+
+    def replace_blob() -> None:
+        with store.blob(sha256).open("wb") as file:
+            file.write(os.urandom(size))
+            file.truncate(8 << 40)
+
+    for read in (store.check_blob, store.pin_blob):
+        replace_blob()
+        with ends_within(30), pytest.raises(InputError, match="got far more bytes than are on the disk"):
+            read(sha256)
+        assert not store.has_blob(sha256)
+    replace_blob()
+    with ends_within(30):
+        (damage,) = check_store(store, SilentReporter(), repair=True).damaged
+    assert damage.reason == f"expected sha256 {sha256}, got far more bytes than are on the disk"
+
+
+def test_a_file_with_some_holes_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "some").open("wb") as file:
+        for number in range(20):
+            file.seek(number << 20)
+            file.write(b"x" * 4096)
+    assert stored_digest(tmp_path / "some") == file_digest(tmp_path / "some")
 
 
 def test_a_folder_in_the_place_of_a_blob_is_removed_by_the_next_command(store: Store) -> None:

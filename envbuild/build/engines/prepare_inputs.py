@@ -19,6 +19,7 @@ from envbuild.build.steps import INPUTS
 from envbuild.core.archive_damage import DAMAGE
 from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.bounded_tar import BoundedTarFile, SparseTarInfo
+from envbuild.core.digest import is_hollow
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
 from envbuild.core.folder_removal import remove_folder
@@ -113,6 +114,8 @@ def copy_blob(store: Store, sha256: str, path: Path) -> None:
     compared. Raises InputError."""
     digest = hashlib.sha256()
     with open_regular(store.blob(sha256), follow=False) as source, path.open("wb") as file:
+        if is_hollow(source.fileno()):
+            store.check_blob(sha256)
         while chunk := source.read(1 << 20):
             digest.update(chunk)
             file.write(chunk)

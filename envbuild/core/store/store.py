@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envbuild.core.digest import file_digest
+from envbuild.core.digest import file_digest, is_hollow, stored_digest
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError, InputError
 from envbuild.core.regular_file import (
     NotRegularError,
@@ -176,10 +176,7 @@ class Store:
         A corrupt one is removed, so that the next run fetches it again. Raises InputError.
         """
         damaged = self.blob(sha256)
-        try:
-            found = file_digest(damaged, follow=False)
-        except (NotRegularError, PermissionError):  # another member may have closed it
-            found = "no regular file that this user may read"
+        found = stored_digest(damaged)
         if found != sha256:
             try:
                 damaged.unlink(missing_ok=True)
@@ -199,9 +196,10 @@ class Store:
         """
         with contextlib.suppress(NotRegularError, OSError):
             pinned = pin_regular(self.blob(sha256))
-            if self.is_shared:
+            hollow = is_hollow(pinned.fd)
+            if self.is_shared and not hollow:
                 pinned = copy_pinned(pinned, self.own_folder("tmp"))
-            if file_digest(pinned.path) == sha256:
+            if not hollow and file_digest(pinned.path) == sha256:
                 return pinned
         self.check_blob(sha256)
         raise InputError(f"a blob of the store changed while it was read: {sha256}", "run the command again")
