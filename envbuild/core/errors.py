@@ -103,6 +103,10 @@ class DamagedPackError(EngineError):
     """A pack is not what was written: it can be made again from its layer."""
 
 
+class PackFormatError(DamagedPackError):
+    """A pack is of another format: of an earlier or a later release."""
+
+
 class DamagedLayerError(EngineError):
     """Layers of the store are not what was built. They were moved aside, so that the next build makes them again."""
 

@@ -17,6 +17,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError
 from envbuild.core.ownership import user_name
 from envbuild.core.store import lock_holder
+from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.core.store.gc import collect
 from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.store.store import Store
@@ -81,7 +82,7 @@ def in_time() -> Iterator[None]:
 def test_what_a_member_put_in_the_place_of_a_file_stops_no_command(kind: str, shared: Path, home: Path) -> None:
     store, key = Store.open(shared), "a" * 64
     places = [shared / name for name in ("images", "units", "packs", "blobs/sha256", "control")]
-    paths = [place / f"{key}{end}" for place in places for end in ("", ".json", ".layer.json")]
+    paths = [place / f"{key}{end}" for place in places for end in ("", ".json", f".v{PACK_VERSION}.layer.json")]
     paths = [path for path in paths if path.parent.name != "images" or path.name == f"{key}.json"]  # others remain
 
     def plant(path: Path) -> None:

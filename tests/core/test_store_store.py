@@ -17,6 +17,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.digest import file_digest, stored_digest
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store import store_folders, work_folders
+from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.core.store.json_files import write_private
 from envbuild.core.store.store import (
     LayerRecord,
@@ -240,16 +241,16 @@ def test_any_json_in_the_record_of_a_layer_is_a_layer_that_is_not_there(value: o
     assert isinstance(diff_id, str)
     store.layer_path(diff_id).mkdir()
     write_json(store.layer_path(diff_id) / "layer.json", value)
-    (store.root / "packs" / f"{'1' * 64}.pack").touch()
+    (store.root / "packs" / f"{'1' * 64}.v{PACK_VERSION}").touch()
     for shared in (value, {"layer": value}, {"layer": LAYER, "pack": value, "folders": []}):
-        write_json(store.root / "packs" / f"{'1' * 64}.layer.json", shared)
+        write_json(store.root / "packs" / f"{'1' * 64}.v{PACK_VERSION}.layer.json", shared)
         with contextlib.suppress(EngineError):
             assert store.layer(diff_id).diff_id == diff_id
 
 
 def test_a_shared_layer_names_a_pack_of_its_own(store: Store) -> None:
     record = LayerRecord(f"sha256:{'1' * 64}", 1, 1, "x")
-    layer = SharedLayer(record, f"{'1' * 64}.pack", (("opt", 0o755, 0, 0, 5, {"user.a": "b"}),))
+    layer = SharedLayer(record, f"{'1' * 64}.v{PACK_VERSION}", (("opt", 0o755, 0, 0, 5, {"user.a": "b"}),))
     packs = store.root / "packs"
     layer.write(packs)
     assert SharedLayer.read(packs, record.diff_id) is None  # the pack is missing
@@ -257,7 +258,9 @@ def test_a_shared_layer_names_a_pack_of_its_own(store: Store) -> None:
     assert SharedLayer.read(packs, record.diff_id) == layer
     assert store.layer(record.diff_id) == record and store.find_layer(record.diff_id) == record
     assert not store.has_tree(record.diff_id)
-    for name in (f"{'2' * 64}.pack", f"{'1' * 64}/../../units/x", "/etc/passwd"):
+    earlier = f"{'1' * 64}.v{PACK_VERSION - 1}"
+    (packs / earlier).touch()
+    for name in (f"{'2' * 64}.v{PACK_VERSION}", f"{'1' * 64}/../../units/x", "/etc/passwd", earlier):
         replace(layer, pack=name).write(packs)
         assert SharedLayer.read(packs, record.diff_id) is None
     for odd in (

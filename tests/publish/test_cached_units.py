@@ -31,7 +31,7 @@ from tests.support.foreign_images import workspace
 from tests.support.local_registry import Server
 from tests.support.push_proxy import pushing
 from tests.support.small_plan import KEYS, small_plan
-from tests.support.unit_caches import IMAGE, UNITS, built_store, fill, opened, send, setting, warnings
+from tests.support.unit_caches import IMAGE, UNITS, age_packs, built_store, fill, opened, send, setting, warnings
 
 pytestmark = pytest.mark.registry
 
@@ -66,6 +66,21 @@ def test_units_are_as_if_they_had_been_built_here(tmp_path: Path, place: str | P
     packs = {path.name: path.read_bytes() for path in (tmp_path / "b/packs").glob(f"*.v{VERSION}")}
     assert packs and all((store.root / "packs" / name).read_bytes() == content for name, content in packs.items())
     assert fill(other, place) == ({}, [])  # nothing is requested again
+
+
+def test_layers_whose_packs_have_the_format_of_an_earlier_release_are_taken_again(tmp_path: Path) -> None:
+    """Such a layer has no other form in this store."""
+    cache = tmp_path / "cache"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    other = Store.open(tmp_path / "b")
+    fill(other, cache)
+    before = {path.name for path in (tmp_path / "b/packs").iterdir()}
+    age_packs(tmp_path / "b/packs")
+    assert other.unit(KEYS["base"]) is None
+    taken, lines = fill(other, cache)
+    assert sorted(taken) == sorted(IMAGE) and not warnings(lines)
+    assert before < {path.name for path in (tmp_path / "b/packs").iterdir()}  # the others are of use to their release
 
 
 def test_what_a_missing_unit_needs_is_taken_too(tmp_path: Path, place: str | Path) -> None:

@@ -27,7 +27,7 @@ from envbuild.squashfs.pack.reader import send_members
 from envbuild.squashfs.pack.writer import PackWriter
 from tests.support.local_registry import Server
 from tests.support.small_plan import KEYS, small_plan
-from tests.support.unit_caches import IMAGE, built_store, fill, opened, send, setting, warnings
+from tests.support.unit_caches import IMAGE, built_store, fill, of_earlier_format, opened, send, setting, warnings
 
 pytestmark = pytest.mark.registry
 
@@ -119,6 +119,16 @@ def test_no_pack_of_a_cache_enters_the_store(tmp_path: Path, make: Callable[[Pat
     assert base and not warnings(lines) and content != honest
     (pack,) = (tmp_path / "b/packs").glob(f"{base.hex}.*.v{VERSION}")
     assert pack.read_bytes() == honest
+
+
+def test_a_pack_of_another_format_is_not_damaged(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    store, records = built_store(tmp_path / "a")
+    send(store, records, cache)
+    replace_pack(cache, "base", of_earlier_format(pack_of(cache, "base").read_bytes()))
+    (line,) = warnings(fill(Store.open(tmp_path / "b"), cache)[1])
+    reason = f"the pack has format version {VERSION - 1}, this envbuild reads {VERSION}"
+    assert f"is refused: {reason} (key {KEYS['base']})" in line
 
 
 def test_the_folders_of_a_cache_are_for_its_own_units(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from envbuild.core.errors import DamagedPackError, EnvbuildError
-from envbuild.core.store.build_records import LayerRecord, SharedLayer
+from envbuild.core.store.build_records import PACK_VERSION, LayerRecord, SharedLayer
 from envbuild.core.store.store import Store
 from envbuild.oci.layers.layer import stored_members, write_layer_tar
 from envbuild.oci.tar.member import Kind, Member
@@ -132,12 +132,15 @@ def test_a_pack_that_leads_out_of_the_tree_is_refused_and_removed(path: bytes, l
     assert not (store.root / "packs" / shared.pack).exists()
 
 
-def test_a_pack_of_another_layer_is_refused_and_removed(store: Store) -> None:
+@pytest.mark.parametrize("cut", [0, 1])
+def test_a_pack_of_another_layer_and_a_truncated_one_are_refused_and_removed(cut: int, store: Store) -> None:
     shared = write(store, FORMS[0])
     other = replace(shared.record, diff_id=f"sha256:{'1' * 64}")
-    (store.root / "packs" / f"{'1' * 64}.pack").write_bytes((store.root / "packs" / shared.pack).read_bytes())
-    SharedLayer(other, f"{'1' * 64}.pack").write(store.root / "packs")
-    with pytest.raises(EnvbuildError):
+    content = (store.root / "packs" / shared.pack).read_bytes()
+    name = f"{'1' * 64}.v{PACK_VERSION}"
+    (store.root / "packs" / name).write_bytes(content[: len(content) - cut])
+    SharedLayer(other, name).write(store.root / "packs")
+    with pytest.raises(EnvbuildError, match="corrupt pack in the store"):
         unpack_layers(store=str(store.root), diff_ids=[other.diff_id])
     assert not store.find_layer(other.diff_id)
 

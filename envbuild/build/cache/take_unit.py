@@ -24,7 +24,7 @@ from envbuild.build.cache.unit_document import (
 from envbuild.build.cache.unit_signature import find_signer
 from envbuild.build.plan.units import Product, Unit
 from envbuild.core.bombs import most_unpacked
-from envbuild.core.errors import EnvbuildError
+from envbuild.core.errors import EnvbuildError, PackFormatError
 from envbuild.core.store.build_records import SharedLayer
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
 from envbuild.core.text import amount, printable
@@ -184,8 +184,11 @@ def _write_pack(found: FoundUnit, unit: str, path: Path, workers: Workers) -> La
             if (total := sum(pack.index.columns["sizes"])) > most:
                 raise RefusedUnitError(f"{amount(size)} unpack to {amount(total)}")
             send_members(pack, [tar, writer], most)
+        except PackFormatError as error:
+            raise RefusedUnitError(error.message) from None
         except (*MALFORMED, EnvbuildError) as error:
-            raise RefusedUnitError(f"its pack is damaged: {printable(str(error))[:300]}") from None
+            why = error.message if isinstance(error, EnvbuildError) else str(error)
+            raise RefusedUnitError(f"its pack is damaged: {printable(why)[:300]}") from None
     if tar.diff_id != document.diff_id:
         raise RefusedUnitError(
             f"its layer is not the one that it names: expected {document.diff_id}, got {tar.diff_id}"

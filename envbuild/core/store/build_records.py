@@ -18,6 +18,7 @@ from envbuild.core.regular_file import mode_at
 from envbuild.core.store.json_files import read_sealed, write_sealed
 from envbuild.core.store.tree_folder import TreeFolder, parse_tree_folder
 
+PACK_VERSION = 3  # raise it when the bytes of a pack, or their meaning, change
 DIFF_ID = re.compile("sha256:[0-9a-f]{64}")
 HEX = re.compile("[0-9a-f]{64}")
 # The name of a file that a unit may leave: never a path (PyPA, "Binary distribution format": file name convention).
@@ -107,7 +108,8 @@ class UnitRecord:
 
 @dataclass(frozen=True, slots=True)
 class SharedLayer:
-    """A layer whose pack is for all users of a shared store.
+    """A layer whose pack is for all users of a shared store, and of this format: each release reads one alone, and the
+    members of a group may have several.
 
     pack: the file name of the pack. folders: those of the tree that are not members of the layer.
     """
@@ -118,7 +120,8 @@ class SharedLayer:
 
     @classmethod
     def read(cls, packs: Path, diff_id: str) -> SharedLayer | None:
-        """Return the shared layer `diff_id` in the folder `packs`; None if there is none, or its pack is missing."""
+        """Return the shared layer `diff_id` in the folder `packs`; None if there is none, or its pack is missing or of
+        another format."""
         value = read_sealed(shared_layer_path(packs, diff_id))
         try:
             record = LayerRecord.parse(value["layer"])
@@ -127,6 +130,8 @@ class SharedLayer:
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             return None
         if found is None or not found.pack.startswith(found.record.hex) or "/" in found.pack:
+            return None
+        if not found.pack.endswith(f".v{PACK_VERSION}"):
             return None
         return found if stat.S_ISREG(mode_at(packs / found.pack)) else None
 
@@ -138,4 +143,4 @@ class SharedLayer:
 
 def shared_layer_path(packs: Path, diff_id: str) -> Path:
     """Return the file with the record of a layer that others can unpack from its pack."""
-    return packs / f"{diff_id.removeprefix('sha256:')}.layer.json"
+    return packs / f"{diff_id.removeprefix('sha256:')}.v{PACK_VERSION}.layer.json"

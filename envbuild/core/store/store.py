@@ -5,7 +5,7 @@
     layers/<diff id hex>/       tree/ (canonical, usable as an overlay lower directory), layer.json (LayerRecord),
                                 compressed.json (envbuild.oci.layers.compressed)
     packs/<diff id hex>.<format>  one layer compressed for squashfs (envbuild.squashfs.pack.writer)
-    packs/<diff id hex>.layer.json  of a layer that a group shares: its pack, which other users unpack (SharedLayer)
+    packs/<hex>.v<format>.layer.json  of a layer that a group shares: its pack, which others unpack (SharedLayer)
     packs/<its name>.equal      content that such a pack shares with others (envbuild.squashfs.write.dedup_cache)
     images/<hex>.json           what `make` built from one lock, for the next run
     artifacts/                  finished images (squashfs files, OCI layouts), and what verify found of them

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.core.errors import DamagedPackError, EnvbuildError
+from envbuild.core.errors import DamagedPackError, EnvbuildError, PackFormatError
 from envbuild.core.regular_file import PinnedFile, open_regular
 from envbuild.oci.tar.name_count import NameCount
 from envbuild.squashfs.codec import Codec
@@ -87,7 +87,8 @@ def read_pack(path: Path) -> Pack:
             if magic != MAGIC or zero:
                 raise ValueError("it is not a pack")
             if version != VERSION:
-                raise ValueError(f"it has format version {version}, this envbuild reads {VERSION}")
+                text = f"the pack has format version {version}, this envbuild reads {VERSION}"
+                raise PackFormatError(text, DAMAGED_HINT, str(path))
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - TAIL.size, 0))
             position, stored, unpacked, digest, magic = TAIL.unpack(file.read(TAIL.size))
@@ -101,6 +102,8 @@ def read_pack(path: Path) -> Pack:
             raise ValueError("its index does not match its digest")
         index = _unpack_index(data, unpacked)
         check_bounds(index, DATA, position)
+    except PackFormatError:
+        raise
     except OSError as error:
         raise DamagedPackError(f"the pack cannot be read: {error.strerror}", DAMAGED_HINT, str(path)) from error
     except (*MALFORMED, EnvbuildError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from envbuild.core.errors import EngineError, EnvbuildError
+from envbuild.core.errors import DamagedPackError, EngineError, EnvbuildError
 from envbuild.core.store.build_records import SharedLayer
 from envbuild.core.store.store import Store
 from envbuild.core.userns import libc
@@ -48,10 +48,11 @@ def _unpack(store: Store, diff_id: str) -> None:
         tar, tree = TarSink(), TreeSink(folder / "tree", shared.folders)
         try:
             send_members(read_pack(pack), [tar, tree])
-        except EngineError:  # the tree cannot be made here
-            raise
         except (*MALFORMED, EnvbuildError) as error:
-            raise _remove_corrupt(pack, str(error)) from error
+            if isinstance(error, EngineError) and not isinstance(error, DamagedPackError):
+                raise  # the tree cannot be made here
+            why = error.message if isinstance(error, EnvbuildError) else str(error)
+            raise _remove_corrupt(pack, why) from error
         if tar.diff_id != diff_id:
             raise _remove_corrupt(pack, f"expected {diff_id}, got {tar.diff_id}")
         libc.sync(work)
