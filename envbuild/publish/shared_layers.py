@@ -24,7 +24,7 @@ from envbuild.oci.tar.compress import HashingWriter
 from envbuild.publish.pack_blobs import MOST, SMALL, FileSlice
 from envbuild.publish.published_pack import MAX_SHARED
 from envbuild.publish.shared_pack_blobs import SharedLayer
-from envbuild.squashfs.pack.file import DAMAGED_HINT, read_pack
+from envbuild.squashfs.pack.file import DAMAGED_HINT, MALFORMED, read_pack
 from envbuild.squashfs.pack.frame_writer import Shared, check_shared
 from envbuild.squashfs.pack.layer_frames import shared_size, write_layer
 
@@ -117,7 +117,7 @@ class PackEncoding:
             diff_id, parts = write_layer(read_pack(self.path), out)  # type: ignore[arg-type]  # only write() is used
         except DamagedPackError:
             raise
-        except EnvbuildError as error:
+        except (*MALFORMED, EnvbuildError) as error:
             raise DamagedPackError(f"the pack is damaged: {error}", DAMAGED_HINT, str(self.path)) from error
         if diff_id != self.layer.diff_id:
             why = f"it is of the layer {diff_id} instead of {self.layer.diff_id}"

@@ -13,6 +13,7 @@ from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.format import PIECE, STORED, MetadataWriter, device_number
 from envbuild.squashfs.pack.checksums import check_pack
 from envbuild.squashfs.pack.file import DATA, TAIL, read_pack
+from envbuild.squashfs.pack.index import DIR, RAW, SYMLINK, check_bounds
 from envbuild.squashfs.pack.writer import PackWriter, pack_name
 from envbuild.squashfs.read.superblock import check_image, describe_superblock
 from tests.support.packs import file, folder, hard, pack, symlink
@@ -63,8 +64,6 @@ def test_a_truncated_pack_is_refused(tmp_path, keep):
 
 def test_an_index_that_points_outside_is_refused(tmp_path):
     """Even when its digest is right."""
-    from envbuild.squashfs.pack.index import check_bounds
-
     wrong = {"starts": 1 << 40, "xattrs": 9, "first": 99, "fragments": 7, "offsets": 5000, "sizes": 1 << 40}
     wrong |= {"fragment_starts": 1 << 50, "fragment_sizes": 1 << 20}
     before_the_data = [("starts", 0), ("fragment_starts", DATA - 1)]
@@ -73,6 +72,25 @@ def test_an_index_that_points_outside_is_refused(tmp_path):
         index.columns[column][0] = value
         with pytest.raises(ValueError):
             check_bounds(index, DATA, (tmp_path / "pack").stat().st_size)
+
+
+@pytest.mark.parametrize("kind", [DIR, SYMLINK])
+@pytest.mark.parametrize(("column", "value"), [("tails", 5), ("fragments", 0), ("stored", 5)])
+def test_data_of_what_is_not_a_file_is_refused(tmp_path, kind, column, value):
+    """Another member of a group wrote it: what writes images expects none."""
+    index = pack(tmp_path / "pack", [*LAYER, symlink(b"link", b"a"), folder(b"folder")], block=4096).index
+    check_bounds(index, DATA, (tmp_path / "pack").stat().st_size)
+    row = index.kinds.index(kind)
+    index.columns["starts"][row], index.columns[column][row] = DATA, value
+    with pytest.raises(ValueError, match="a member that is not a file has data"):
+        check_bounds(index, DATA, (tmp_path / "pack").stat().st_size)
+
+
+def test_a_fragment_block_without_bytes_is_refused(tmp_path):
+    index = pack(tmp_path / "pack", LAYER, block=4096).index
+    index.columns["fragment_words"][0] = RAW
+    with pytest.raises(ValueError, match="a fragment block has no bytes"):
+        check_bounds(index, DATA, (tmp_path / "pack").stat().st_size)
 
 
 def test_missing_pack(tmp_path):

@@ -238,9 +238,15 @@ def check_bounds(index: PackIndex, first: int, end: int) -> None:
     within(sizes, block, "a fragment block's size")
     within(map(last_member, columns["fragment_members"]), len(index), "a member of a fragment block")
     words, fragments = len(columns["words"]), len(sizes)
-    names = ("sizes", "first", "fragments", "offsets", "tails")
-    for kind, size, first, fragment, offset, tail in zip(index.kinds, *(columns[name] for name in names), strict=True):
+    if not all(word & ~RAW for word in columns["fragment_words"]):
+        raise ValueError("a fragment block has no bytes in the pack")
+    names = ("sizes", "first", "fragments", "offsets", "tails", "stored")
+    for kind, size, first, fragment, offset, tail, stored in zip(
+        index.kinds, *(columns[name] for name in names), strict=True
+    ):
         if kind != FILE:
+            if stored or tail or fragment != NONE:
+                raise ValueError("a member that is not a file has data")
             continue
         blocks = -(-size // block)
         if tail or fragment != NONE:
