@@ -71,6 +71,25 @@ def test_an_update_that_waits_for_ever_on_a_full_disk_ends(
         debian.resolve(request, site, Store.open(site.store), SilentReporter())
 
 
+def test_what_a_killed_update_leaves_is_in_the_store(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """apt's check of signatures has copies of its configuration, with the login of a proxy, in its temporary folder."""
+    program = tmp_path / "bin/apt-get"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\necho secret > "$TMPDIR/apt.conf.x"\nls "$TMPDIR/apt.conf.x" > {tmp_path}/seen\nkill -9 $$\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    store = Store.open(site.store)
+    with pytest.raises(InputError):
+        debian.resolve(debian.DebianRequest(NOBLE, "amd64", {"base": ()}), site, store, SilentReporter())
+    assert (tmp_path / "seen").read_text().startswith(f"{store.tmp}/")
+    assert not list(store.tmp.iterdir()) and not list(tmp_path.glob("apt.conf.*"))
+
+
 @pytest.mark.slow_unit
 def test_all_missing_repositories_are_reported_together(site: Site, tmp_path: Path, vendor: Signer) -> None:
     """No address, no answer, no signature: three repositories, one error; and none for the distribution."""

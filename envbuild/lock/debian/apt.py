@@ -118,10 +118,16 @@ class Apt:
     proxies: tuple[str, ...] = ()
 
     def get(
-        self, *arguments: str, status: Path | None = None, preferences: Path | None = None, plain: bool = False
+        self,
+        *arguments: str,
+        status: Path | None = None,
+        preferences: Path | None = None,
+        plain: bool = False,
+        temporary: Path | None = None,
     ) -> str:
         """Run apt-get and return its standard output, with `status` as dpkg's database (default: nothing is installed);
-        with `plain` it uses the distribution's own archives only. Raises AptError.
+        with `plain` it uses the distribution's own archives only. `temporary`: a folder for its files, some of which
+        have logins. Raises AptError.
         """
         command = ["apt-get", "-o", f"Dir::State::status={status or self.root / 'status'}"]
         if preferences:
@@ -131,7 +137,7 @@ class Apt:
         try:
             done = run_program(
                 [*command, *arguments],
-                env=environment(self.root / "apt.conf"),
+                env=environment(self.root / "apt.conf") | ({"TMPDIR": str(temporary)} if temporary else {}),
                 text=True,
                 timeout=LIMITS.program,
                 ends=FULL_DISK.search if arguments[0] == "update" else None,

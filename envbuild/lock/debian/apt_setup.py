@@ -154,7 +154,8 @@ class AptSetup:
                 stamp.unlink(missing_ok=True)  # lists that cannot be used are read again
                 reporter.start("apt", f"reading the package lists ({archives})")
                 try:
-                    apt.get("update", "-o", "APT::Update::Error-Mode=any")
+                    with self.finder.store.workdir() as work:  # a killed apt leaves copies of its configuration
+                        apt.get("update", "-o", "APT::Update::Error-Mode=any", temporary=work)
                 finally:
                     reporter.finish("apt")
                 if others := apt.other_suites():
