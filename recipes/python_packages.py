@@ -130,8 +130,12 @@ def parse_project(text: str) -> GitProject:
         raise ProjectError("names a tag with characters that are not allowed")
     if not found["address"].startswith("https://"):
         raise ProjectError("names a repository that is not one of an address with https")
+    try:
+        origin = git_origin(found["address"])
+    except ValueError as error:
+        raise ProjectError(f"names a repository that cannot be fetched: {error}") from None
     name = re.sub(r"[-_.]+", "-", found["name"]).lower()
-    return GitProject(name, git_origin(found["address"]), found["ref"], below["folder"] if below else "")
+    return GitProject(name, origin, found["ref"], below["folder"] if below else "")
 
 
 def package_fault(text: str) -> Refusal | None:

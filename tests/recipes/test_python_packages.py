@@ -63,6 +63,7 @@ def test_projects_of_repositories() -> None:
         ("acme @ https://files.example/acme-1-py3-none-any.whl", "names an address"),
         ("git+https://github.com/a/b@v1", "does not name a project"),
         ("b @ git+https://github.com/a/b", "does not name a project"),
+        ("b @ git+https://git.example/../../etc@v1", "names a repository that cannot be fetched"),
         ("b @ git+https://user:secret@github.com/a/b@v1", "https"),
         ("b @ git+ssh://github.com/a/b@v1", "with https"),
         ("b @ git+file:///srv/b@v1", "with https"),
