@@ -117,19 +117,23 @@ def test_a_part_of_a_commit_is_not_taken_for_all_of_it(demo: Repo, tmp_path: Pat
 
 
 @pytest.mark.slow_unit
-def test_a_full_disk_is_not_a_fault_of_a_server_of_static_files(demo: Repo, tmp_path: Path, server: Served) -> None:
+@pytest.mark.parametrize("plain", [False, True], ids=["smart", "plain"])
+@pytest.mark.parametrize("room", ["size=3m", "size=600k", "size=20m,nr_inodes=36"])
+def test_a_full_disk_is_not_a_fault_of_a_server(
+    demo: Repo, tmp_path: Path, server: Served, plain: bool, room: str
+) -> None:
     """Nothing of what filled it remains."""
-    server.plain = True
+    server.plain = plain
     for number in range(4):
         demo.commit({f"large{number}": os.urandom(1 << 20)})
     loose(demo.bare(tmp_path / "served/demo/demo.git"))
     (small := tmp_path / "small").mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(small)]
+    command = ["mount", "-t", "tmpfs", "-o", room, "none", str(small)]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("mount needs root and CAP_SYS_ADMIN")
     try:
         desk = Desk(small, github=server.url)
-        with pytest.raises(EngineError, match=f"the store {small} is full: No space left on device"):
+        with pytest.raises(EngineError, match=f"the store {small} is full"):
             desk.lock(git_source(demo))
         left = stored(small)
     finally:
@@ -199,3 +203,32 @@ def test_a_commit_in_the_store_that_its_server_has_no_more(
         (whole,) = (tmp_path / "s/git").glob("*-whole")
         (whole / "packed-refs").unlink()
     assert desk.lock(side) == expected
+
+
+@pytest.mark.slow_unit
+@pytest.mark.parametrize("left", ["HEAD.lock", "HEAD"])
+def test_a_part_of_a_new_cache(demo: Repo, tmp_path: Path, server: Served, left: str) -> None:
+    """A git that was killed, or whose disk was full, while it made the repository."""
+    demo.bare(tmp_path / "served/demo/demo.git")
+    desk = Desk(tmp_path / "s", github=server.url)
+    expected = desk.lock(git_source(demo))
+    (cache,) = (tmp_path / "s/git").iterdir()
+    shutil.rmtree(cache)
+    (cache / "refs").mkdir(parents=True)
+    (cache / left).write_text("ref: refs/heads/main\n")
+    desk.store.blob(expected.sha256).unlink()
+    assert desk.lock(git_source(demo)) == expected
+
+
+@pytest.mark.slow_unit
+def test_what_one_place_sends_too_much_does_not_count_for_another(demo: Repo, tmp_path: Path, server: Served) -> None:
+    server.plain = True
+    source = git_source(demo)
+    demo.bare(tmp_path / "served/good/demo.git")
+    git(tmp_path / "served/good/demo.git", "update-server-info")
+    demo.commit({"large": os.urandom(4 << 20)})
+    bare = loose(demo.bare(tmp_path / "served/bad/demo.git"))
+    (bare / f"objects/{source.commit[:2]}/{source.commit[2:]}").unlink()
+    desk = Desk(tmp_path / "s").map("github:demo/", f"{server.url}/bad", f"{server.url}/good")
+    small = Transport(desk.site.network(), limits=DownloadLimits(file=2 << 20))
+    assert lock_commit(desk.site, small, desk.store, desk.reporter, source, {}).size

@@ -104,6 +104,8 @@ class CommitFinder:
                 return read_tree(place.obtain(part.commit, tag), part.origin, part.commit), places[number:]
             except (NotFoundError, UnreachableError) as error:
                 misses.append(error.miss(place.place))
+                if number + 1 < len(places):
+                    self.received.forget(place)
         raise DownloadError(misses)
 
 

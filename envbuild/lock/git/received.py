@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import threading
@@ -21,14 +22,16 @@ from envbuild.core.store.json_files import write_atomic
 from envbuild.lock.git.git_program import error_summary, run_git
 
 SHALLOW = "shallow"  # the commits whose parents are not there (gitrepository-layout(5))
+FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full|Out of diskspace")
 IGNORED = ("core.warnAmbiguousRefs=false",)  # the references: a power cut may damage them
 
 
 @dataclass(slots=True)
 class Received:
-    """The bytes of each fetch for one source, whether they remain or not. Safe to use from several threads."""
+    """The bytes of each fetch for one source, by its place, whether they remain or not. Safe to use from several
+    threads."""
 
-    sizes: dict[object, int] = field(default_factory=dict)
+    sizes: dict[tuple[object, object], int] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -37,11 +40,18 @@ class Received:
         with self.guard:
             return sum(self.sizes.values())
 
-    def record(self, fetch: object, size: int) -> int:
+    def record(self, place: object, fetch: object, size: int) -> int:
         """Set the bytes of one fetch, unless it had more. Return those of all."""
         with self.guard:
-            self.sizes[fetch] = max(size, self.sizes.get(fetch, 0))
+            self.sizes[place, fetch] = max(size, self.sizes.get((place, fetch), 0))
             return sum(self.sizes.values())
+
+    def forget(self, place: object) -> None:
+        """Leave out what a place sent that does not have the commit: nothing of it remains, and another place is tried
+        for the same."""
+        with self.guard:
+            for key in [key for key in self.sizes if key[0] is place]:
+                del self.sizes[key]
 
 
 def has_commit(cache: Path, commit: str) -> bool:
@@ -57,14 +67,23 @@ def reference(commit: str) -> str:
 
 
 def make_repository(folder: Path) -> None:
-    """Make an empty repository, unless there is one. Raises EngineError."""
-    if not (folder / "HEAD").is_file():
-        done = run_git(None, "init", "--quiet", "--bare", "--template=", str(folder))
-        if done.returncode:
-            raise EngineError(
-                f"the store's folder {folder} cannot be created: {error_summary(done.stderr)}",
-                hint="set ENVBUILD_STORE to a folder that you may write",
-            )
+    """Make an empty repository, unless there is one: not a part of it, which a killed git leaves. Raises EngineError,
+    OSError."""
+    if (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir():
+        return
+    new = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    done = run_git(None, "init", "--quiet", "--bare", "--template=", str(new))
+    if done.returncode:
+        shutil.rmtree(new, ignore_errors=True)
+        if FULL.search(done.stderr):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+        raise EngineError(
+            f"the store's folder {folder} cannot be created: {error_summary(done.stderr)}",
+            hint="set ENVBUILD_STORE to a folder that you may write",
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)
 
 
 def make_incoming(folder: Path, cache: Path) -> None:
@@ -98,7 +117,7 @@ def accept(folder: Path, cache: Path, commit: str) -> None:
     for path in sorted(_files(folder / "objects"), key=lambda path: path.suffix == ".idx"):
         target = cache / path.relative_to(folder)
         if path.parent.name != "info" and not target.exists():
-            target.parent.mkdir(exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             _move(path, target)
     _write_references(cache, {**_references(cache), **_references(folder), reference(commit): commit})
 

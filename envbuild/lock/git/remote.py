@@ -21,7 +21,16 @@ from envbuild.core.programs import CompletedProcess, TimeoutExpired
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import error_summary, run_git
 from envbuild.lock.git.http_access import find_address, http_options
-from envbuild.lock.git.received import Received, accept, has_commit, make_incoming, make_repository, reference, size_of
+from envbuild.lock.git.received import (
+    FULL,
+    Received,
+    accept,
+    has_commit,
+    make_incoming,
+    make_repository,
+    reference,
+    size_of,
+)
 from envbuild.lock.git.source_limits import MAX_REFS, describe_excess
 from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.hidden_logins import hide_logins
@@ -32,9 +41,7 @@ from envbuild.net.urls import redact
 # (A server of protocol version 2 reports "not our ref" for objects that it does not have at all.)
 ONLY_NAMED = re.compile(rb"unadvertised|does not allow request|want \w+ not valid|not support shallow|find remote ref")
 TOO_LARGE = re.compile(rb"File too large")
-FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full")
-NOT_WRITTEN = re.compile(rb"\(curl_result = 23,")  # of a server of plain files: curl states no cause
-PROBE = 1 << 20  # bytes for which a full disk has no room
+PROBE = 1 << 20  # bytes for which a full disk has no room, with any cause that git states
 OF_SERVER = (b"remote:", b"fatal: remote error:")  # from there on a server may have written the lines
 # The protocol that git may use is the scheme of the address alone (GIT_ALLOW_PROTOCOL of git(1)): it starts a program,
 # git-remote-WORD, for any other scheme and for WORD::….
@@ -42,7 +49,7 @@ HTTP = ("https", "http")
 SCHEMES = (*HTTP, "ssh", "git", "file")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RemoteRepository:
     """A repository of a server, under the first of `addresses` that is one. What was fetched is cached in the
     store's folder ``git``, one for each origin: a later commit or image, and a run without a network, use it."""
@@ -157,7 +164,7 @@ class RemoteRepository:
         most, this = self.transport.limits.file, object()
         excess, left = b"fatal: " + describe_excess(most).encode(), most - self.received.total
         if left <= 0:
-            self.received.record(this, 1)
+            self.received.record(self, this, 1)
             return excess
         with self.store.workdir() as work, self.store.filled():
             folder = work / "incoming"
@@ -165,7 +172,7 @@ class RemoteRepository:
             make_incoming(folder, cache)
 
             def is_excess() -> bool:
-                return self.received.record(this, size_of(folder)) > most
+                return self.received.record(self, this, size_of(folder)) > most
 
             done = self._git(
                 address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs,
@@ -176,10 +183,11 @@ class RemoteRepository:
                 return excess
             if any(map(FULL.search, own)):
                 raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
-            if any(map(NOT_WRITTEN.search, own)):
-                write_through(work / "probe", bytes(PROBE))
+            if done.returncode:
+                (work / "probe/folder").mkdir(parents=True)
+                write_through(work / "probe/folder/file", bytes(PROBE))
             if any(map(TOO_LARGE.search, own)):
-                self.received.record(this, left + 1)
+                self.received.record(self, this, left + 1)
                 return excess
             if done.returncode:
                 return done.stderr or b"fatal: git failed"
