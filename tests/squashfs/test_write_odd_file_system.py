@@ -47,16 +47,40 @@ def test_a_file_system_without_modes(number: int, tmp_path: Path) -> None:
         assert (place / "image").exists()
 
 
-@pytest.mark.parametrize("operation", [Op.WRITE, Op.FSYNC])
-def test_a_disk_that_fails_is_named(operation: Op, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("operation", "number"),
+    [
+        (Op.WRITE, errno.EIO),
+        (Op.FSYNC, errno.EIO),
+        (Op.WRITE, errno.ENOTCONN),
+        (Op.WRITE, errno.ESTALE),
+        (Op.FSYNC, errno.ETIMEDOUT),
+        (Op.READDIR, errno.EIO),
+        (Op.CHMOD, errno.EACCES),
+    ],
+)
+def test_a_disk_that_fails_is_named(operation: Op, number: int, tmp_path: Path) -> None:
     made = pack(tmp_path / "pack", [folder(b"bin"), file(b"bin/sh", os.urandom(9000), 0o755)])
-    files = OddFiles(fails={operation: errno.EIO})
+    files = OddFiles(fails={operation: number})
     with (
         mount_odd(tmp_path / "odd", files) as place,
         pytest.raises(PublishError) as caught,
         raise_write_errors(place / "image"),
     ):
         write_tree([made], merge_packs([made]), place / "image", epoch=1)
-    assert caught.value.message == "the image cannot be written: Input/output error"
+    assert caught.value.message == f"the image cannot be written: {os.strerror(number)}"
     assert caught.value.where == str(place / "image") and caught.value.exit_code == 8
     assert not files.names
+
+
+def test_a_folder_in_which_nothing_can_be_renamed_or_removed(tmp_path: Path) -> None:
+    """As one with the attribute a (chattr)."""
+    files = OddFiles(fails={Op.RENAME: errno.EPERM, Op.UNLINK: errno.EPERM})
+    with (
+        mount_odd(tmp_path / "odd", files) as place,
+        pytest.raises(PublishError, match="Operation not permitted") as caught,
+        raise_write_errors(place / "image"),
+        open_output(place / "image") as output,
+    ):
+        output.publish()
+    assert caught.value.where == str(place / "image")

@@ -46,12 +46,12 @@ class OutputFile:
 
     def publish(self) -> None:
         """Give the file its mode and the name of `out`. Raises PublishError if another user replaced it."""
-        try:
-            os.fchmod(self.fd, finished_mode(Path(f"/proc/self/fd/{self.folder}")))
-        except OSError as error:
-            if error.errno not in NO_MODES:
-                raise
         with _errors_at(self.out):
+            try:
+                os.fchmod(self.fd, finished_mode(Path(f"/proc/self/fd/{self.folder}")))
+            except OSError as error:
+                if error.errno not in NO_MODES:
+                    raise
             os.rename(self.name, self.out.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
             found = os.stat(self.out.name, dir_fd=self.folder, follow_symlinks=False)
         if not os.path.samestat(found, os.fstat(self.fd)):
@@ -78,7 +78,8 @@ def open_output(out: Path) -> Iterator[OutputFile]:
         with _errors_at(out):  # of the image, also where its folder is missing
             folder = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, folder)
-        _remove_stale(folder, out.name)
+        with _errors_at(out):
+            _remove_stale(folder, out.name)
         name, file = _create(folder, out)
         stack.callback(_remove, name, folder)
         stack.callback(os.close, file)
@@ -128,7 +129,8 @@ def _remove_stale(folder: int, name: str) -> None:
 
 
 def _remove(name: str, folder: int) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    """Remove a file that did not get its name: where nothing can be removed, another error has the cause."""
+    with contextlib.suppress(OSError):
         os.unlink(name, dir_fd=folder)
 
 
