@@ -248,6 +248,29 @@ def test_any_json_in_the_record_of_a_layer_is_a_layer_that_is_not_there(value: o
             assert store.layer(diff_id).diff_id == diff_id
 
 
+def test_a_good_blob_in_the_place_of_a_corrupt_one_remains(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process found the corrupt one at the same time, and fetched it first."""
+    sha256 = hashlib.sha256(b"good").hexdigest()
+    blob = store.blob(sha256)
+
+    def read_meanwhile(path: Path) -> str:
+        found = stored_digest(path)
+        blob.unlink()
+        (store.tmp / "new").write_bytes(b"good")
+        (store.tmp / "new").rename(blob)
+        return found
+
+    blob.write_bytes(b"corrupt")
+    with monkeypatch.context() as patch, pytest.raises(InputError, match="corrupt blob"):
+        patch.setattr("envbuild.core.store.store.stored_digest", read_meanwhile)
+        store.check_blob(sha256)
+    store.check_blob(sha256)
+    blob.write_bytes(b"corrupt")
+    with pytest.raises(InputError, match="corrupt blob"):
+        store.check_blob(sha256)
+    assert not blob.exists()
+
+
 def test_a_shared_layer_names_a_pack_of_its_own(store: Store) -> None:
     record = LayerRecord(f"sha256:{'1' * 64}", 1, 1, "x")
     layer = SharedLayer(record, f"{'1' * 64}.v{PACK_VERSION}", (("opt", 0o755, 0, 0, 5, {"user.a": "b"}),))

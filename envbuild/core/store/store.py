@@ -173,20 +173,27 @@ class Store:
     def check_blob(self, sha256: str) -> None:
         """Check the digest of a blob.
 
-        A corrupt one is removed, so that the next run fetches it again. Raises InputError.
+        A corrupt one is removed, so that the next run fetches it again, but not what another process has put there
+        meanwhile. Raises InputError.
         """
         damaged = self.blob(sha256)
+        before = damaged.lstat()
         found = stored_digest(damaged)
         if found != sha256:
-            try:
-                damaged.unlink(missing_ok=True)
-            except IsADirectoryError:  # with anything in it: a later command removes it
-                damaged.rename(self.tmp / f"removed-{secrets.token_hex(8)}")
+            with contextlib.suppress(FileNotFoundError):
+                if _is_unchanged(before, damaged.lstat()):
+                    self._remove_damaged(damaged)
             raise InputError(
                 f"corrupt blob in the store: expected sha256 {sha256}, got {found}",
                 hint="it was removed; run the command again to fetch it",
                 where=str(damaged),
             )
+
+    def _remove_damaged(self, blob: Path) -> None:
+        try:
+            blob.unlink()
+        except IsADirectoryError:  # with anything in it: a later command removes it
+            blob.rename(self.tmp / f"removed-{secrets.token_hex(8)}")
 
     def pin_blob(self, sha256: str) -> PinnedFile:
         """Open a blob whose content decides what is locked. In a store that a group shares, another member may replace
@@ -319,3 +326,8 @@ class Store:
         with self.lock("tmp"):
             found = abandoned_folders(self.tmp)
         yield from found
+
+
+def _is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:
+    """Return whether a name leads to the same file; a new one may have the number of one that was removed."""
+    return os.path.samestat(before, after) and before.st_ctime_ns == after.st_ctime_ns
