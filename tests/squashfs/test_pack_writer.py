@@ -13,7 +13,7 @@ from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.format import PIECE, STORED, MetadataWriter, device_number
 from envbuild.squashfs.pack.checksums import check_pack
 from envbuild.squashfs.pack.file import DATA, TAIL, read_pack
-from envbuild.squashfs.pack.index import DIR, RAW, SYMLINK, check_bounds
+from envbuild.squashfs.pack.index import DIR, FRAGMENT_COLUMNS, RAW, SYMLINK, check_bounds
 from envbuild.squashfs.pack.writer import PackWriter, pack_name
 from envbuild.squashfs.read.superblock import check_image, describe_superblock
 from tests.support.packs import file, folder, hard, pack, symlink
@@ -90,6 +90,15 @@ def test_a_fragment_block_without_bytes_is_refused(tmp_path):
     index = pack(tmp_path / "pack", LAYER, block=4096).index
     index.columns["fragment_words"][0] = RAW
     with pytest.raises(ValueError, match="a fragment block has no bytes"):
+        check_bounds(index, DATA, (tmp_path / "pack").stat().st_size)
+
+
+def test_more_fragment_blocks_than_members_are_refused(tmp_path):
+    """Each takes memory, and a compressed index of equal ones is small."""
+    index = pack(tmp_path / "pack", LAYER, block=4096).index
+    for name in FRAGMENT_COLUMNS:
+        index.columns[name].extend([index.columns[name][0]] * len(index))
+    with pytest.raises(ValueError, match="a fragment block without a member"):
         check_bounds(index, DATA, (tmp_path / "pack").stat().st_size)
 
 

@@ -235,6 +235,7 @@ def check_bounds(index: PackIndex, first: int, end: int) -> None:
     )
     within(blocks_end, end, "a fragment block")
     sizes = columns["fragment_sizes"]
+    within([len(sizes)], len(index), "a fragment block without a member")
     within(sizes, block, "a fragment block's size")
     within(map(last_member, columns["fragment_members"]), len(index), "a member of a fragment block")
     words, fragments = len(columns["words"]), len(sizes)
