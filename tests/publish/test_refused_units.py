@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from envbuild.build.cache.fill_store import fill_from_caches
+from envbuild.build.cache.unit_document import FORMAT
 from envbuild.build.engines.base import BuildOptions
 from envbuild.core.console import SilentReporter
-from envbuild.core.store.build_records import SharedLayer, UnitRecord
+from envbuild.core.store.build_records import PACK_VERSION, SharedLayer, UnitRecord
 from envbuild.core.store.json_files import write_sealed
 from envbuild.core.store.store import Store
 from envbuild.oci.layers.layer import UNPACKED
@@ -217,11 +218,13 @@ def test_a_wrong_document_is_refused(tmp_path: Path, lie: str) -> None:
 
 
 def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
+    """Also one of packs: releases that share a cache would replace each other's units for ever."""
+    assert (FORMAT, PACK_VERSION) == (2, 3)
     cache = tmp_path / "cache"
     store, records = built_store(tmp_path / "a")
     send(store, records, cache)
     for path in (cache / "units").iterdir():
-        change(path, lambda value: value.update(format=2))
+        change(path, lambda value: value.update(format=FORMAT + 1))
     taken, lines = fill(Store.open(tmp_path / "b"), cache)
     assert taken == {} and len(lines) == 1 and "a newer envbuild wrote its units" in lines[0]
 

@@ -21,7 +21,7 @@ from envbuild.net.registry.media_types import OCI
 from envbuild.oci.document import InvalidDocumentError, Part, parse_json
 from envbuild.oci.manifest import MAX_SIZE, BlobDescriptor, parse_descriptor
 
-FORMAT = 1
+FORMAT = 2  # raise it with that of packs (`PACK_VERSION`): an earlier release leaves such a cache alone
 UNIT = "application/vnd.envbuild.unit.v1"  # an artifact
 FAMILY = "application/vnd.envbuild.unit."  # and v2 and so on, of a newer envbuild
 DOCUMENT = "application/vnd.envbuild.unit.document.v1+json"
