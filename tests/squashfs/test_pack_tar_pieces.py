@@ -11,7 +11,7 @@ import pytest
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.writer import encode_header
 from envbuild.squashfs.pack.file import Pack, read_pack
-from envbuild.squashfs.pack.index import FRAGMENT_COLUMNS, LENGTH, check_bounds
+from envbuild.squashfs.pack.index import LENGTH, check_bounds
 from envbuild.squashfs.pack.reader import PackReader
 from envbuild.squashfs.pack.tar_pieces import header_length
 from envbuild.squashfs.write.dedup import open_packs
@@ -178,15 +178,6 @@ def test_a_replaced_file_and_a_folder_in_two_layers(tmp_path: Path) -> None:
     planned = plan(packs)
     assert len(planned.new) == 1 and len(planned.copied[0]) == len(pieces(packs[0])) - 1
     assert small(1) not in unpacked(write_image(packs, tmp_path / "image", epoch=0).path, packs)
-
-
-def test_more_fragment_blocks_than_members_are_refused(tmp_path: Path) -> None:
-    """Another user may have written the index: each block takes memory of who reads it."""
-    made = read_pack(pack(tmp_path / "p", FILES[:1]).path)
-    for name in FRAGMENT_COLUMNS:
-        made.index.columns[name] *= 2
-    with pytest.raises(ValueError, match="more fragment blocks than members"):
-        check_bounds(made.index, 4096, made.end)
 
 
 def test_members_of_a_piece_outside_of_the_index_are_refused(tmp_path: Path) -> None:

@@ -239,8 +239,6 @@ def check_bounds(index: PackIndex, first: int, end: int) -> None:
     within(sizes, block, "a fragment block's size")
     within(map(last_member, columns["fragment_members"]), len(index), "a member of a fragment block")
     words, fragments = len(columns["words"]), len(sizes)
-    if fragments > len(index):
-        raise ValueError("it has more fragment blocks than members")
     if not all(word & ~RAW for word in columns["fragment_words"]):
         raise ValueError("a fragment block has no bytes in the pack")
     names = ("sizes", "first", "fragments", "offsets", "tails", "stored")
