@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.core.errors import EngineError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.json_files import write_atomic
 from envbuild.lock.git.git_program import error_summary, run_git
 
@@ -72,17 +73,17 @@ def make_repository(folder: Path) -> None:
     if (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir():
         return
     new = folder.with_name(f"{folder.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
+    discard_folder(new)
     done = run_git(None, "init", "--quiet", "--bare", "--template=", str(new))
     if done.returncode:
-        shutil.rmtree(new, ignore_errors=True)
+        discard_folder(new)
         if FULL.search(done.stderr):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
         raise EngineError(
             f"the store's folder {folder} cannot be created: {error_summary(done.stderr)}",
             hint="set ENVBUILD_STORE to a folder that you may write",
         )
-    shutil.rmtree(folder, ignore_errors=True)
+    discard_folder(folder)
     new.rename(folder)
 
 
@@ -134,7 +135,7 @@ def _write_references(cache: Path, references: dict[str, str]) -> None:
     lines = "".join(f"{commit} {name}\n" for name, commit in sorted(references.items())).encode()
     write_atomic(cache / "packed-refs", lambda file: file.write(lines))
     for path in (cache / "refs").iterdir():
-        shutil.rmtree(path, ignore_errors=True)
+        discard_folder(path)
 
 
 def _move(path: Path, target: Path) -> None:
