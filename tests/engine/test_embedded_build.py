@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import shutil
 import tarfile
 import zipfile
@@ -307,7 +308,7 @@ def test_the_processes_that_a_step_left_are_counted(store: Store) -> None:
     many = "i=0; while test $i -lt 40; do sleep 321 & i=$((i+1)); done; touch /opt/x"
     kit.build(store, kit.unit("daemons", many))
     log = next((store.root / "logs").glob("daemons-*")).read_text()
-    assert "sleep and 20 more" in log
+    assert re.search("(sleep|sh) and 20 more", log)  # some were not yet what the shell starts
 
 
 def test_services_are_not_started_and_leave_no_trace(store: Store) -> None:
