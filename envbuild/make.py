@@ -140,6 +140,7 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     from envbuild.build.plan.planner import make_plan
     from envbuild.export.base_caches import caches_below, check_base_caches
     from envbuild.export.built_layout import open_base_layout
+    from envbuild.lock.dev_content import lock_beside_contents
     from envbuild.lock.request import lock_request
     from envbuild.lock.required_lock import require_lock
     from envbuild.lock.update import current_lock, ensure_lock, renew_lock
@@ -153,12 +154,8 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
         lock = current_lock(resolution, workspace)
     else:
         rules = {LockRule.MAKE: ensure_lock, LockRule.RENEW: renew_lock, LockRule.REQUIRE: require_lock}
-        before = lock_status(spec, workspace) if resolution.contents else None
-        lock = rules[options.lock](resolution, workspace, partial(open_base_layout, workspace))
-        if resolution.contents and lock_status(spec, workspace) != before:  # a project folder may contain the lock
-            from envbuild.lock.dev_content import with_contents
-
-            resolution = with_contents(resolution)
+        write = partial(rules[options.lock], resolution, workspace, partial(open_base_layout, workspace))
+        lock, resolution = lock_beside_contents(resolution, workspace.project, write)
     check_base_caches(resolution, lock, workspace)
     engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
     plan = make_plan(resolution, lock)
@@ -167,15 +164,6 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     build = replace(options.build, compiler_cache=site.compiler_cache, caches=caches, base_caches=tuple(sorted(below)))
     inputs = UnitSupply(engine, plan, lock, lock_request(resolution), workspace, build, options.caches)
     return ReadyImage(resolution, lock, engine, plan, build, inputs)
-
-
-def lock_status(spec: ImageSpec, workspace: Workspace) -> tuple[int, int] | None:
-    """Return what differs when the lock of an image was written; None if there is none."""
-    try:
-        status = workspace.project.new_lock_path(spec.path).stat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def cache_names(options: Options, workspace: Workspace) -> frozenset[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -23,6 +23,7 @@ from envbuild.lock.model import Lock
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.writer import TarSink
 from envbuild.spec.dev_project import DevContent, DevProject
+from envbuild.spec.project import Project
 from envbuild.spec.resolve import Resolution
 
 CHUNK = 1 << 20
@@ -43,6 +44,28 @@ def with_contents(resolution: Resolution) -> Resolution:
     if findings:
         raise SpecError.of(findings)
     return replace(resolution, contents=tuple(found))
+
+
+def file_version(path: Path) -> tuple[int, int] | None:
+    """Return what differs when a file was written; None if there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def lock_beside_contents(
+    resolution: Resolution, project: Project, write: Callable[[], Lock]
+) -> tuple[Lock, Resolution]:
+    """Return the lock that `write` returns, and the resolution with the content of its project folders after that: one
+    may contain the file of the lock. Raises what `write` and `with_contents` do."""
+    if not resolution.contents:
+        return write(), resolution
+    path = project.new_lock_path(resolution.spec.path)
+    before = file_version(path)
+    lock = write()
+    return lock, resolution if file_version(path) == before else with_contents(resolution)
 
 
 def check_names(resolution: Resolution, lock: Lock) -> None:
