@@ -126,8 +126,10 @@ def test_a_layout_in_the_store_is_not_trusted(cli: Cli, tmp_path: Path) -> None:
     assert all(blob.read_bytes() != secret.read_bytes() for blob in (tmp_path / "out/blobs/sha256").iterdir())
 
 
-@pytest.mark.parametrize("package", ["ruff==0.12.0", "babel==2.17.0"], ids=["large-file", "small-files"])
-def test_with_zstd_a_change_travels_once(cli: Cli, tmp_path: Path, package: str) -> None:
+@pytest.mark.parametrize(
+    ("package", "least"), [("ruff==0.12.0", 8e6), ("babel==2.17.0", 6e6)], ids=["large-file", "small-files"]
+)
+def test_with_zstd_a_change_travels_once(cli: Cli, tmp_path: Path, package: str, least: float) -> None:
     """The blob of a layer has the blocks of its pack, which are not sent again; other programs read the image."""
     (cli.project / "images/large.yaml").write_text(SPEC.replace('"click==8.1.7"', f'"click==8.1.7", "{package}"'))
     cli.json("lock", "large")
@@ -140,7 +142,7 @@ def test_with_zstd_a_change_travels_once(cli: Cli, tmp_path: Path, package: str)
         made, sent = cli.json("make", "large"), cli.json("publish", "large", "--to", f"{name}:2", *zstd)
         new = {layer.removeprefix("sha256:") for layer in set(made["layers"]) - set(cli.json("make", "app")["layers"])}
         packs = [path.stat().st_size for path in (cli.store / "packs").iterdir() if path.name[:64] in new]
-        assert 6e6 < sum(packs) < sent["sent_bytes"] < 1.1 * sum(packs) + 1e6
+        assert least < sum(packs) < sent["sent_bytes"] < 1.1 * sum(packs) + 1e6
         got = other.json("pull", f"{name}:2")
         assert file_digest(Path(got["path"])) == got["sha256"] == made["sha256"]
         assert sum(packs) < got["fetched_bytes"] < 1.1 * sum(packs) + 1e6

@@ -51,18 +51,25 @@ def test_without_archive_or_keys_the_distribution_is_named(site: Site) -> None:
     ]
 
 
+def use_apt(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let apt-get be a shell script."""
+    program = folder / "bin/apt-get"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+
+
 def test_an_update_that_waits_for_ever_on_a_full_disk_ends(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As that of apt 2.6 does, after it printed the error."""
-    program = tmp_path / "bin/apt-get"
-    program.parent.mkdir()
-    program.write_text(
-        "#!/bin/sh\ncat <<'END'\nErr:4 http://r.example/debian trixie/main amd64 Packages\n"
-        "  Write error - write (28: No space left on device)\nEND\nexec sleep 1005\n"
+    use_apt(
+        tmp_path,
+        monkeypatch,
+        "cat <<'END'\nErr:4 http://r.example/debian trixie/main amd64 Packages\n"
+        "  Write error - write (28: No space left on device)\nEND\nexec sleep 1005\n",
     )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     with (
         ends_within(30),
         pytest.raises(EngineError, match=r"the lists of the Ubuntu archive cannot be written:\n.*\(28: No space"),
@@ -75,13 +82,8 @@ def test_what_a_killed_update_leaves_is_in_the_store(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """apt's check of signatures has copies of its configuration, with the login of a proxy, in its temporary folder."""
-    program = tmp_path / "bin/apt-get"
-    program.parent.mkdir()
-    program.write_text(
-        f'#!/bin/sh\necho secret > "$TMPDIR/apt.conf.x"\nls "$TMPDIR/apt.conf.x" > {tmp_path}/seen\nkill -9 $$\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    killed = f'echo secret > "$TMPDIR/apt.conf.x"\nls "$TMPDIR/apt.conf.x" > {tmp_path}/seen\nkill -9 $$\n'
+    use_apt(tmp_path, monkeypatch, killed)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     store = Store.open(site.store)
     with pytest.raises(InputError):
