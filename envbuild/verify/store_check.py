@@ -97,10 +97,10 @@ def remove_damaged(damage: Damage, store: Store) -> bool:
 
 def packs(store: Store, found: StoreCheck) -> Iterator[Entry]:
     """Yield the packs of this format version; those of another are not read by anything."""
-    from envbuild.squashfs.pack.index import VERSION
+    from envbuild.core.store.build_records import PACK_VERSION
 
     for path in list_folder(store.root / "packs"):
-        if path.suffix == f".v{VERSION}" and not path.name.startswith("."):
+        if path.suffix == f".v{PACK_VERSION}" and not path.name.startswith("."):
             yield path, lambda path=path: pack_fault(path)  # type: ignore[misc]
 
 

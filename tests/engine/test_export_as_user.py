@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from envbuild.core.console import SilentReporter
+from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.core.store.gc import collect
 from envbuild.core.store.store import Store
 from envbuild.squashfs.pack.format import PackFormat
-from envbuild.squashfs.pack.index import VERSION
 from envbuild.squashfs.pack.store_packs import pack_path
 from tests.support import foreign_images
 from tests.support.foreign_images import made, workspace
@@ -105,7 +105,7 @@ def test_users_of_one_group_share_a_store(
 
     first = export(50_001, "-o", "image.sqsh")
     assert not any(layer["cached"] for layer in first["layers"])
-    packs = [path for path in (store / "packs").iterdir() if path.suffix == f".v{VERSION}"]
+    packs = [path for path in (store / "packs").iterdir() if path.suffix == f".v{PACK_VERSION}"]
     for path in packs:
         os.utime(path, (0, 0))
     second = export(50_002, "-o", "image.sqsh")

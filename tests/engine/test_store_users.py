@@ -19,11 +19,11 @@ import pytest
 from envbuild.build.cache.cache_folder import find_intruder
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
+from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.core.store.gc import collect
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
 from envbuild.spec.trust import VARIABLE
-from envbuild.squashfs.pack.index import VERSION
 from tests.support import group_store
 from tests.support.group_store import CAPABLE, SETUID, build_image
 from tests.support.programs import import_path
@@ -304,7 +304,7 @@ def test_root_and_members_use_a_store_beside_each_other(shared: Path, group: Gro
 
 def test_a_damaged_pack_of_another_user_is_removed(shared: Path, group: Group) -> None:
     group.build(group.one, shared)
-    pack = next(path for path in (shared / "packs").glob(f"*.v{VERSION}") if path.stat().st_size > 1_000_000)
+    pack = next(path for path in (shared / "packs").glob(f"*.v{PACK_VERSION}") if path.stat().st_size > 1_000_000)
     content = bytearray(pack.read_bytes())
     content[len(content) // 2] ^= 1
     pack.write_bytes(content)
@@ -316,7 +316,7 @@ def test_a_damaged_pack_of_another_user_is_removed(shared: Path, group: Group) -
 def test_a_member_repairs_what_another_one_built(shared: Path, group: Group) -> None:
     """``store check --repair`` removes the pack and the input of another user; the next build makes what it needs."""
     want = group.build(group.one, shared, "above", umask=0o077)
-    packs = [path for path in (shared / "packs").glob(f"*.v{VERSION}") if path.stat().st_size > 1_000_000]
+    packs = [path for path in (shared / "packs").glob(f"*.v{PACK_VERSION}") if path.stat().st_size > 1_000_000]
     broken = [*packs, shared / "blobs/sha256" / hashlib.sha256(b"input").hexdigest()]
     for path in broken:
         content = bytearray(path.read_bytes())

@@ -20,12 +20,12 @@ from envbuild.build.cache import fill_store
 from envbuild.build.engines.base import BuildOptions
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
+from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.core.store.store import Store
 from envbuild.export.built_image import ImageRecord
 from envbuild.make import Options
 from envbuild.publish import cached_units, pack_blobs
 from envbuild.publish.make_and_share import make_and_share
-from envbuild.squashfs.pack.index import VERSION
 from tests.support.command import ROOT
 from tests.support.foreign_images import workspace
 from tests.support.local_registry import Server
@@ -63,7 +63,7 @@ def test_units_are_as_if_they_had_been_built_here(tmp_path: Path, place: str | P
         assert (found.layer.diff_id, found.layer.size, found.seconds) == (record.layer.diff_id, record.layer.size, 1.5)
         assert found.source.startswith(f"{place}@sha256:") and found.caches == (str(place),)
         assert found.box == {"seccomp": True}
-    packs = {path.name: path.read_bytes() for path in (tmp_path / "b/packs").glob(f"*.v{VERSION}")}
+    packs = {path.name: path.read_bytes() for path in (tmp_path / "b/packs").glob(f"*.v{PACK_VERSION}")}
     assert packs and all((store.root / "packs" / name).read_bytes() == content for name, content in packs.items())
     assert fill(other, place) == ({}, [])  # nothing is requested again
 

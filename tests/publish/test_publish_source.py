@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from envbuild.core.errors import InputError, PublishError, SpecError
+from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.publish import compressed_layers, proved_layers
 from envbuild.publish import publish_source as publish_source_module
 from envbuild.publish.publish_source import publish_source
-from envbuild.squashfs.pack.index import VERSION
 from tests.support import foreign_images
 from tests.support.bit_flips import flip_bit
 from tests.support.cutting_proxy import cutting
@@ -191,7 +191,7 @@ def test_a_source_that_changed_since_it_was_packed_leaves_no_tag(tmp_path: Path,
 def test_a_missing_pack_is_written_again(tmp_path: Path) -> None:
     source = f"oci:{layout_of(tmp_path / 'layout').path}:x"
     made = send(source, f"oci:{tmp_path}/first", tmp_path / "a")
-    for pack in (tmp_path / "a/packs").glob(f"*.v{VERSION}"):
+    for pack in (tmp_path / "a/packs").glob(f"*.v{PACK_VERSION}"):
         pack.unlink()
     assert send(source, f"oci:{tmp_path}/second", tmp_path / "a")["squashfs"] == made["squashfs"]
 

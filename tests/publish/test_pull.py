@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import VerifyError
+from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.publish import pack_blobs
 from envbuild.publish.pull import pull_image
 from envbuild.publish.show_remote import show_remote
-from envbuild.squashfs.pack.index import VERSION
 from tests.support.as_user import open_folder, run_as
 from tests.support.command import ROOT, envbuild
 from tests.support.cutting_proxy import cutting
@@ -108,7 +108,7 @@ def test_packs_that_the_store_made_itself_are_used(tmp_path: Path, registry: Ser
     publish(parts, artifacts, f"{registry.host}/app:1")
     made = pull(f"{registry.host}/app:1", tmp_path / "a/store")
     assert made["sha256"] == sha256 and made["own_packs"] == 3 and made["fetched"] == 1  # the tables
-    for pack in (tmp_path / "a/store/packs").glob(f"*.v{VERSION}"):
+    for pack in (tmp_path / "a/store/packs").glob(f"*.v{PACK_VERSION}"):
         if pack.stat().st_size > 1_000_000:
             with pack.open("r+b") as damaged:
                 damaged.seek(5000)
@@ -122,7 +122,7 @@ def test_reading_packs_is_reported_in_bytes(tmp_path: Path) -> None:
     """Of a publish: the packs, and then the file that they result in. Of a pull: the file."""
     (tmp_path / "w").mkdir()
     parts, artifacts, _ = built(tmp_path / "a", layers())
-    packs = [path for path in (tmp_path / "a/store/packs").iterdir() if path.suffix == f".v{VERSION}"]
+    packs = [path for path in (tmp_path / "a/store/packs").iterdir() if path.suffix == f".v{PACK_VERSION}"]
     read: list[int] = []
     pack_blobs.make_pack_blobs(packs, tmp_path / "w", read.append)
     assert sum(read) == sum(pack.stat().st_size for pack in packs) and len(read) > len(packs)

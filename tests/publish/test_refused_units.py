@@ -23,7 +23,7 @@ from envbuild.oci.layers.layer import UNPACKED
 from envbuild.publish.cached_units import send_units
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.file import DATA, pack_foot, read_pack
-from envbuild.squashfs.pack.index import FILE, NONE, RAW, VERSION
+from envbuild.squashfs.pack.index import FILE, NONE, RAW
 from envbuild.squashfs.pack.reader import send_members
 from envbuild.squashfs.pack.writer import PackWriter
 from tests.support.local_registry import Server
@@ -118,7 +118,7 @@ def test_no_pack_of_a_cache_enters_the_store(tmp_path: Path, make: Callable[[Pat
     taken, lines = fill(other, cache)
     base = taken["base"].layer
     assert base and not warnings(lines) and content != honest
-    (pack,) = (tmp_path / "b/packs").glob(f"{base.hex}.*.v{VERSION}")
+    (pack,) = (tmp_path / "b/packs").glob(f"{base.hex}.*.v{PACK_VERSION}")
     assert pack.read_bytes() == honest
 
 
@@ -128,7 +128,7 @@ def test_a_pack_of_another_format_is_not_damaged(tmp_path: Path) -> None:
     send(store, records, cache)
     replace_pack(cache, "base", of_earlier_format(pack_of(cache, "base").read_bytes()))
     (line,) = warnings(fill(Store.open(tmp_path / "b"), cache)[1])
-    reason = f"the pack has format version {VERSION - 1}, this envbuild reads {VERSION}"
+    reason = f"the pack has format version {PACK_VERSION - 1}, this envbuild reads {PACK_VERSION}"
     assert f"is refused: {reason} (key {KEYS['base']})" in line
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from envbuild.core.errors import InputError, PublishError, VerifyError
+from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.core.store.leases import JobStep
 from envbuild.oci.sources.open import open_source
 from envbuild.publish.artifact_types import SQUASHFS
@@ -17,7 +18,6 @@ from envbuild.publish.publish_source import publish_source
 from envbuild.publish.pyxis_importer import import_image
 from envbuild.publish.show_remote import show_remote
 from envbuild.publish.squashfs_artifact import Artifact
-from envbuild.squashfs.pack.index import VERSION
 from tests.support.foreign_images import image, layers, noise, workspace
 from tests.support.local_registry import Layout, Server, file, tar
 from tests.support.published import built, publish, pull
@@ -59,7 +59,9 @@ def test_after_a_change_little_more_than_the_new_pack_is_sent(tmp_path: Path, re
         publish_only(one, f"{host}/app:1", tmp_path / "a")
         proxy.asked.clear()
         publish_only(two, f"{host}/app:2", tmp_path / "a")
-        pack = max((tmp_path / "a/packs").glob(f"*.v{VERSION}"), key=lambda path: path.stat().st_mtime).stat().st_size
+        pack = (
+            max((tmp_path / "a/packs").glob(f"*.v{PACK_VERSION}"), key=lambda path: path.stat().st_mtime).stat().st_size
+        )
         assert 3_000_000 < pack < sum(proxy.sent("PUT")) < 1.02 * pack
 
 

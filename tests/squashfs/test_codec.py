@@ -47,7 +47,7 @@ def test_golden_image(tmp_path, codec, level):
     packs = [pack(tmp_path / f"{number}", layer, codec=codec, level=level) for number, layer in enumerate(LAYERS)]
     image = write_image(packs, tmp_path / "image", epoch=1_700_000_000).path
     assert hashlib.sha256(image.read_bytes()).hexdigest() == digest, (
-        "raise VERSION in squashfs/pack/index.py, or WRITER"
+        "raise PACK_VERSION in core/store/build_records.py, or WRITER"
     )
 
 

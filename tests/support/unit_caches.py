@@ -12,13 +12,13 @@ from envbuild.build.cache.open_cache import OpenCache, open_caches
 from envbuild.build.engines.base import BuildOptions
 from envbuild.build.plan.units import Plan, Product
 from envbuild.core.console import SilentReporter
+from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.core.store.json_files import read_sealed, write_sealed
 from envbuild.core.store.store import Store, UnitRecord
 from envbuild.net.site import Site
 from envbuild.net.unit_caches import UnitCache
 from envbuild.publish.cached_units import send_units
 from envbuild.squashfs.pack.file import HEAD
-from envbuild.squashfs.pack.index import VERSION
 from tests.support.foreign_images import noise
 from tests.support.small_plan import small_plan
 from tests.support.stored_layers import files, layer
@@ -53,13 +53,13 @@ def of_earlier_format(pack: bytes) -> bytes:
 
 def age_packs(packs: Path) -> None:
     """Leave the packs of a store, and the records of those that its users share, as a release of before has them."""
-    for path in packs.glob(f"*.v{VERSION}"):
-        path.with_suffix(f".v{VERSION - 1}").write_bytes(of_earlier_format(path.read_bytes()))
+    for path in packs.glob(f"*.v{PACK_VERSION}"):
+        path.with_suffix(f".v{PACK_VERSION - 1}").write_bytes(of_earlier_format(path.read_bytes()))
         path.unlink()
     for path in packs.glob("*.layer.json"):
         value = read_sealed(path)
         path.unlink()
-        earlier = value["pack"].replace(f".v{VERSION}", f".v{VERSION - 1}")
+        earlier = value["pack"].replace(f".v{PACK_VERSION}", f".v{PACK_VERSION - 1}")
         write_sealed(packs / f"{path.name[:64]}.layer.json", {**value, "pack": earlier})
 
 

@@ -22,11 +22,11 @@ from pathlib import Path
 
 from envbuild.core.errors import DamagedPackError, EnvbuildError, PackFormatError
 from envbuild.core.regular_file import PinnedFile, open_regular
+from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.oci.tar.name_count import NameCount
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.index import (
     MAX_INDEX,
-    VERSION,
     PackIndex,
     check_bounds,
     decode_index,
@@ -64,7 +64,7 @@ class Pack:
 
 def pack_head() -> bytes:
     """Return the bytes before the data."""
-    return HEAD.pack(MAGIC, VERSION, 0).ljust(DATA, b"\0")
+    return HEAD.pack(MAGIC, PACK_VERSION, 0).ljust(DATA, b"\0")
 
 
 def pack_foot(index: PackIndex, end: int) -> bytes:
@@ -86,8 +86,8 @@ def read_pack(path: Path) -> Pack:
             magic, version, zero = HEAD.unpack(file.read(HEAD.size))
             if magic != MAGIC or zero:
                 raise ValueError("it is not a pack")
-            if version != VERSION:
-                text = f"the pack has format version {version}, this envbuild reads {VERSION}"
+            if version != PACK_VERSION:
+                text = f"the pack has format version {version}, this envbuild reads {PACK_VERSION}"
                 raise PackFormatError(text, DAMAGED_HINT, str(path))
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - TAIL.size, 0))

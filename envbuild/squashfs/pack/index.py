@@ -19,13 +19,11 @@ from typing import IO, Any
 
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.json_text import check_count, json_value
-from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.oci.tar.fields import LayerTooLargeError
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.name_count import MAX_ENTRIES, MAX_NAMES
 from envbuild.squashfs.codec import BLOCKS, Codec
 
-VERSION = PACK_VERSION
 NONE = 0xFFFFFFFF  # no fragment
 RAW = 1 << 24  # bit of a size word: the block is stored uncompressed
 LENGTH = 0xFFFFFFFF  # of a tail's key: its length

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from envbuild.core.errors import EnvbuildError, SpecError
+from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.oci.tar.member import Member
 from envbuild.squashfs.codec import BLOCKS, Codec
 from envbuild.squashfs.pack.append_file import Buffer, write_all
@@ -24,7 +25,7 @@ from envbuild.squashfs.pack.blocks import BlockWriter
 from envbuild.squashfs.pack.check_member import check_member
 from envbuild.squashfs.pack.file import Pack, pack_foot, pack_head
 from envbuild.squashfs.pack.fragments import FragmentWriter
-from envbuild.squashfs.pack.index import VERSION, PackIndex, require_little_endian
+from envbuild.squashfs.pack.index import PackIndex, require_little_endian
 from envbuild.squashfs.pack.tar_pieces import TarPieces
 from envbuild.squashfs.pack.workers import Workers
 
@@ -36,7 +37,7 @@ def pack_name(diff_id: str, codec: str = "zstd", level: int = 3, block: int = 13
     """Return the file name of the pack of a layer: covers all that its bytes depend on (layer, codec, library version,
     level, block, format).
     """
-    return f"{diff_id.removeprefix('sha256:')}.{Codec(codec, level).library}-level{level}-block{block}.v{VERSION}"
+    return f"{diff_id.removeprefix('sha256:')}.{Codec(codec, level).library}-level{level}-block{block}.v{PACK_VERSION}"
 
 
 @dataclass(frozen=True, slots=True)
