@@ -10,13 +10,12 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import TimeoutExpired
 
 from envbuild.core.errors import SpecError
 from envbuild.core.regular_file import read_bounded
 from envbuild.core.shell import shell_word
 from envbuild.core.text import printable
-from envbuild.lock.git.git_program import error_summary, run_git
+from envbuild.lock.git.git_program import SlowError, error_summary, run_git
 from envbuild.lock.git.repositories import find_git_directory
 from envbuild.spec.trust import check_index
 
@@ -61,7 +60,7 @@ def ask_git(folder: Path, place: Path) -> list[str]:
     try:
         words = ("-C", str(folder), f"--work-tree={place}", *listing)
         done = run_git(repository, *words, settings=(NO_PROGRAM,), timeout=LIMIT)
-    except TimeoutExpired:
+    except SlowError:
         text = f"git did not list the files of {printable(str(folder))} in {LIMIT} s"
         raise SpecError(text, f"is a .gitignore there a pipe? find {name} -name .gitignore -type p") from None
     if done.returncode:

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.engines import error_report
 from envbuild.build.plan.units import Input
+from envbuild.core import free_space
 from envbuild.core.errors import BuildError, EngineError, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.userns import diagnose, libc
@@ -118,7 +118,7 @@ def test_full_disk(small: Path) -> None:
     assert caught.value.exit_code == 5 and "store gc" in caught.value.hint
     end = time.monotonic() + 10
     while (
-        shutil.disk_usage(small).free <= error_report.FULL_BELOW
+        shutil.disk_usage(small).free <= free_space.FULL_BELOW
     ):  # the unit's mount goes a little later, and the file with it
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -139,7 +139,7 @@ def test_full_disk(small: Path) -> None:
 
 
 def test_full_memory_is_not_the_stores_disk(store: Store) -> None:
-    if shutil.disk_usage(store.root).free < 2 * error_report.FULL_BELOW:
+    if shutil.disk_usage(store.root).free < 2 * free_space.FULL_BELOW:
         pytest.skip("the disk is nearly full")
     with pytest.raises(BuildError, match="a file system was full, but not the store's"):
         kit.build(store, kit.unit("a", "echo 'No space left on device'; exit 1"))

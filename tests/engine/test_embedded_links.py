@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import struct
 import subprocess
 import tarfile
 import tempfile
@@ -26,10 +27,13 @@ from envbuild.core.link_walk import LINKS
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
 from envbuild.oci.layers.layer import stored_members
+from envbuild.squashfs.read.superblock import read_superblock
 from tests.support import tiny_root as kit
 from tests.support.captured_run import run_captured
 from tests.support.engine_fixtures import open_working_store
 from tests.support.link_chains import TOO_MANY, canary, chain, plant, unchanged
+from tests.support.packs import file
+from tests.support.squashfs_tree import build as build_image
 
 pytestmark = pytest.mark.engine
 
@@ -257,6 +261,22 @@ def test_names_that_unsquashfs_would_follow(tmp_path: Path, monkeypatch: pytest.
     if content.count(b"n1") == 0:
         pytest.skip("this mksquashfs compresses directories with -noI")
     image.write_bytes(content.replace(b"n1", b"n0"))
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs/unsquashfs").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
+    (tmp_path / "programs/unsquashfs").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "programs"))
+    with pytest.raises(VerifyError, match="is damaged"):
+        mount_squashfs.mount_image(image, tmp_path)
+    assert not (tmp_path / "called").exists()
+
+
+def test_attributes_outside_of_their_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """unsquashfs would read outside of its memory."""
+    image = build_image(tmp_path, [file(b"a", b"1", xattrs={b"user.k": b"v"})], codec="none")
+    with image.open("r+b") as opened:
+        table = read_superblock(opened, "").xattr_table
+        (block,) = struct.unpack("<Q", os.pread(opened.fileno(), 8, table + 16))
+        os.pwrite(opened.fileno(), b"\xff\xff", block + 2)  # the offset in a piece of the table, of the first set
     (tmp_path / "programs").mkdir()
     (tmp_path / "programs/unsquashfs").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
     (tmp_path / "programs/unsquashfs").chmod(0o755)

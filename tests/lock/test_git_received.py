@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import EngineError, InputError
+from envbuild.lock.git import git_program, tarball
 from envbuild.lock.git.lock_commit import lock_commit, obtain_commit
 from envbuild.net.limits import DownloadLimits
 from envbuild.net.transport import Transport
@@ -19,6 +21,7 @@ from tests.support.git_server import Repo, Served, git
 from tests.support.git_site import MARKS, Desk, git_source
 from tests.support.git_site import demo as demo  # a fixture
 from tests.support.git_site import server as server  # a fixture
+from tests.support.http_server import Handler, serving
 
 pytestmark = MARKS
 NUMBER = 8
@@ -141,6 +144,36 @@ def test_a_full_disk_is_not_a_fault_of_a_server(
     assert left < 1 << 20
 
 
+@pytest.mark.parametrize("text", ["No space left on device", "Disk quota exceeded"])
+def test_words_of_a_server_are_not_those_of_a_full_disk(demo: Repo, tmp_path: Path, server: Served, text: str) -> None:
+    """git repeats some of them as its own; the next place is used."""
+    demo.bare(tmp_path / "served/demo/demo.git")
+
+    class Forging(Handler):
+        def do_GET(self) -> None:
+            lines = [
+                "# service=git-upload-pack\n",
+                "version 2\n",
+                "ls-refs\n",
+                "fetch=shallow\n",
+                f"object-format={text}\n",
+            ]
+            packets = [f"{len(line) + 4:04x}{line}" for line in lines]
+            content = "".join([packets[0], "0000", *packets[1:], "0000"]).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-git-upload-pack-advertisement")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    with serving(Forging) as address:
+        desk = Desk(tmp_path / "s").map("github:", address, server.url)
+        assert desk.lock(git_source(demo)).size
+        alone = Desk(tmp_path / "alone").map("github:", address)
+        with pytest.raises(InputError, match=text):
+            alone.lock(git_source(demo))
+
+
 @pytest.mark.slow_unit
 def test_what_a_killed_git_left_is_not_taken_for_a_commit(demo: Repo, tmp_path: Path, server: Served) -> None:
     """Of an earlier release, which fetched into the cache itself; a reference was written last."""
@@ -232,3 +265,81 @@ def test_what_one_place_sends_too_much_does_not_count_for_another(demo: Repo, tm
     desk = Desk(tmp_path / "s").map("github:demo/", f"{server.url}/bad", f"{server.url}/good")
     small = Transport(desk.site.network(), limits=DownloadLimits(file=2 << 20))
     assert lock_commit(desk.site, small, desk.store, desk.reporter, source, {}).size
+
+
+def test_an_index_without_its_pack_is_not_cached(demo: Repo, tmp_path: Path, server: Served) -> None:
+    """A server of plain files sends the index of each pack before git knows which it needs; a wrong one would hide what
+    an honest server sends later."""
+    server.plain = True
+    first = demo.head
+    bare = demo.bare(tmp_path / "served/demo/demo.git")
+    demo.commit({"later": os.urandom(1000)})
+    unrelated = Repo.make(tmp_path / "unrelated", {"later": b"another"})  # as many objects
+    pack, other = (
+        git(repo.path, "pack-objects", "--quiet", "--revs", str(folder / "pack"), content=f"{wanted}\n".encode())
+        for repo, wanted, folder in (
+            (demo, f"HEAD\n^{first}", bare / "objects/pack"),
+            (unrelated, "HEAD", tmp_path),
+        )
+    )
+    git(bare, "update-ref", "refs/heads/main", demo.head)
+    git(bare, "update-server-info")
+    shutil.copytree(bare, tmp_path / "honest")
+    index = bytearray((tmp_path / f"pack-{other}.idx").read_bytes())
+    index[-40:-20] = bytes.fromhex(pack)  # the pack that it is of (gitformat-pack(5))
+    index[-20:] = hashlib.sha1(index[:-20]).digest()
+    wrong = bare / f"objects/pack/pack-{pack}.idx"
+    wrong.chmod(0o644)
+    wrong.write_bytes(index)
+    (bare / "info/refs").write_text(f"{first}\trefs/heads/main\n")
+    desk = Desk(tmp_path / "s", github=server.url)
+    desk.lock(replace(git_source(demo), commit=first))
+    (cache,) = (tmp_path / "s/git").glob("*-whole")
+    assert {path.stem for path in cache.glob("objects/pack/*")} == {path.stem for path in cache.glob("**/*.pack")}
+    shutil.rmtree(bare)
+    (tmp_path / "honest").rename(bare)
+    assert desk.lock(git_source(demo)).origin.endswith(demo.head)
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+@pytest.mark.slow_unit
+@pytest.mark.parametrize("kind", ["commit", "tree", "blob", "shallow"])
+def test_a_damaged_cache_is_fetched_again(demo: Repo, tmp_path: Path, server: Served, kind: str) -> None:
+    demo.bare(tmp_path / "served/demo/demo.git")
+    desk = Desk(tmp_path / "s", github=server.url)
+    expected = desk.lock(git_source(demo))
+    (cache,) = (tmp_path / "s/git").iterdir()
+    if kind == "shallow":
+        (cache / "shallow").write_text("zzz\n")
+    else:
+        names = {"commit": "HEAD", "tree": "HEAD^{tree}", "blob": "HEAD:big"}
+        sha = git(demo.path, "rev-parse", names[kind])
+        (index,) = cache.glob("objects/pack/*.idx")
+        rows = [line.split() for line in git(demo.path, "show-index", content=index.read_bytes()).split("\n")]
+        start = next(int(row[0]) for row in rows if row[1] == sha)
+        flip(index.with_suffix(".pack"), start + 8)
+    desk.store.blob(expected.sha256).unlink()
+    assert desk.lock(git_source(demo)) == expected
+
+
+@pytest.mark.slow_unit
+@pytest.mark.parametrize("remote", [False, True], ids=["folder", "server"])
+def test_objects_that_take_too_long_to_read(
+    demo: Repo, tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch, remote: bool
+) -> None:
+    """A pack of 700 KB can be read for hours. The cache is sound, and is not fetched again."""
+    demo.bare(tmp_path / "served/demo/demo.git")
+    desk = Desk(tmp_path / "s", github=server.url if remote else tmp_path / "work")
+    for module in (git_program, tarball):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "LIMIT", -1)
+            with pytest.raises(InputError, match="git has not read the objects of the commit within"):
+                desk.lock(git_source(demo))
+    assert desk.lock(git_source(demo)).size
+    assert server.asked.count("/demo/demo.git/git-upload-pack") < 5

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from envbuild.build.plan.units import Unit
 from envbuild.core.errors import FREE_SOME, FULL_DISK, BuildError, EngineError, SpecError
+from envbuild.core.free_space import free_bytes, is_full
 from envbuild.core.shell import shell_word
 from envbuild.core.text import amount, printable
 from envbuild.core.userns.diagnose import fix_for
@@ -19,10 +20,6 @@ FULL = re.compile(
     rb"No space left on device|Disk quota exceeded|ENOSPC|you don't have enough free space", re.IGNORECASE
 )
 IN_MEMORY = "/tmp and /run of a unit are in memory"
-FULL_BELOW = 64 << 20  # bytes left on a disk that is full for every purpose
-FEW_FILES = 100  # left on one that has no room for the files of a package
-
-
 BIND_HINT = "--bind SRC:DST: both a folder, or both a file; in a read-only folder DST must exist"
 
 
@@ -83,20 +80,6 @@ def setup_error(error: SetupError) -> EngineError | SpecError:
 
 def full_store_message(store: Path) -> str:
     return f"the store {store} is full"
-
-
-def is_full(found: re.Match[bytes], free: int) -> bool:
-    """Return whether a message of `FULL` is about the disk that has `free` bytes: no file system in memory has a
-    quota."""
-    return free < FULL_BELOW or b"quota" in found[0]
-
-
-def free_bytes(path: Path) -> int:
-    """Return the bytes that the disk of a folder has left: none where it takes no more files."""
-    status = os.statvfs(path)
-    if status.f_files and status.f_favail < FEW_FILES:
-        return 0
-    return status.f_bavail * status.f_frsize
 
 
 def system_error(unit: Unit, error: OSError, log: Path, store: Path) -> BuildError | EngineError:

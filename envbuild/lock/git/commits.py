@@ -10,6 +10,8 @@ from typing import NamedTuple
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import printable
+from envbuild.lock.git.damaged_cache import drop_damaged
+from envbuild.lock.git.git_program import SlowError
 from envbuild.lock.git.received import Received
 from envbuild.lock.git.repositories import GitRepository, find_repositories
 from envbuild.lock.git.source_limits import check_entries, check_received
@@ -101,12 +103,22 @@ class CommitFinder:
         )
         for number, place in enumerate(places):
             try:
-                return read_tree(place.obtain(part.commit, tag), part.origin, part.commit), places[number:]
+                return self._read(place, part, tag), places[number:]
             except (NotFoundError, UnreachableError) as error:
                 misses.append(error.miss(place.place))
                 if number + 1 < len(places):
                     self.received.forget(place)
         raise DownloadError(misses)
+
+    def _read(self, place: GitRepository, part: SourceCommit, tag: str) -> CommitTree:
+        """Return the commit from a place. Raises NotFoundError, UnreachableError, RefusedError, InputError."""
+        folder = place.obtain(part.commit, tag)
+        try:
+            return read_tree(folder, part.origin, part.commit)
+        except (NotFoundError, UnreachableError) as error:
+            if isinstance(error, SlowError) or not drop_damaged(self.store, [folder]):
+                raise
+        return read_tree(place.obtain(part.commit, tag), part.origin, part.commit)
 
 
 def submodule_path(path: str, link: bytes) -> str:

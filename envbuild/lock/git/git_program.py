@@ -12,13 +12,21 @@ import hashlib
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from envbuild.core.errors import InputError
-from envbuild.core.programs import PIPE, CompletedProcess, memory_file, run_program, start_program
+from envbuild.core.programs import (
+    PIPE,
+    CompletedProcess,
+    TimeoutExpired,
+    memory_file,
+    run_program,
+    start_program,
+)
 from envbuild.core.text import printable
 from envbuild.net.failures import NotFoundError, RefusedError, summarize
 from envbuild.net.limits import LIMITS
@@ -37,6 +45,11 @@ SETTINGS = (
     "maintenance.auto=false", "fetch.unpackLimit=1", "fetch.recurseSubmodules=false", "protocol.version=2",
 )  # fmt: skip
 INHERITED = ("GIT_EXEC_PATH", "GIT_SSH", "GIT_SSH_COMMAND")  # where git is, and how ssh is called: not what it does
+
+
+class SlowError(RefusedError):
+    """git has worked for too long. An object that is stored as a difference to another one, of which there may be a
+    million in a row, is computed from all of them each time that it is read."""
 
 
 @functools.cache
@@ -95,18 +108,21 @@ def run_git(
     """Run git to its end; the caller checks the exit code. `largest`: bytes of a file that it writes (0: any number).
     `timeout`: seconds. `ends`: as of `run_program`.
 
-    Raises InputError (no git), TimeoutExpired.
+    Raises InputError (no git), SlowError.
     """
-    return run_program(
-        git_command(folder, *arguments, settings=settings),
-        content=content,
-        env=git_environment(extra),
-        cwd="/",  # a repository around the current folder must have no effect
-        timeout=timeout,
-        memory=LIMITS.program_memory,  # a server's list of references may be endless
-        largest=largest,
-        ends=ends,
-    )
+    try:
+        return run_program(
+            git_command(folder, *arguments, settings=settings),
+            content=content,
+            env=git_environment(extra),
+            cwd="/",  # a repository around the current folder must have no effect
+            timeout=timeout,
+            memory=LIMITS.program_memory,  # a server's list of references may be endless
+            largest=largest,
+            ends=ends,
+        )
+    except TimeoutExpired:
+        raise SlowError(f"git did not end within {timeout:.0f} s") from None
 
 
 def error_summary(stderr: bytes) -> str:
@@ -127,9 +143,11 @@ def error_summary(stderr: bytes) -> str:
 
 
 class ObjectReader:
-    """A reader of the objects of one git directory (``git cat-file --batch``), each checked against its hash."""
+    """A reader of the objects of one git directory (``git cat-file --batch``), each checked against its hash. `end`:
+    when it reads no more (of `time.monotonic`); by default an hour from now."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, end: float | None = None) -> None:
+        self.end = time.monotonic() + LIMIT if end is None else end
         self.errors = memory_file()
         self.process = start_program(
             git_command(folder, "cat-file", "--batch"),
@@ -152,7 +170,7 @@ class ObjectReader:
     def read(self, sha: str, kind: str, limit: int = MAX_OBJECT) -> bytes:
         """Return a whole object of `kind` (commit, tree, blob).
 
-        Raises NotFoundError; RefusedError also for one of more than `limit` bytes.
+        Raises NotFoundError; RefusedError also for one of more than `limit` bytes, SlowError.
         """
         chunks: list[bytes] = []
         self.copy(sha, kind, chunks.append, limit)
@@ -161,8 +179,9 @@ class ObjectReader:
     def copy(self, sha: str, kind: str, write: Callable[[bytes], object], limit: int | None = None) -> None:
         """Pass the content of an object to `write`; it is verified only after the return.
 
-        Raises NotFoundError, RefusedError.
+        Raises NotFoundError, RefusedError, SlowError.
         """
+        self._check_time()
         asked, answer = self.process.stdin, self.process.stdout
         assert asked and answer
         try:
@@ -188,9 +207,14 @@ class ObjectReader:
             digest.update(chunk)
             write(chunk)
             size -= len(chunk)
+            self._check_time()
         answer.read(1)
         if digest.hexdigest() != sha:
             raise RefusedError(f"it is damaged: the {kind} {sha} has other content there")
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self.end:
+            raise SlowError(f"git has not read the objects of the commit within {LIMIT} s")
 
     def _failure(self) -> RefusedError:
         self.process.kill()

@@ -8,7 +8,7 @@ one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from envbuild.core.console import Reporter
@@ -17,6 +17,8 @@ from envbuild.core.store.store import Store
 from envbuild.core.text import describe_hidden, first_hidden, human_list, printable
 from envbuild.lock.git.commit_hint import UNKNOWN, CommitHint
 from envbuild.lock.git.commits import CommitFinder, SourceCommit, submodule_path
+from envbuild.lock.git.damaged_cache import drop_damaged
+from envbuild.lock.git.git_program import SlowError
 from envbuild.lock.git.left_out import left_out_findings
 from envbuild.lock.git.received import Received
 from envbuild.lock.git.repositories import GitRepository, tarball_places
@@ -67,8 +69,7 @@ def lock_commit(
         return earlier
     reporter.start(work.task, f"{git.origin} {git.tag or git.commit[:12]}")
     try:
-        trees = work.find_trees(git)
-        written = work.write_tarball(git.file, trees)
+        trees, written = work.make_tarball(git.file, lambda: work.find_trees(git))
     finally:
         reporter.finish(work.task)
     if written.pointers:
@@ -96,8 +97,9 @@ def obtain_commit(site: Site, transport: Transport, store: Store, reporter: Repo
             parse_source_commit("", source.origin),
             *(parse_source_commit(path, origin) for path, origin in sorted(source.submodules.items())),
         ]
-        trees = work.commits.find_all(parts, source.origin, source.file, source.sha256, refused)
-        written = work.write_tarball(source.file, trees)
+        _, written = work.make_tarball(
+            source.file, lambda: work.commits.find_all(parts, source.origin, source.file, source.sha256, refused)
+        )
     finally:
         reporter.finish(work.task)
     if written.sha256 != source.sha256:
@@ -233,8 +235,24 @@ class CommitJob:
         why = f" ({misses[0]})" if misses else ""
         self.reporter.warn(f"{git.origin}: cannot verify that {git.tag} still is {git.commit[:12]}{why}")
 
+    def make_tarball(
+        self, file: str, find: Callable[[], dict[str, CommitTree]], *, again: bool = True
+    ) -> tuple[dict[str, CommitTree], Tarball]:
+        """Return what `find` finds (path → commit), and write its tarball into the store; once more (`again`), if
+        repositories of the store were damaged: what they had is fetched again. Raises InputError, EngineError."""
+        trees = find()
+        try:
+            return trees, self.write_tarball(file, trees)
+        except (NotFoundError, UnreachableError) as error:
+            folders = [tree.folder for tree in trees.values()]
+            damaged = drop_damaged(self.store, folders) if again and not isinstance(error, SlowError) else []
+            if not damaged:
+                raise InputError(f"the source {file} cannot be written: {error}", "repair that repository") from None
+        self.reporter.warn(f"damaged, and fetched again: {list_some(map(str, damaged))}")
+        return self.make_tarball(file, find, again=False)
+
     def write_tarball(self, file: str, trees: Mapping[str, CommitTree]) -> Tarball:
-        """Write the tarball into the store. Raises InputError, EngineError."""
+        """Write the tarball into the store. Raises NotFoundError, UnreachableError, InputError, EngineError."""
         try:
             with self.store.filled(), self.store.workdir() as folder:
                 path = folder / "tarball"
@@ -243,8 +261,6 @@ class CommitJob:
                 path.chmod(0o644)
                 path.replace(self.store.blob(written.sha256))
                 return written
-        except (NotFoundError, UnreachableError) as error:
-            raise InputError(f"the source {file} cannot be written: {error}", "repair that repository") from None
         except OSError as error:
             raise EngineError(
                 f"the store {self.store.root} cannot be written: {error}",

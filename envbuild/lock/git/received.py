@@ -20,10 +20,12 @@ from pathlib import Path
 from envbuild.core.errors import EngineError
 from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.json_files import write_atomic
-from envbuild.lock.git.git_program import error_summary, run_git
+from envbuild.lock.git.git_program import SlowError, error_summary, run_git
 
+WHOLE = "-whole"  # the end of the name of a cache that is not shallow
 SHALLOW = "shallow"  # the commits whose parents are not there (gitrepository-layout(5))
 FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full|Out of diskspace")
+PACK = frozenset((".pack", ".rev", ".idx"))  # gitformat-pack(5)
 IGNORED = ("core.warnAmbiguousRefs=false",)  # the references: a power cut may damage them
 
 
@@ -40,6 +42,11 @@ class Received:
         """Return the bytes of all fetches."""
         with self.guard:
             return sum(self.sizes.values())
+
+    def of(self, place: object, fetch: object) -> int:
+        """Return the bytes of one fetch."""
+        with self.guard:
+            return self.sizes.get((place, fetch), 0)
 
     def record(self, place: object, fetch: object, size: int) -> int:
         """Set the bytes of one fetch, unless it had more. Return those of all."""
@@ -59,12 +66,21 @@ def has_commit(cache: Path, commit: str) -> bool:
     """Return whether a repository has a commit with all files that it names, however they came there: what a killed git
     left may lack some, and a reference to a commit may be gone."""
     names = ("rev-list", "--objects", "--quiet", "--no-walk", commit, "--")
-    return (cache / "HEAD").is_file() and not run_git(cache, *names, settings=IGNORED).returncode
+    with suppress(SlowError):
+        return (cache / "HEAD").is_file() and not run_git(cache, *names, settings=IGNORED).returncode
+    return False
 
 
 def reference(commit: str) -> str:
     """Return the name under which a cache has a commit."""
     return f"refs/envbuild/{commit}"
+
+
+def is_damaged(cache: Path) -> bool:
+    """Return whether git finds damage in a repository, in any of its objects."""
+    with suppress(SlowError):
+        return bool(run_git(cache, "fsck", "--full", "--no-dangling", settings=IGNORED).returncode)
+    return False
 
 
 def make_repository(folder: Path) -> None:
@@ -108,19 +124,28 @@ def size_of(folder: Path) -> int:
     return sum(sizes.values())
 
 
-def accept(folder: Path, cache: Path, commit: str) -> None:
-    """Move what was fetched to a cache, if that has `commit`; its references last. Raises OSError."""
+def accept(folder: Path, cache: Path, commit: str) -> bool:
+    """Move what was fetched to a cache, if that has `commit`, and return whether it has; references last. Raises
+    OSError."""
     if not has_commit(folder, commit):
-        return
+        return False
     if (folder / SHALLOW).exists():
         _move(folder / SHALLOW, cache / SHALLOW)
-    # An index last: with it, git has the pack.
-    for path in sorted(_files(folder / "objects"), key=lambda path: path.suffix == ".idx"):
+    for path in _objects(folder):
         target = cache / path.relative_to(folder)
-        if path.parent.name != "info" and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _move(path, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _move(path, target)
     _write_references(cache, {**_references(cache), **_references(folder), reference(commit): commit})
+    return True
+
+
+def _objects(folder: Path) -> list[Path]:
+    """Return the files of objects that git has checked: loose ones, and packs, each before its index, with which git
+    has it. An index without a pack came from a server of plain files, and can have anything."""
+    files = [path for path in _files(folder / "objects") if path.parent.name != "info"]
+    packs = {path.stem for path in files if path.suffix == ".pack"}
+    kept = [path for path in files if path.parent.name != "pack" or (path.suffix in PACK and path.stem in packs)]
+    return sorted(kept, key=lambda path: path.suffix == ".idx")
 
 
 def _references(folder: Path) -> dict[str, str]:

@@ -17,15 +17,19 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from envbuild.core.errors import FREE_SOME, EngineError
-from envbuild.core.programs import CompletedProcess, TimeoutExpired
+from envbuild.core.folder_removal import discard_folder
+from envbuild.core.free_space import FULL_BELOW, free_bytes
+from envbuild.core.programs import CompletedProcess
 from envbuild.core.store.store import Store
-from envbuild.lock.git.git_program import error_summary, run_git
+from envbuild.lock.git.git_program import SlowError, error_summary, run_git
 from envbuild.lock.git.http_access import find_address, http_options
 from envbuild.lock.git.received import (
     FULL,
+    WHOLE,
     Received,
     accept,
     has_commit,
+    is_damaged,
     make_incoming,
     make_repository,
     reference,
@@ -41,6 +45,8 @@ from envbuild.net.urls import redact
 # (A server of protocol version 2 reports "not our ref" for objects that it does not have at all.)
 ONLY_NAMED = re.compile(rb"unadvertised|does not allow request|want \w+ not valid|not support shallow|find remote ref")
 TOO_LARGE = re.compile(rb"File too large")
+# What git reports of a damaged repository; the check of all its objects takes long.
+OF_DAMAGE = re.compile(rb"(?i)inflate|corrupt|damaged|bad (object|shallow)|unable to (read|parse|unpack)|not read")
 PROBE = 1 << 20  # bytes for which a full disk has no room, with any cause that git states
 OF_SERVER = (b"remote:", b"fatal: remote error:")  # from there on a server may have written the lines
 # The protocol that git may use is the scheme of the address alone (GIT_ALLOW_PROTOCOL of git(1)): it starts a program,
@@ -73,7 +79,7 @@ class RemoteRepository:
     @property
     def caches(self) -> tuple[Path, Path]:
         """Return the folders of the store that may have its commits: a shallow repository, and one with all."""
-        return self.store.own / "git" / self.name, self.store.own / "git" / f"{self.name}-whole"
+        return self.store.own / "git" / self.name, self.store.own / "git" / f"{self.name}{WHOLE}"
 
     def is_cached(self, commit: str) -> bool:
         """Return whether the store has a commit, so that no network is needed."""
@@ -159,13 +165,23 @@ class RemoteRepository:
         return address
 
     def _fetch(self, address: str, cache: Path, commit: str, option: str, *refs: str, content: str = "") -> bytes:
-        """Run git fetch; the cache gets what arrived if that has `commit`. Return git's error output if it failed, else
-        nothing. Raises EngineError, UnreachableError."""
+        """Run git fetch; the cache gets what arrived if that has `commit`. One that is damaged is removed, and all is
+        fetched again. Return git's error output if it failed, else nothing. Raises EngineError, UnreachableError."""
+        failure, damaged = self._receive(address, cache, commit, option, *refs, content=content)
+        if damaged:
+            discard_folder(cache)
+            failure, _ = self._receive(address, cache, commit, option, *refs, content=content)
+        return failure
+
+    def _receive(
+        self, address: str, cache: Path, commit: str, option: str, *refs: str, content: str
+    ) -> tuple[bytes, bool]:
+        """Do as `_fetch`, once. Return also whether the cache is damaged."""
         most, this = self.transport.limits.file, object()
         excess, left = b"fatal: " + describe_excess(most).encode(), most - self.received.total
         if left <= 0:
             self.received.record(self, this, 1)
-            return excess
+            return excess, False
         with self.store.workdir() as work, self.store.filled():
             folder = work / "incoming"
             make_repository(cache)
@@ -180,19 +196,22 @@ class RemoteRepository:
             )  # fmt: skip
             own = list(takewhile(lambda line: not line.startswith(OF_SERVER), done.stderr.splitlines()))
             if is_excess():
-                return excess
-            if any(map(FULL.search, own)):
+                return excess, False
+            # Words of a server may be among git's own. git has removed what did not arrive: it had as much room before.
+            full = next(filter(None, map(FULL.search, own)), None)
+            room = free_bytes(work) - self.received.of(self, this)
+            if full and room < FULL_BELOW and b"quota" not in full[0]:
                 raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
             if done.returncode:
                 (work / "probe/folder").mkdir(parents=True)
-                write_through(work / "probe/folder/file", bytes(PROBE))
+                write_through(work / "probe/folder/file", FULL_BELOW if full else PROBE)
             if any(map(TOO_LARGE.search, own)):
                 self.received.record(self, this, left + 1)
-                return excess
+                return excess, False
             if done.returncode:
-                return done.stderr or b"fatal: git failed"
-            accept(folder, cache, commit)
-            return b""
+                return done.stderr or b"fatal: git failed", any(map(OF_DAMAGE.search, own)) and is_damaged(cache)
+            arrived = accept(folder, cache, commit)
+            return b"", not has_commit(cache, commit) if arrived else is_damaged(cache)
 
     def _git(
         self,
@@ -214,16 +233,17 @@ class RemoteRepository:
             done = run_git(
                 folder, *arguments, content=content, extra=extra, settings=settings, largest=largest, ends=ends
             )
-        except TimeoutExpired:
+        except SlowError:
             raise UnreachableError("no answer before the time limit") from None
         text = hide_logins(done.stderr.decode(errors="surrogateescape"), (address, self.transport.settings.proxy))
         return CompletedProcess(done.args, done.returncode, done.stdout, text.encode(errors="surrogateescape"))
 
 
-def write_through(path: Path, content: bytes) -> None:
-    """Write a file to its disk. Raises OSError, if that is full."""
+def write_through(path: Path, size: int) -> None:
+    """Write a file of `size` bytes to its disk. Raises OSError, if that is full."""
     with path.open("wb") as file:
-        file.write(content)
+        for start in range(0, size, PROBE):
+            file.write(bytes(min(PROBE, size - start)))
         file.flush()
         os.fsync(file)
 

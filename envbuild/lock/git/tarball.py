@@ -7,6 +7,7 @@ follows from the commits: members in byte order below one folder, root's, with f
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
 from envbuild.core.regular_file import PinnedFile
 from envbuild.core.text import printable
-from envbuild.lock.git.git_program import ObjectReader
+from envbuild.lock.git.git_program import LIMIT, ObjectReader
 from envbuild.lock.git.source_limits import check_size
 from envbuild.lock.git.tree import CommitTree, TreeEntry
 from envbuild.oci.tar.member import Kind, Member
@@ -45,6 +46,7 @@ def write_tar(top: str, trees: Mapping[str, CommitTree], file: IO[bytes]) -> Tar
     bytes than a source may have.
     """
     check_size(trees)
+    end = time.monotonic() + LIMIT
     sink, pointers = TarSink(file), []
     with contextlib.ExitStack() as stack:
         readers: dict[Path, ObjectReader] = {}
@@ -55,7 +57,7 @@ def write_tar(top: str, trees: Mapping[str, CommitTree], file: IO[bytes]) -> Tar
                 continue
             tree, entry = item
             if tree.folder not in readers:
-                readers[tree.folder] = stack.enter_context(ObjectReader(tree.folder))
+                readers[tree.folder] = stack.enter_context(ObjectReader(tree.folder, end))
             if _write_entry(sink, path, entry, readers[tree.folder], tree):
                 pointers.append(path.partition(b"/")[2].decode(errors="replace"))
     sink.close()

@@ -12,9 +12,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from envbuild.build.engines.error_report import FULL, free_bytes, is_full
+from envbuild.build.engines.error_report import FULL
 from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.errors import VerifyError
+from envbuild.core.free_space import free_bytes, is_full
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError
 
@@ -70,8 +71,9 @@ def raise_full_disk(done: subprocess.CompletedProcess[str], target: Path) -> Non
 
 
 def check_content(image: Path) -> None:
-    """Read all names and sizes of a file: unsquashfs would follow a link that has the same name as a folder
-    (CVE-2021-41072), and 80 kB can be 2 GB. Raises VerifyError."""
+    """Read all names, sizes and attributes of a file: unsquashfs would follow a link that has the same name as a folder
+    (CVE-2021-41072), and reads outside of its memory where a set of attributes is outside of their table; and 80 kB can
+    be 2 GB. Raises VerifyError."""
     from envbuild.squashfs.read.inode import REGULAR
     from envbuild.squashfs.read.tree import SquashTree
 
@@ -80,6 +82,8 @@ def check_content(image: Path) -> None:
         for path, inode in tree.walk():
             is_new = inode.reference not in seen  # further names of one file are links
             seen.add(inode.reference)
+            if is_new:
+                tree.xattrs(inode)
             try:
                 files.add(inode.size if inode.kind == REGULAR and is_new else 0, os.fsdecode(path))
             except ValueError as error:

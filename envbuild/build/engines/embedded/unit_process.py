@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from envbuild.build.engines import prepare_inputs
 from envbuild.build.engines.embedded.sandbox import Outcome, run_in_sandbox
 from envbuild.build.engines.embedded.unit_root import ONE_ID, RootSpec
-from envbuild.build.engines.error_report import free_bytes
 from envbuild.build.plan.units import Product
 from envbuild.core.errors import BuildError
 from envbuild.core.folder_removal import discard_folder
+from envbuild.core.free_space import free_bytes
 from envbuild.core.store.build_records import WHEEL_NAME
 from envbuild.core.store.store import Store
 from envbuild.core.text import counted, escaped

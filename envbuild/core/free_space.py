@@ -1,0 +1,25 @@
+"""The room that a disk has, by which a message about a full disk is judged: a server, an image or a package may have
+written it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+FULL_BELOW = 64 << 20  # bytes left on a disk that is full for every purpose
+FEW_FILES = 100  # left on one that has no room for the files of a package
+
+
+def is_full(found: re.Match[bytes], free: int) -> bool:
+    """Return whether a message about a full disk is about the one that has `free` bytes: no file system in memory has a
+    quota."""
+    return free < FULL_BELOW or b"quota" in found[0]
+
+
+def free_bytes(path: Path) -> int:
+    """Return the bytes that the disk of a folder has left: none where it takes no more files."""
+    status = os.statvfs(path)
+    if status.f_files and status.f_favail < FEW_FILES:
+        return 0
+    return status.f_bavail * status.f_frsize
