@@ -45,8 +45,8 @@ def stored_digest(path: Path) -> str:
 
 
 def is_hollow(file: int) -> bool:
-    """Return whether an open file states far more bytes than it has, as no file does that envbuild wrote; it is then at
-    its begin."""
+    """Return whether an open file states far more bytes than it has, or has very many holes, as no file does that
+    envbuild wrote; it is then at its begin."""
     size = os.fstat(file).st_size
     if size <= most_unpacked(os.fstat(file).st_blocks * 512):
         return False
@@ -62,7 +62,7 @@ def is_hollow(file: int) -> bool:
         return error.errno == errno.ENXIO
     finally:
         os.lseek(file, 0, os.SEEK_SET)
-    return False
+    return True
 
 
 def reported_digest(path: Path, reporter: Reporter, *, follow: bool = True, name: str = "") -> str:

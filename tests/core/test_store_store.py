@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -95,6 +96,19 @@ def test_a_full_disk_is_not_a_missing_right(tmp_path: Path, monkeypatch: pytest.
     assert "store gc" in caught.value.hint
 
 
+def test_a_disk_without_room_for_a_file(tmp_path: Path) -> None:
+    """`store gc` cannot make its locks there."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=10", "none", str(tmp_path)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mount needs root and CAP_SYS_ADMIN")
+    try:
+        with pytest.raises(EngineError, match="is full: No space left") as caught:
+            Store.open(tmp_path / "store")
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+    assert "store gc" in caught.value.hint and "remove one outside of the store" in caught.value.hint
+
+
 def test_blobs_are_found_by_their_digest(store: Store) -> None:
     sha256 = add(store, "text")
     assert sha256 == hashlib.sha256(b"text").hexdigest()
@@ -129,14 +143,15 @@ def test_a_corrupt_blob_is_removed(store: Store) -> None:
     assert list((store.tmp).iterdir()) == []
 
 
-@pytest.mark.parametrize("size", [0, 5000, 3 << 20])
-def test_a_blob_of_holes_is_not_read(store: Store, size: int) -> None:
-    """Another member of a group can put one of petabytes there, which needs no disk."""
+@pytest.mark.parametrize(("pieces", "size"), [(1, 0), (1, 5000), (1, 3 << 20), (10_001, 4096)])
+def test_a_blob_of_holes_is_not_read(store: Store, pieces: int, size: int) -> None:
+    """Another member of a group can put one of petabytes there, which needs no disk, or little."""
     sha256 = add(store, "text")
 
     def replace_blob() -> None:
         with store.blob(sha256).open("wb") as file:
-            file.write(os.urandom(size))
+            for number in range(pieces):
+                os.pwrite(file.fileno(), os.urandom(size), number << 29)
             file.truncate(8 << 40)
 
     for read in (store.check_blob, store.pin_blob):

@@ -21,6 +21,7 @@ from envbuild.report.file_report import report_file
 from envbuild.report.html.page import write_page
 from envbuild.report.model import BANDWIDTH, MATRIX, TIMES, Report
 from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.read.superblock import read_superblock
 from envbuild.verify.contents.metadata import read_metadata
 from envbuild.verify.evidence import Evidence, write_evidence
 from envbuild.verify.results import AuditResult, Status
@@ -215,6 +216,19 @@ def test_a_file_with_terabytes_behind_its_image_is_not_digested(built: Path, wor
         with pytest.raises(VerifyError, match=r"the squashfs image in it has .*, and the file 4\.4 TB") as caught:
             read(built, workspace)
     assert caught.value.hint == f"truncate -s {-(-size // 4096) * 4096} {built}"
+
+
+def test_a_file_whose_image_has_a_hole_of_terabytes_is_not_digested(built: Path, workspace: Workspace) -> None:
+    """It is as sound as one without: all tables are behind the hole."""
+    Store.open(workspace.store.root)
+    with built.open("r+b") as file:
+        used = read_superblock(file, "").used
+        file.seek(40)  # bytes_used
+        file.write(((1 << 42) + used).to_bytes(8, "little"))
+    os.truncate(built, (1 << 42) + used)
+    for read in (report_file, verify_file):
+        with pytest.raises(VerifyError, match=r"it has 4\.4 TB, and almost nothing of them is on the disk"):
+            read(built, workspace)
 
 
 def test_a_damaged_file_is_an_error(tmp_path: Path, built: Path, workspace: Workspace) -> None:

@@ -62,7 +62,8 @@ def prepare_store(root: Path, report: Callable[[str], object]) -> None:
         try_to_write(own / "tmp")
     except OSError as error:
         if error.errno in FULL_DISK:
-            raise EngineError(f"the store {root} is full: {error.strerror}", hint=FREE_SOME) from error
+            hint = FREE_SOME + _no_files(root)
+            raise EngineError(f"the store {root} is full: {error.strerror}", hint=hint) from error
         check_readable(root)
         why = "it is not a folder" if error.errno == errno.EEXIST else os.strerror(error.errno or errno.EIO)
         raise EngineError(f"the store {root} cannot be written: {why}", hint=OWN_STORE) from error
@@ -88,6 +89,14 @@ def close_trees(root: Path) -> list[str]:
     places = dict.fromkeys((own_place(root), root))  # an older envbuild let a group share these, too
     names = [name for place in places for name in (*CLOSED, *ENGINE_CACHES) if close_folder(place / name)]
     return [f"{name}/" for name in dict.fromkeys(names)]
+
+
+def _no_files(root: Path) -> str:
+    """Return the rest of a hint where a disk can have no file more: `store gc` makes its locks there."""
+    there = next(path for path in (root, *root.parents) if path.exists())
+    status = os.statvfs(there)
+    free = status.f_favail or not status.f_files  # btrfs states 0 of both
+    return "" if free else "; no file more fits there: remove one outside of the store first"
 
 
 def try_to_write(folder: Path) -> None:

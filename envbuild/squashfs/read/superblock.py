@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
+from envbuild.core.digest import is_hollow
 from envbuild.core.errors import VerifyError
 from envbuild.core.regular_file import open_regular
 from envbuild.core.shell import shell_word
@@ -41,17 +42,22 @@ def read_superblock(file: IO[bytes], name: str) -> sq.Superblock:
     return sq.Superblock(inodes, time, block, fragments, codec, flags, ids, *places)
 
 
-def refuse_tail(path: Path) -> None:
-    """Refuse a file with more behind its image than the image: a hole of terabytes takes no disk and hours to digest.
-    Padding and hash trees (dm-verity) are smaller. Raises VerifyError, as `read_superblock`."""
+def refuse_excess(path: Path) -> None:
+    """Refuse a file with more behind its image than the image, and one that consists of holes: terabytes of them take
+    no disk, and hours to digest. Padding and hash trees (dm-verity) are smaller. Raises VerifyError, as
+    `read_superblock`."""
     with open_regular(path) as file:
         used, size = read_superblock(file, str(path)).used, os.fstat(file.fileno()).st_size
+        hollow = is_hollow(file.fileno())
     if size > 2 * used + TAIL:
         raise VerifyError(
             f"the squashfs image in it has {amount(used)}, and the file {amount(size)}",
             hint=f"truncate -s {-(-used // PADDED) * PADDED} {shell_word(path)}",
             where=str(path),
         )
+    if hollow:
+        why = f"it has {amount(size)}, and almost nothing of them is on the disk: no image has such holes"
+        raise damaged_image(str(path), why)
 
 
 def describe_superblock(file: Path) -> dict[str, Any]:
