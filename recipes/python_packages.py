@@ -121,6 +121,8 @@ def is_project(text: str) -> bool:
 def parse_project(text: str) -> GitProject:
     """Return the project that a requirement names. Raises ProjectError."""
     found = GIT.fullmatch(text)
+    if re.search(r"git\+https?://[^/]*@", text):
+        raise ProjectError("has a login in its address, which belongs into ~/.netrc")
     if not found:
         raise ProjectError("does not name a project, its repository and a commit or a tag")
     below = SUBFOLDER.fullmatch(found["rest"] or "")

@@ -121,6 +121,7 @@ ADVICE = {
     errno.ENOTDIR: IN_THE_WAY,
     errno.ELOOP: IN_THE_WAY,
     errno.ENOSPC: FREE_SOME,
+    errno.EAGAIN: THREADS,
     errno.EFBIG: "raise the limit of the size of files: ulimit -f unlimited; or choose another file system",
     errno.EACCES: "check the owner and mode of that file and of the folders above it",
     errno.EPERM: "check the owner and mode of that file and of the folders above it",

@@ -22,6 +22,7 @@ HIDDEN = (
 )  # fmt: skip
 BIDIRECTIONAL = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they reorder text
 LINE_ENDS = "\n\r\x85\u2028\u2029"
+LOGIN = re.compile(r"//[^/@\s]*@")  # of an address
 OWN_LINE = re.compile(r"\n((?:error|warning|hint):)", re.IGNORECASE)
 NAME_LENGTH = 200  # characters of an untrusted text in a list
 
@@ -121,6 +122,11 @@ def printable(value: object) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(escaped(sign) if not sign.isprintable() or _is_hidden(sign) else sign for sign in text)
+
+
+def without_logins(text: str) -> str:
+    """Return a text without the logins of the addresses in it."""
+    return LOGIN.sub("//", text)
 
 
 def printable_list(values: Collection[object], limit: int = 20) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.text import LINE_ENDS, describe_hidden, first_hidden, human_list, printable
+from envbuild.core.text import LINE_ENDS, describe_hidden, first_hidden, human_list, printable, without_logins
 from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, describe
 
 # Patterns are compiled at their first use (`re` keeps them), because most runs need few of them.
@@ -232,8 +232,8 @@ def _listed(choices: list[str], otherwise: str) -> str:
 
 
 def short(text: str) -> str:
-    """Return a value for a message: on one line, cut to a line's length."""
-    line = "".join(" " if sign in WHITE else printable(sign) for sign in text[:61])
+    """Return a value for a message: on one line, cut to a line's length, without the login of an address in it."""
+    line = "".join(" " if sign in WHITE else printable(sign) for sign in without_logins(text)[:61])
     return line if len(line) <= 60 else line[:57] + "…"
 
 

@@ -6,7 +6,9 @@ orders.
 
 from __future__ import annotations
 
+import errno
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from mmap import ACCESS_READ, MADV_RANDOM, mmap
@@ -18,6 +20,7 @@ DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15
 # Bytes of a string and of all strings of a dynamic section, and its entries: many can be one string of a small file.
 LONGEST, MAX_STRINGS, MAX_ENTRIES = 1 << 16, 1 << 20, 1 << 16
 SHT_NOBITS = 8  # a section that a separate debug file only names
+LIMITS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))  # of the process and the machine: no fault of a file
 
 # What `symbols` reads: tables of the dynamic section (gABI; those above 0x60000000 are GNU's).
 DT_HASH, DT_SYMTAB, DT_GNU_HASH, DT_VERSYM = 4, 6, 0x6FFFFEF5, 0x6FFFFFF0
@@ -64,9 +67,20 @@ def map_file(descriptor: int) -> mmap:
     Without the advice, each page fault reads as much ahead as the mount is set to: with 4 MiB, the audit of an image
     with torch read 3.3 GB of its 5.8 GB for less than 0.2 GB of tables.
     """
-    data = mmap(descriptor, 0, access=ACCESS_READ)
+    if sys.version_info >= (3, 13):  # before, each map has a descriptor of its own
+        data = mmap(descriptor, 0, access=ACCESS_READ, trackfd=False)
+    else:
+        data = mmap(descriptor, 0, access=ACCESS_READ)
     data.madvise(MADV_RANDOM)
     return data
+
+
+def describe_damage(error: OSError | ValueError) -> str:
+    """Return why a file cannot be read. Raises `error` where a limit of the machine is the cause: the file may be
+    whole."""
+    if isinstance(error, OSError) and error.errno in LIMITS:
+        raise error
+    return str(error)
 
 
 def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:

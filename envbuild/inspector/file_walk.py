@@ -127,7 +127,7 @@ def _headers(path: str, status: os.stat_result, tree: ImageFiles) -> None:
                 cuda = fatbin.count_architectures(data, found.sections)
                 level = gnu_notes.read_level(data, found)
     except (OSError, ValueError) as error:
-        tree.damaged[path] = str(error)
+        tree.damaged[path] = elf.describe_damage(error)
         return
     tree.elves[path] = found
     tree.sizes[path] = status.st_size

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .dynamic_loader import Loader
-from .elf import map_file
+from .elf import describe_damage, map_file
 from .elf_symbols import Symbols, gnu_hash
 
 MAX_NAMES, LONGEST = 8, 4096  # names of one file that are reported, bytes of each
@@ -128,7 +128,7 @@ class Linker:
                     data = map_file(file.fileno())
                 self.opened[path] = Symbols(data, self.loader.elves[path])
             except (OSError, ValueError) as error:
-                self.damaged[path] = str(error)
+                self.damaged[path] = describe_damage(error)
                 self.opened[path] = None
         return self.opened[path]
 

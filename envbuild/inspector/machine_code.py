@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import x86_isa
+from .elf import describe_damage
 from .file_walk import ImageFiles
 from .link_check import Linker
 
@@ -33,7 +34,7 @@ def scan_compiled(
             with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 seen.update(x86_isa.scan(data, elf))
         except (OSError, ValueError) as error:
-            found.damaged[path] = str(error)
+            found.damaged[path] = describe_damage(error)
         wanted = linker.wanted(path) if elf.dynamic else []
         asks = next((name for name, _ in wanted if x86_isa.ASKS.fullmatch(name)), b"")
         if asks:

@@ -16,10 +16,11 @@ from typing import Any
 
 from . import file_walk, machine_code, packages, pyc
 from .dynamic_loader import Loader, read_cache
-from .elf import Elf
+from .elf import LIMITS, Elf
 from .link_check import Linker
 
 MARK = "ENVBUILD-SEEN "
+LIMIT = "limit"
 SINGLES = ("libnccl", "libucp", "libucc", "libibverbs", "libfabric", "libmpi", "libcudart")
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 VENV = "/opt/venv"
@@ -32,8 +33,14 @@ COMPARED, LARGEST = 12, 64 << 20  # cuobjdump and this program read files as a w
 def main(options: Mapping[str, Any]) -> None:
     """Print the document. `options`: "singles" (library names without .so), "cuobjdump" (bool), "prefixes" (folders
     that the image's own products are in; None: those of /opt), "compiled" (what was compiled for this image: "folders",
-    and "dists" by name)."""
-    sys.stdout.write("\n" + MARK + json.dumps(make_document(options), sort_keys=True, separators=(",", ":")) + "\n")
+    and "dists" by name). Where a limit of the machine ends the inspection, the document has `LIMIT` alone: why."""
+    try:
+        document = make_document(options)
+    except OSError as error:
+        if error.errno not in LIMITS:
+            raise
+        document = {LIMIT: str(error)}
+    sys.stdout.write("\n" + MARK + json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n")
 
 
 def make_document(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-LOGIN = re.compile(r"//[^/@\s]*@")
+from envbuild.core.text import without_logins
+
 QUERY = re.compile(r"(\w://[^\s?`'\"<>]*)(?:\?[^\s`'\"<>)]*)?")  # takes each address whole: one pass, of any text
 BARE_LOGIN = re.compile(r"[^/@\s]+:[^/]*@")
 ADDRESS_IN_PATH = re.compile(r"(\b[a-z][a-z0-9+.-]*:/+).*@")  # a path has one slash of two
@@ -73,7 +74,7 @@ def redact_reference(text: str) -> str:
 
 def redact_text(text: str) -> str:
     """Return a text of a program or server without the logins and queries of the addresses in it."""
-    return QUERY.sub(r"\1", LOGIN.sub("//", text))
+    return QUERY.sub(r"\1", without_logins(text))
 
 
 def has_raw_login(place: str) -> bool:

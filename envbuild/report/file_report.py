@@ -40,7 +40,7 @@ from envbuild.report.verdict import judge
 from envbuild.spec.project import is_valid_name
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.read.inode import printable_path
-from envbuild.squashfs.read.superblock import describe_superblock, refuse_tail
+from envbuild.squashfs.read.superblock import describe_superblock, refuse_excess
 from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.metadata import ImageMetadata, read_metadata
 from envbuild.verify.contents.size_summary import SizeSummary
@@ -57,7 +57,7 @@ LARGEST = 40  # folders that are parts of their own
 
 def report_file(file: Path, workspace: Workspace) -> Report:
     """Return the report of a squashfs file. Raises VerifyError if it is damaged."""
-    refuse_tail(file)
+    refuse_excess(file)
     # One file for all that is read, also if another one gets its name; a copy of one that others can write.
     with private_content(file, workspace) as private, open_regular(private) as opened:
         content = Path(f"/proc/self/fd/{opened.fileno()}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from envbuild.core.errors import VerifyError
+from envbuild.core.errors import EngineError, VerifyError
 from envbuild.core.json_text import json_value
 from envbuild.inspector import (
     dynamic_loader,
@@ -28,7 +28,7 @@ from envbuild.inspector import (
     report,
     x86_isa,
 )
-from envbuild.inspector.report import MARK, SINGLES
+from envbuild.inspector.report import LIMIT, MARK, SINGLES
 from envbuild.verify.results import quote_output
 
 Runner = Callable[[Sequence[str]], tuple[int, str]]
@@ -105,7 +105,7 @@ def inspect_image(
     `cuobjdump`: run it, if the image has it.
     `python`: interpreter of the image, 3.8 or later.
 
-    Raises VerifyError.
+    Raises VerifyError, and EngineError where a limit of this machine ends the inspection.
     """
     own = own or OwnContent()
     options = {
@@ -118,7 +118,13 @@ def inspect_image(
     code, output = runner([python, "-I", "-S", "-B", "-c", inspector_program(options)])
     for line in reversed(output.splitlines()):
         if line.startswith(MARK) and code == 0:
-            return parse_report(line.removeprefix(MARK))
+            document = parse_report(line.removeprefix(MARK))
+            if LIMIT in document:
+                raise EngineError(
+                    f"the image could not be inspected\n{quote_output(str(document[LIMIT]), 1)}",
+                    hint="raise the limits: ulimit -n 65536; ulimit -v unlimited",
+                )
+            return document
     raise VerifyError(
         f"the image could not be inspected: {python} ended with exit code {code}\n{quote_output(output, 10)}".rstrip(),
         hint="python3 of the distribution must be in the image: add debian-packages: [python3] to the spec's layers",

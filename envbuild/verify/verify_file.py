@@ -9,7 +9,7 @@ from envbuild.core.errors import SpecError, VerifyError
 from envbuild.core.shell import shell_word
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import lock_digest
-from envbuild.squashfs.read.superblock import refuse_tail
+from envbuild.squashfs.read.superblock import refuse_excess
 from envbuild.verify.audit import audit
 from envbuild.verify.contents.metadata import read_image_texts
 from envbuild.verify.dev_checks import project_versions, with_projects
@@ -33,7 +33,7 @@ def verify_file(path: Path, workspace: Workspace, published: str = "") -> Eviden
     Raises VerifyError when it contains no lock, because envbuild did not write it, and, before anything of it runs, for
     other bytes than the published ones.
     """
-    refuse_tail(path)
+    refuse_excess(path)
     with pin_image(path, workspace) as pinned:
         if published and pinned.sha256 != published:
             raise VerifyError(

@@ -220,4 +220,5 @@ def test_hints_for_misspelt_words() -> None:
 
 def test_a_value_in_a_message_is_one_short_line() -> None:
     assert short("a\nb\x1b[0m") == r"a b\x1b[0m"
+    assert short("a @ git+https://bob:hush@host/" + "x" * 40) == "a @ git+https://host/" + "x" * 36 + "…"
     assert (short("x" * 60), short("x" * 61)) == ("x" * 60, "x" * 57 + "…")

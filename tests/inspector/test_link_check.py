@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -171,6 +173,25 @@ def test_a_damaged_table_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     found = linker(tmp_path, files)
     assert found.check([str(tmp_path / "ucx/a.so")])["not_found"]
     assert list(found.damaged) == [str(tmp_path / "ucx/libb.so")]
+
+
+def test_a_limit_of_open_files_is_no_damage(tmp_path: Path) -> None:
+    names = [f"ucx/lib{number}.so" for number in range(40)]
+    found = linker(tmp_path, {name: {"has": ["f"], "soname": name} for name in names})
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 10, hard))
+    try:
+        if sys.version_info >= (3, 13):  # a map has no descriptor
+            assert all(found.symbols(str(tmp_path / name)) for name in names)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+            found.opened.clear()
+        with pytest.raises(OSError, match="Too many open files"):
+            for name in names:
+                found.symbols(str(tmp_path / name))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not found.damaged
 
 
 def test_a_missing_symbol_version_is_reported(tmp_path: Path) -> None:

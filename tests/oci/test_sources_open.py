@@ -345,3 +345,9 @@ def test_a_list_of_images_has_its_keys_in_their_letters() -> None:
     content = b'[{"Config": "a.json", "config": "b.json", "RepoTags": ["app:1"], "Layers": []}]'
     with pytest.raises(InputError, match="which other clients read as Config"):
         find_entry(content, "", "docker-archive:a.tar")
+
+
+def test_a_login_in_a_source_of_another_form_is_not_printed() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_source("https://bob:hush@localhost/x.tar")
+    assert "https://localhost/x.tar" in str(caught.value) and "hush" not in str(caught.value)

@@ -64,7 +64,7 @@ def test_projects_of_repositories() -> None:
         ("git+https://github.com/a/b@v1", "does not name a project"),
         ("b @ git+https://github.com/a/b", "does not name a project"),
         ("b @ git+https://git.example/../../etc@v1", "names a repository that cannot be fetched"),
-        ("b @ git+https://user:secret@github.com/a/b@v1", "https"),
+        ("b @ git+https://user:secret@github.com/a/b@v1", "has a login in its address"),
         ("b @ git+ssh://github.com/a/b@v1", "with https"),
         ("b @ git+file:///srv/b@v1", "with https"),
         ("b @ git+https://github.com/a/b@v1#egg=b", "#subdirectory"),

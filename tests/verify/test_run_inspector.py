@@ -12,7 +12,7 @@ import pytest
 
 from envbuild import inspector
 from envbuild.core.distributions import DISTRIBUTIONS
-from envbuild.core.errors import VerifyError
+from envbuild.core.errors import EngineError, VerifyError
 from envbuild.inspector.report import MARK
 from envbuild.verify import run_inspector
 
@@ -74,6 +74,25 @@ def test_a_failing_program_is_reported() -> None:
     with pytest.raises(VerifyError, match="no /usr") as caught:
         run_inspector.inspect_image(runner)
     assert "python3" in caught.value.findings[0].hint
+
+
+def test_a_limit_of_the_machine_is_no_fault_of_the_image() -> None:
+    program = """if True:
+        import errno
+        from envbuild.inspector import report
+        def full(options):
+            raise OSError(errno.EMFILE, "Too many open files", "/usr/bin/csplit")
+        report.make_document = full
+        report.main({})
+    """
+
+    def runner(argv: Sequence[str]) -> tuple[int, str]:
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    with pytest.raises(EngineError, match="Too many open files") as caught:
+        run_inspector.inspect_image(runner)
+    assert "ulimit -n" in caught.value.findings[0].hint
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "9" * 6000, "[]", "null", "{", "NaN", ""])

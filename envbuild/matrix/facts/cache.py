@@ -83,7 +83,7 @@ def read_entry(path: Path) -> FactTable | None:
             status, owner = (found := file_status(file.fileno())).stat, found.owner
             if owner not in (0, os.geteuid()) or status.st_mode & WRITABLE or status.st_size > MAX_SIZE:
                 return None
-            head, _, body = file.read(MAX_SIZE).partition(b"\n")
+            head, _, body = file.read(status.st_size + 1).partition(b"\n")
         if head != checksum(body):
             return None
         with gc_paused():

@@ -17,6 +17,7 @@ from envbuild.core.late_import import import_object
 from envbuild.core.ownership import own_users
 from envbuild.core.paths import expand_home
 from envbuild.core.store.store import Store
+from envbuild.core.text import without_logins
 from envbuild.net.site import Site
 from envbuild.oci.sources.base import SourceImage, SourceRequest
 from envbuild.oci.sources.kinds import FORMS, PREFIXES, SOURCES
@@ -47,7 +48,8 @@ def parse_source(text: str) -> SourceReference | None:
             return SourceReference(kind, rest)
     scheme = SCHEME.match(text)
     if scheme:
-        raise SpecError(f"{text[:200]!r} is not a source that envbuild reads", hint=suggest_form(text, scheme[1]))
+        printed = without_logins(text)
+        raise SpecError(f"{printed[:200]!r} is not a source that envbuild reads", hint=suggest_form(printed, scheme[1]))
     if text.endswith((".yaml", ".yml")) or ("/" not in text and not text.endswith(ARCHIVES)):
         return None
     return parse_path(text)

@@ -7,6 +7,7 @@ Threads may run commands at the same time. Open the session in a thread that end
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import json
 import os
@@ -80,11 +81,14 @@ class Session:
 
     def _send(self, number: int, argv: Sequence[str], output: int, answer: int) -> None:
         try:
-            with os.fdopen(os.memfd_create("request"), "wb", buffering=0) as request:
+            with os.fdopen(os.memfd_create("request"), "wb") as request:
                 request.write(json.dumps(list(argv)).encode())
+                request.flush()
                 os.lseek(request.fileno(), 0, os.SEEK_SET)
                 socket.send_fds(self.requests, [b"%d" % number], [request.fileno(), output, answer])
         except OSError as error:
+            if error.errno == errno.EFBIG:  # of this process: ulimit -f
+                raise
             raise EngineError(f"{PROCESS} has ended: {error.strerror}", hint=read_log(self.log)) from None
         finally:
             os.close(output)
