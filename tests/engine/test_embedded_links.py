@@ -11,7 +11,7 @@ import struct
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -270,17 +270,34 @@ def test_names_that_unsquashfs_would_follow(tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "called").exists()
 
 
-def test_attributes_outside_of_their_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """unsquashfs would read outside of its memory."""
-    image = build_image(tmp_path, [file(b"a", b"1", xattrs={b"user.k": b"v"})], codec="none")
+def outside_attributes(image: Path) -> None:
+    """Let the first set of attributes be outside of their table: unsquashfs reads outside of its memory."""
     with image.open("r+b") as opened:
         table = read_superblock(opened, "").xattr_table
         (block,) = struct.unpack("<Q", os.pread(opened.fileno(), 8, table + 16))
-        os.pwrite(opened.fileno(), b"\xff\xff", block + 2)  # the offset in a piece of the table, of the first set
+        os.pwrite(opened.fileno(), b"\xff\xff", block + 2)  # the offset in a piece of the table
+
+
+def long_name(image: Path) -> None:
+    """Let a name have 1001 bytes: squashfuse 0.1.105 writes it over its stack."""
+    data = image.read_bytes()
+    at = data.rindex(b"aaaa-0")
+    image.write_bytes(data[: at - 2] + struct.pack("<H", 1000) + data[at:])
+
+
+@pytest.mark.parametrize("damage", [outside_attributes, long_name])
+@pytest.mark.parametrize("program", ["squashfuse", "unsquashfs"])
+def test_a_program_outside_of_the_box_gets_no_damaged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, damage: Callable[[Path], None]
+) -> None:
+    many = [file(b"aaaa-%d" % number, b"1") for number in range(400)]
+    image = build_image(tmp_path, [*many, file(b"b", b"1", xattrs={b"user.k": b"v"})], codec="none")
+    damage(image)
     (tmp_path / "programs").mkdir()
-    (tmp_path / "programs/unsquashfs").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
-    (tmp_path / "programs/unsquashfs").chmod(0o755)
+    (tmp_path / "programs" / program).write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
+    (tmp_path / "programs" / program).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "programs"))
+    monkeypatch.setattr(mount_squashfs, "FUSE", "/dev/null")
     with pytest.raises(VerifyError, match="is damaged"):
         mount_squashfs.mount_image(image, tmp_path)
     assert not (tmp_path / "called").exists()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from envbuild.core.errors import VerifyError
 from envbuild.squashfs.read.decompress import CorruptDataError
 from envbuild.squashfs.read.inode import MAX_WORDS, REGULAR, Inode, InodeTable
-from envbuild.squashfs.read.tree import SquashTree
+from envbuild.squashfs.read.tree import Entry, SquashTree
 from envbuild.verify.contents.metadata import read_metadata
 from tests.support.examples import examples
 from tests.support.packs import file, folder
@@ -141,6 +141,32 @@ def test_wrong_values_in_inodes(tmp_path, plain, name, offset, wrong):
         assert survives(path)
     else:
         refused_cheaply(path)
+        with pytest.raises(VerifyError, match="damaged"), SquashTree(path) as tree:
+            list(tree.sound_entries())  # which reads no content
+
+
+def test_a_sound_file(tmp_path, plain):
+    path = tmp_path / "sound.sqsh"
+    path.write_bytes(plain)
+    with SquashTree(path) as tree:
+        found = list(tree.sound_entries())
+        assert [entry for entry, _ in found] == list(tree.walk())
+        assert [entry.path for entry, is_new in found if not is_new] == [b"noise again", b"sign again"]
+
+
+@pytest.mark.parametrize("what", ["words", "attributes"])
+def test_parts_of_inodes_that_overlap(tmp_path, plain, monkeypatch, what):
+    """A few kilobytes of metadata would be read millions of times."""
+    path = tmp_path / "overlap.sqsh"
+    path.write_bytes(plain)
+    with SquashTree(path) as tree:
+        if what == "words":
+            tree._inodes.inodes.room = 4 * 20
+        else:
+            monkeypatch.setattr("envbuild.oci.tar.name_count.MAX_NAMES", 40)
+            monkeypatch.setattr(tree, "walk", lambda: iter([Entry(b"noise", tree.lookup(b"noise"))]))
+        with pytest.raises(VerifyError, match="overlap"):
+            list(tree.sound_entries())
 
 
 @pytest.mark.parametrize("name", [b"..", b".", b"a/", b"a\0"])

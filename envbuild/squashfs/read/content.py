@@ -44,10 +44,21 @@ class BlockReader:
         """Return the number of size words of a file."""
         return -(-size // self.size) if fragment == sq.NO_FRAGMENT else size // self.size
 
-    def stored(self, at: int, length: int) -> bytes:
-        """Return bytes as they are stored in the image."""
+    def length(self, at: int, word: int) -> int:
+        """Return the stored bytes of a block, which is in the image."""
+        length = word & LENGTH
+        if length > self.size or word & ~(RAW | LENGTH):
+            raise CorruptDataError("a block is longer than it may be")
+        self.check_inside(at, length)
+        return length
+
+    def check_inside(self, at: int, length: int) -> None:
         if at + length > self.used:
             raise CorruptDataError("a block is outside of the image")
+
+    def stored(self, at: int, length: int) -> bytes:
+        """Return bytes as they are stored in the image."""
+        self.check_inside(at, length)
         self.spent += max(length, STEP)
         data = os.pread(self.file, length, at)
         if len(data) != length:
@@ -101,10 +112,7 @@ class BlockReader:
         return part
 
     def _unpacked(self, at: int, word: int, limit: int) -> bytes:
-        length = word & LENGTH
-        if length > self.size or word & ~(RAW | LENGTH):
-            raise CorruptDataError("a block is longer than it may be")
-        data = self.stored(at, length)
+        data = self.stored(at, self.length(at, word))
         if word & RAW:
             return data
         self.spent += limit
@@ -121,6 +129,16 @@ class FileContent:
         self.fragment, self.offset = fragment, offset
         self.tail = size % blocks.size if fragment != sq.NO_FRAGMENT else 0
         self._places: array[int] | None = None
+
+    def check(self) -> None:
+        """Check where the blocks and the tail are, which are not read."""
+        at = self.start
+        for word in self.words:
+            at += self.reader.length(at, word)
+        if self.fragment != sq.NO_FRAGMENT:
+            self.reader.length(*self.reader.place(self.fragment))
+            if self.offset + self.tail > self.reader.size:
+                raise CorruptDataError("a tail is outside of its fragment block")
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the content, block by block."""
