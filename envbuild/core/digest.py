@@ -10,7 +10,8 @@ from pathlib import Path
 
 from envbuild.core.bombs import most_unpacked
 from envbuild.core.console import Reporter
-from envbuild.core.regular_file import NotRegularError, open_regular
+from envbuild.core.errors import VerifyError
+from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regular
 
 CHUNK = 1 << 20
 MOST_PARTS = 10_000  # of a file with holes
@@ -18,11 +19,14 @@ UNREADABLE, HOLLOW = "no regular file that this user may read", "far more bytes 
 
 
 def file_digest(path: Path, *, follow: bool = True, progress: Callable[[int], object] | None = None) -> str:
-    """Return the sha256 (hex) of a regular file; `follow`: or of a symbolic link to one. Raises NotRegularError.
+    """Return the sha256 (hex) of a regular file; `follow`: or of a symbolic link to one. Raises NotRegularError, and
+    TooLargeError for one of holes: another user can put petabytes there, which need no disk.
 
     `progress` is called with the bytes that were read.
     """
     with open_regular(path, follow=follow) as file:
+        if is_hollow(file.fileno()):
+            raise TooLargeError(f"{path} has {HOLLOW}")
         if progress is None:
             return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
         digest = hashlib.sha256()
@@ -66,9 +70,13 @@ def is_hollow(file: int) -> bool:
 
 
 def reported_digest(path: Path, reporter: Reporter, *, follow: bool = True, name: str = "") -> str:
-    """Return `file_digest` of a large file, as a task of the reporter. `name`: what the user calls it."""
+    """Return `file_digest` of a large file, as a task of the reporter. `name`: what the user calls it. Raises
+    VerifyError for a file of holes, NotRegularError."""
     reporter.start("digest", f"sha256 of {name or path.name}")
     try:
         return file_digest(path, follow=follow)
+    except TooLargeError:
+        what = f"the file {name or path.name} has {HOLLOW}"
+        raise VerifyError(what, hint="remove it, then make or pull it again", where=str(path)) from None
     finally:
         reporter.finish("digest")

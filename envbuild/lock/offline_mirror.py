@@ -15,6 +15,7 @@ renamed after its digest was verified; a file that is already correct is not cha
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -28,7 +29,7 @@ from typing import Any
 from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import InputError, LockError, PublishError, SpecError
-from envbuild.core.regular_file import open_regular
+from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regular, read_bounded
 from envbuild.core.store.store import Store, read_json, write_atomic
 from envbuild.core.text import amount, counted
 from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs
@@ -172,7 +173,10 @@ class MirrorExport:
             self.others = frozenset(
                 entry.sha256 for path in locks for entry in list_inputs(read_lock(path), manifest=True)
             )
-        if file_digest(target) in self.others:
+        found = ""
+        with contextlib.suppress(TooLargeError):
+            found = file_digest(target)
+        if found in self.others:
             raise PublishError(
                 f"{target} cannot be replaced: another image in this folder needs a different file of that name",
                 hint=f"export {self.lock.image} to a folder of its own:  envbuild fetch {self.lock.image} --to FOLDER",
@@ -183,8 +187,11 @@ class MirrorExport:
         """Write a text file, if its content differs."""
         target = self.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.is_file() or target.read_text(encoding="utf-8", errors="replace") != content:
-            write_atomic(target, lambda file: file.write(content.encode()))
+        new, old = content.encode(), None
+        with contextlib.suppress(FileNotFoundError, TooLargeError, NotRegularError):
+            old = read_bounded(target, len(new))
+        if old != new:
+            write_atomic(target, lambda file: file.write(new))
 
     def write_oci_layout(self) -> None:
         """Write oci-layout and index.json of the base image (OCI image-spec, "Image Layout"): the manifest is added to
@@ -264,7 +271,9 @@ def is_copy(target: Path, blob: Path, sha256: str) -> bool:
     there, here = target.stat(), blob.stat()
     if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
         return True
-    return there.st_size == here.st_size and file_digest(target) == sha256
+    with contextlib.suppress(TooLargeError):
+        return there.st_size == here.st_size and file_digest(target) == sha256
+    return False
 
 
 def copy_file(source: Path, target: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 import envbuild
 from envbuild.core.code_digest import code_digest
 from envbuild.core.console import SilentReporter
+from envbuild.core.digest import reported_digest
+from envbuild.core.errors import VerifyError
 from envbuild.core.store.gc import collect, records
 from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.store.store import Store, read_json, write_json
@@ -35,6 +38,17 @@ def test_a_record_is_read_while_its_file_is_as_it_was(tmp_path: Path) -> None:
     assert read_record(record) is None
     artifact.unlink()
     assert read_record(record) is None
+
+
+def test_a_record_of_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
+    """Another member of a group can write both, and all others would read it for hours."""
+    store = Store.open(tmp_path)
+    artifact, record = written(store)
+    os.truncate(artifact, 15 << 40)
+    write_record(record, {"artifact": str(artifact), "layers": ["sha256:1"], "size": 8}, units=["u"], blobs=["b", "a"])
+    assert read_record(record) is None
+    with pytest.raises(VerifyError, match="far more bytes than are on the disk"):
+        reported_digest(artifact, SilentReporter())
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"made": 1}', '{"made": {}, "stat": [1, 1]}'])

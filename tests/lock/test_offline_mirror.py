@@ -25,6 +25,7 @@ from envbuild.net.site import Site
 from envbuild.net.site_file import read_site
 from tests.support.git_server import Repo
 from tests.support.stored_inputs import base, blob, deb, everything, lock, paths
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -89,6 +90,22 @@ def test_a_second_run_writes_nothing(store: Store, tmp_path: Path) -> None:
     node = hello.stat().st_ino
     assert export_mirror(wanted, store, folder, SilentReporter()).new == 0
     assert hello.stat().st_ino == node
+
+
+def test_files_of_holes_are_replaced(store: Store, tmp_path: Path) -> None:
+    """Another user may put them into an open folder."""
+    folder, wanted = tmp_path / "bundle", lock(deb(store, "hello"))
+    export_mirror(wanted, store, folder, SilentReporter())
+    (package,) = (mirror_path(entry) for entry in list_inputs(wanted, manifest=True))
+    texts = (folder / "images/demo.lock").read_bytes()
+    for path in (package, "images/demo.lock"):
+        (folder / path).unlink()
+        (folder / path).touch()
+        os.truncate(folder / path, 15 << 40)
+    with ends_within(30):
+        export_mirror(wanted, store, folder, SilentReporter())
+    assert (folder / "images/demo.lock").read_bytes() == texts
+    assert (folder / package).stat().st_size < 1000
 
 
 def test_a_second_image_adds_new_files_only(store: Store, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from envbuild.publish.folder import publish_to_folder
 from envbuild.publish.image_parts import ImageParts
 from tests.support.as_user import open_folder, run_as
 from tests.support.local_registry import Layout, file, skopeo, tar
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.clients
 
@@ -65,6 +66,17 @@ def test_a_damaged_blob_is_written_again(tmp_path: Path) -> None:
     blob = tmp_path / "out/blobs/sha256" / one.blobs[1].digest
     blob.write_bytes(bytes(blob.stat().st_size))
     assert publish(one, tmp_path / "out", "app", move=False)[0] == 1
+    assert blob.read_bytes() == one.contents[1].open().read()
+
+
+def test_a_file_of_holes_in_the_place_of_a_blob_is_replaced(tmp_path: Path) -> None:
+    """Every publisher of the folder would read it for hours."""
+    one = parts(tmp_path / "1", b"one")
+    publish(one, tmp_path / "out", "app", move=False)
+    blob = tmp_path / "out/blobs/sha256" / one.blobs[1].digest
+    os.truncate(blob, 15 << 40)
+    with ends_within(30):
+        assert publish(one, tmp_path / "out", "app", move=False)[0] == 1
     assert blob.read_bytes() == one.contents[1].open().read()
 
 

@@ -18,9 +18,11 @@ from typing import Any
 
 from envbuild.core.code_digest import code_digest
 from envbuild.core.console import Reporter
-from envbuild.core.digest import reported_digest
+from envbuild.core.digest import is_hollow, reported_digest
+from envbuild.core.errors import VerifyError
 from envbuild.core.file_status import file_status
 from envbuild.core.ownership import own_users
+from envbuild.core.regular_file import open_regular
 from envbuild.core.store.permissions import is_shared, own_place
 from envbuild.core.store.store import Store, read_json, stamp, write_json
 
@@ -51,7 +53,16 @@ def read_record(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):  # no file, or no path
         return None
     unchanged = stat.S_ISREG(found.st_mode) and value["stat"] == [found.st_size, found.st_mtime_ns]
-    return made if unchanged else None
+    return made if unchanged and not has_holes(Path(made["artifact"])) else None
+
+
+def has_holes(file: Path) -> bool:
+    """Return whether a file is one of holes, which another member of a group can put there: it is written again."""
+    try:
+        with open_regular(file, follow=False) as opened:
+            return is_hollow(opened.fileno())
+    except OSError:
+        return False
 
 
 def is_unchanged(file: Path, sha256: str, reporter: Reporter) -> bool:
@@ -61,7 +72,7 @@ def is_unchanged(file: Path, sha256: str, reporter: Reporter) -> bool:
     try:
         own = not is_shared(file.parent.parent) and file_status(file, follow=False).owner in own_users()
         return own or reported_digest(file, reporter, follow=False) == sha256
-    except OSError:  # removed meanwhile
+    except (OSError, VerifyError):  # removed meanwhile, or a file of holes
         return False
 
 

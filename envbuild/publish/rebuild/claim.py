@@ -19,6 +19,7 @@ from envbuild.oci.sources.kinds import is_published
 from envbuild.publish.published_image import PublishedLayer, read_published
 from envbuild.publish.pull import pull_image
 from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.read.superblock import refuse_excess
 from envbuild.verify.contents.metadata import parse_object, read_image_texts
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
@@ -89,7 +90,8 @@ def published_claim(name: str, workspace: Workspace, platform: str) -> Claim:
 
 
 def file_claim(path: Path, workspace: Workspace) -> Claim:
-    """Return the statements inside a squashfs file, and the sha256 of its bytes."""
+    """Return the statements inside a squashfs file, and the sha256 of its bytes. Raises VerifyError, LockError."""
+    refuse_excess(path)
     texts = read_image_texts(path, "spec.yaml", "lock.yaml", "export.json")
     if not {"spec.yaml", "lock.yaml"} <= texts.keys():
         raise LockError(NO_LOCK.format(path), hint=f"envbuild show {shell_word(path)}")
