@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.errors import EngineError, InputError
+from envbuild.core.errors import EngineError, EnvbuildError, InputError
 from envbuild.lock.git import git_program, tarball
 from envbuild.lock.git.lock_commit import lock_commit, obtain_commit
 from envbuild.net.limits import DownloadLimits
@@ -326,6 +326,36 @@ def test_a_damaged_cache_is_fetched_again(demo: Repo, tmp_path: Path, server: Se
         flip(index.with_suffix(".pack"), start + 8)
     desk.store.blob(expected.sha256).unlink()
     assert desk.lock(git_source(demo)) == expected
+
+
+@pytest.mark.slow_unit
+@pytest.mark.parametrize("plain", [False, True], ids=["smart", "plain"])
+def test_a_commit_that_its_server_has_no_more_remains(
+    demo: Repo, tmp_path: Path, server: Served, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever git reports of another one: the cache may have the only copy. git accepts objects that fsck does not."""
+    server.plain = plain
+    bare = demo.bare(tmp_path / "served/demo/demo.git")
+    wanted = git_source(demo)
+    odd = git(demo.path, "cat-file", "commit", "HEAD").replace("+0000", "+051800")
+    git(demo.path, "reset", "--quiet", "--hard", demo.object("commit", f"{odd}\n".encode()))
+    git(demo.path, "push", "--quiet", "--force", str(bare), "HEAD:refs/heads/main")
+    git(bare, "update-server-info")
+    desk = Desk(tmp_path / "s", github=server.url)
+    first, expected = git_source(demo), desk.lock(git_source(demo))
+    shutil.rmtree(bare)
+    other = Repo.make(tmp_path / "work/other", {"other": b"1"})
+    other.bare(bare)
+    git(bare, "update-server-info")
+    with pytest.raises(InputError):
+        desk.lock(replace(wanted, commit="1" * 40))
+    with monkeypatch.context() as patch:  # git cannot read what it has for want of memory
+        patch.setattr(git_program, "LIMITS", replace(git_program.LIMITS, program_memory=1 << 20))
+        with pytest.raises(EnvbuildError):
+            desk.lock(git_source(other))
+    shutil.rmtree(bare)
+    desk.store.blob(expected.sha256).unlink()
+    assert desk.lock(first) == expected
 
 
 @pytest.mark.slow_unit

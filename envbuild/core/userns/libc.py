@@ -27,12 +27,12 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 1024, 2048, 1 << 21
 MNT_DETACH = 2
-AT_FDCWD, AT_EMPTY_PATH, RENAME_NOREPLACE = -100, 0x1000, 1
+AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE, RENAME_NOREPLACE = -100, 0x1000, 0x8000, 1
 HANDLE_SIZE = 128  # MAX_HANDLE_SZ
 SYNC_FILE_RANGE_WRITE = 2
 SPLICE_F_NONBLOCK = 2
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23, 24
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 23, 24, 38
 SECCOMP_SET_MODE_FILTER = 1
 SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # the filter does not protect against Spectre: no slow calls for it
 KEYCTL_JOIN_SESSION_KEYRING = 1
@@ -61,12 +61,14 @@ def _check(result: int, what: str) -> None:
         raise OSError(error, os.strerror(error), what)
 
 
-def _system_call(name: str, *arguments: object) -> None:
-    """Make a system call that the C library has no function for. Raises OSError."""
+def _system_call(name: str, *arguments: object) -> int:
+    """Make a system call that the C library has no function for, and return its result. Raises OSError."""
     number = NUMBERS.get(platform.machine(), {}).get(name)
     if number is None:
         raise OSError(errno.ENOSYS, f"no system call numbers for {platform.machine()}")
-    _check(_libc.syscall(ctypes.c_long(number), *arguments), name)
+    result = int(_libc.syscall(ctypes.c_long(number), *arguments))
+    _check(result, name)
+    return result
 
 
 def unshare(flags: int) -> None:
@@ -79,6 +81,15 @@ def mount(source: str, target: str | os.PathLike[str], kind: str = "", flags: in
     path = os.fsencode(target)
     data = os.fsencode(options) if options else None
     _check(_libc.mount(os.fsencode(source), path, kind.encode() or None, flags, data), os.fsdecode(path))
+
+
+def set_read_only(path: str | os.PathLike[str], read_only: bool, *, recursive: bool = False) -> None:
+    """Make a mount read-only or writable, `recursive`: with all mounts below it (mount_setattr(2), Linux 5.12). Raises
+    OSError."""
+    change = struct.pack("=4Q", int(read_only), int(not read_only), 0, 0)
+    flags = ctypes.c_uint(AT_RECURSIVE if recursive else 0)
+    words = ctypes.c_int(AT_FDCWD), os.fsencode(path), flags, change, ctypes.c_size_t(len(change))
+    _system_call("mount_setattr", *words)
 
 
 def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
@@ -217,6 +228,22 @@ def set_parent_death_signal(signal: int) -> None:
     """Get `signal` when the thread that made this process ends. Check the parent afterwards: it may have ended
     before."""
     prctl(PR_SET_PDEATHSIG, signal)
+
+
+def landlock_create_ruleset(rules: bytes, flags: int = 0) -> int:
+    """Return the descriptor of a set of rules for `rules` (struct landlock_ruleset_attr). Raises OSError."""
+    words = (rules or None), ctypes.c_size_t(len(rules)), ctypes.c_uint(flags)
+    return _system_call("landlock_create_ruleset", *words)
+
+
+def landlock_add_rule(ruleset: int, kind: int, rule: bytes) -> None:
+    """Add a rule (struct landlock_path_beneath_attr). Raises OSError."""
+    _system_call("landlock_add_rule", ctypes.c_int(ruleset), ctypes.c_int(kind), rule, ctypes.c_uint(0))
+
+
+def landlock_restrict_self(ruleset: int) -> None:
+    """Have the rules for this process and all that it starts. Raises OSError."""
+    _system_call("landlock_restrict_self", ctypes.c_int(ruleset), ctypes.c_uint(0))
 
 
 def set_host_name(name: str) -> None:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import printable
-from envbuild.lock.git.damaged_cache import drop_damaged
 from envbuild.lock.git.git_program import SlowError
 from envbuild.lock.git.received import Received
+from envbuild.lock.git.remote import RemoteRepository
 from envbuild.lock.git.repositories import GitRepository, find_repositories
 from envbuild.lock.git.source_limits import check_entries, check_received
 from envbuild.lock.git.tree import CommitTree, read_tree
@@ -36,13 +36,15 @@ class SourceCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitFinder:
-    """Finder of the commits of one source. `report_status` receives the current step as text."""
+    """Finder of the commits of one source. `report_status` receives the current step as text. `anew`: what the store
+    has of them cannot be read, and is fetched again."""
 
     site: Site
     transport: Transport
     store: Store
     report_status: Callable[[str], None]
     received: Received = field(default_factory=Received)
+    anew: bool = False
 
     def find_source(self, part: SourceCommit, tag: str, file: str) -> tuple[CommitTree, list[GitRepository]]:
         """Return the commit of a source itself, and its places from the one that has it.
@@ -112,13 +114,15 @@ class CommitFinder:
 
     def _read(self, place: GitRepository, part: SourceCommit, tag: str) -> CommitTree:
         """Return the commit from a place. Raises NotFoundError, UnreachableError, RefusedError, InputError."""
-        folder = place.obtain(part.commit, tag)
-        try:
-            return read_tree(folder, part.origin, part.commit)
-        except (NotFoundError, UnreachableError) as error:
-            if isinstance(error, SlowError) or not drop_damaged(self.store, [folder]):
-                raise
-        return read_tree(place.obtain(part.commit, tag), part.origin, part.commit)
+        if not self.anew:
+            try:
+                return read_tree(place.obtain(part.commit, tag), part.origin, part.commit)
+            except (NotFoundError, UnreachableError) as error:
+                remote = isinstance(place, RemoteRepository) and place.is_cached(part.commit)
+                if isinstance(error, SlowError) or not remote:
+                    raise
+        more = {"anew": True} if isinstance(place, RemoteRepository) else {}
+        return read_tree(place.obtain(part.commit, tag, **more), part.origin, part.commit)
 
 
 def submodule_path(path: str, link: bytes) -> str:

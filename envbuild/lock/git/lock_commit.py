@@ -17,7 +17,6 @@ from envbuild.core.store.store import Store
 from envbuild.core.text import describe_hidden, first_hidden, human_list, printable
 from envbuild.lock.git.commit_hint import UNKNOWN, CommitHint
 from envbuild.lock.git.commits import CommitFinder, SourceCommit, submodule_path
-from envbuild.lock.git.damaged_cache import drop_damaged
 from envbuild.lock.git.git_program import SlowError
 from envbuild.lock.git.left_out import left_out_findings
 from envbuild.lock.git.received import Received
@@ -69,7 +68,7 @@ def lock_commit(
         return earlier
     reporter.start(work.task, f"{git.origin} {git.tag or git.commit[:12]}")
     try:
-        trees, written = work.make_tarball(git.file, lambda: work.find_trees(git))
+        trees, written = work.make_tarball(git.file, lambda anew: work.find_trees(git, anew))
     finally:
         reporter.finish(work.task)
     if written.pointers:
@@ -98,7 +97,8 @@ def obtain_commit(site: Site, transport: Transport, store: Store, reporter: Repo
             *(parse_source_commit(path, origin) for path, origin in sorted(source.submodules.items())),
         ]
         _, written = work.make_tarball(
-            source.file, lambda: work.commits.find_all(parts, source.origin, source.file, source.sha256, refused)
+            source.file,
+            lambda anew: work.commits(anew).find_all(parts, source.origin, source.file, source.sha256, refused),
         )
     finally:
         reporter.finish(work.task)
@@ -122,14 +122,14 @@ class CommitJob:
     hint: CommitHint = UNKNOWN
     received: Received = field(default_factory=Received)
 
-    @property
-    def commits(self) -> CommitFinder:
+    def commits(self, anew: bool) -> CommitFinder:
         return CommitFinder(
             self.site,
             self.transport,
             self.store,
             lambda text: self.reporter.note(self.task, text),
             self.received,
+            anew,
         )
 
     def has_requested_submodules(self, git: Git, earlier: SourceFile) -> bool:
@@ -151,13 +151,14 @@ class CommitJob:
             return [miss for miss in error.misses if miss.kind is MissKind.MISMATCH]
         return []
 
-    def find_trees(self, git: Git) -> dict[str, CommitTree]:
+    def find_trees(self, git: Git, anew: bool) -> dict[str, CommitTree]:
         """Return path → commit, of the commit itself (an empty path) and its requested submodules.
 
         Raises InputError.
         """
         origin, requested = f"{git.origin}@{git.commit}", set(git.fetched_submodules)
-        tree, places = self.commits.find_source(SourceCommit("", git.origin, git.commit), git.tag, git.file)
+        commits = self.commits(anew)
+        tree, places = commits.find_source(SourceCommit("", git.origin, git.commit), git.tag, git.file)
         if git.tag:
             self.check_tag(git, places)
         found = level = {"": tree}
@@ -168,7 +169,7 @@ class CommitJob:
             if not parts:
                 break
             check_submodules(origin, len(found) - 1 + len(parts), depth)
-            level = self.commits.find_all(parts, origin, git.file)
+            level = commits.find_all(parts, origin, git.file)
             found = found | level
             check_entries(origin, found.values())
         if missing := sorted(requested - set(found) - {ALL}):
@@ -236,20 +237,19 @@ class CommitJob:
         self.reporter.warn(f"{git.origin}: cannot verify that {git.tag} still is {git.commit[:12]}{why}")
 
     def make_tarball(
-        self, file: str, find: Callable[[], dict[str, CommitTree]], *, again: bool = True
+        self, file: str, find: Callable[[bool], dict[str, CommitTree]], *, anew: bool = False
     ) -> tuple[dict[str, CommitTree], Tarball]:
-        """Return what `find` finds (path → commit), and write its tarball into the store; once more (`again`), if
-        repositories of the store were damaged: what they had is fetched again. Raises InputError, EngineError."""
-        trees = find()
+        """Return what `find` finds (path → commit), and write its tarball into the store. Where the store's copy of a
+        commit cannot be read, all are fetched again, once (`anew`). Raises InputError, EngineError."""
+        trees = find(anew)
         try:
             return trees, self.write_tarball(file, trees)
         except (NotFoundError, UnreachableError) as error:
-            folders = [tree.folder for tree in trees.values()]
-            damaged = drop_damaged(self.store, folders) if again and not isinstance(error, SlowError) else []
-            if not damaged:
+            cached = any(tree.folder.parent == self.store.own / "git" for tree in trees.values())
+            if anew or not cached or isinstance(error, SlowError):
                 raise InputError(f"the source {file} cannot be written: {error}", "repair that repository") from None
-        self.reporter.warn(f"damaged, and fetched again: {list_some(map(str, damaged))}")
-        return self.make_tarball(file, find, again=False)
+            self.reporter.warn(f"{file}: a commit in the store cannot be read, and is fetched again: {error}")
+        return self.make_tarball(file, find, anew=True)
 
     def write_tarball(self, file: str, trees: Mapping[str, CommitTree]) -> Tarball:
         """Write the tarball into the store. Raises NotFoundError, UnreachableError, InputError, EngineError."""

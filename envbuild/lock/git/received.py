@@ -19,12 +19,13 @@ from pathlib import Path
 
 from envbuild.core.errors import EngineError
 from envbuild.core.folder_removal import discard_folder
+from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
 from envbuild.core.store.json_files import write_atomic
 from envbuild.lock.git.git_program import SlowError, error_summary, run_git
 
-WHOLE = "-whole"  # the end of the name of a cache that is not shallow
 SHALLOW = "shallow"  # the commits whose parents are not there (gitrepository-layout(5))
 FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full|Out of diskspace")
+HASH, MAX_SHALLOW = re.compile(rb"[0-9a-f]{40}"), 64 << 20
 PACK = frozenset((".pack", ".rev", ".idx"))  # gitformat-pack(5)
 IGNORED = ("core.warnAmbiguousRefs=false",)  # the references: a power cut may damage them
 
@@ -76,10 +77,10 @@ def reference(commit: str) -> str:
     return f"refs/envbuild/{commit}"
 
 
-def is_damaged(cache: Path) -> bool:
-    """Return whether git finds damage in a repository, in any of its objects."""
+def names_commit(cache: Path, commit: str) -> bool:
+    """Return whether a repository lists a commit; git may not be able to read it, or its files."""
     with suppress(SlowError):
-        return bool(run_git(cache, "fsck", "--full", "--no-dangling", settings=IGNORED).returncode)
+        return (cache / "HEAD").is_file() and not run_git(cache, "cat-file", "-e", commit, settings=IGNORED).returncode
     return False
 
 
@@ -114,6 +115,13 @@ def make_incoming(folder: Path, cache: Path) -> None:
         shutil.copyfile(cache / SHALLOW, folder / SHALLOW)
 
 
+def shallow_commits(folder: Path) -> set[bytes]:
+    """Return the commits of a repository whose parents are not there."""
+    with suppress(FileNotFoundError, TooLargeError, NotRegularError):
+        return {line for line in read_bounded(folder / SHALLOW, MAX_SHALLOW).splitlines() if HASH.fullmatch(line)}
+    return set()
+
+
 def size_of(folder: Path) -> int:
     """Return the bytes of all files of a repository in which git works; one may have two names for a moment."""
     sizes: dict[int, int] = {}
@@ -129,8 +137,8 @@ def accept(folder: Path, cache: Path, commit: str) -> bool:
     OSError."""
     if not has_commit(folder, commit):
         return False
-    if (folder / SHALLOW).exists():
-        _move(folder / SHALLOW, cache / SHALLOW)
+    if found := shallow_commits(folder) | shallow_commits(cache):
+        write_atomic(cache / SHALLOW, lambda file: file.write(b"".join(line + b"\n" for line in sorted(found))))
     for path in _objects(folder):
         target = cache / path.relative_to(folder)
         target.parent.mkdir(parents=True, exist_ok=True)

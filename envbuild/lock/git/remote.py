@@ -17,7 +17,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from envbuild.core.errors import FREE_SOME, EngineError
-from envbuild.core.folder_removal import discard_folder
 from envbuild.core.free_space import FULL_BELOW, free_bytes
 from envbuild.core.programs import CompletedProcess
 from envbuild.core.store.store import Store
@@ -25,13 +24,12 @@ from envbuild.lock.git.git_program import SlowError, error_summary, run_git
 from envbuild.lock.git.http_access import find_address, http_options
 from envbuild.lock.git.received import (
     FULL,
-    WHOLE,
     Received,
     accept,
     has_commit,
-    is_damaged,
     make_incoming,
     make_repository,
+    names_commit,
     reference,
     size_of,
 )
@@ -45,7 +43,7 @@ from envbuild.net.urls import redact
 # (A server of protocol version 2 reports "not our ref" for objects that it does not have at all.)
 ONLY_NAMED = re.compile(rb"unadvertised|does not allow request|want \w+ not valid|not support shallow|find remote ref")
 TOO_LARGE = re.compile(rb"File too large")
-# What git reports of a damaged repository; the check of all its objects takes long.
+# What git reports of a damaged repository.
 OF_DAMAGE = re.compile(rb"(?i)inflate|corrupt|damaged|bad (object|shallow)|unable to (read|parse|unpack)|not read")
 PROBE = 1 << 20  # bytes for which a full disk has no room, with any cause that git states
 OF_SERVER = (b"remote:", b"fatal: remote error:")  # from there on a server may have written the lines
@@ -79,36 +77,41 @@ class RemoteRepository:
     @property
     def caches(self) -> tuple[Path, Path]:
         """Return the folders of the store that may have its commits: a shallow repository, and one with all."""
-        return self.store.own / "git" / self.name, self.store.own / "git" / f"{self.name}{WHOLE}"
+        return self.store.own / "git" / self.name, self.store.own / "git" / f"{self.name}-whole"
 
     def is_cached(self, commit: str) -> bool:
         """Return whether the store has a commit, so that no network is needed."""
         return any(has_commit(folder, commit) for folder in self.caches)
 
-    def obtain(self, commit: str, tag: str) -> Path:
-        """Do as `LocalRepository.obtain`, over the network. Raises EngineError too, if the store is full."""
+    def obtain(self, commit: str, tag: str, *, anew: bool = False) -> Path:
+        """Do as `LocalRepository.obtain`, over the network. Raises EngineError too, if the store is full.
+
+        anew: what the store has of it cannot be read, and is fetched again."""
         name = self.name
-        for folder in self.caches:
+        for folder in () if anew else self.caches:
             if has_commit(folder, commit):
                 return folder
         with self.store.lock(f"git-{name}", lambda: self.report_status("waits for another process that fetches it")):
             shallow, whole = (self.store.own_folder("git") / folder.name for folder in self.caches)
-            for folder in self.caches:  # what another process has fetched meanwhile
+            for folder in () if anew else self.caches:  # what another process has fetched meanwhile
                 if has_commit(folder, commit):
                     return folder
             address = self._find_address()
             for wanted in (commit, *([f"refs/tags/{tag}"] if tag else [])):
                 self.report_status(f"fetching {wanted.removeprefix('refs/tags/')} from {self.place}")
-                failure = self._fetch(address, shallow, commit, "--depth=1", f"+{wanted}:{reference(commit)}")
-                if has_commit(shallow, commit):
+                refs = f"+{wanted}:{reference(commit)}"
+                failure = self._fetch(address, shallow, commit, "--depth=1", refs, anew=anew)
+                if has_commit(shallow, commit) and not (anew and failure):
                     return shallow
                 if failure and not ONLY_NAMED.search(failure):
                     raise _git_error(failure)
             # A separate folder: git does not complete the history of a shallow one.
             self.report_status(f"fetching the whole history from {self.place}, which does not provide single commits")
-            refs = [f"+{name}:refs/whole/{at}" for at, name in enumerate(self._list_refs(address))]
-            if refs and (failure := self._fetch(address, whole, commit, "--stdin", content="\n".join(refs))):
-                raise _git_error(failure)
+            every = [f"+{name}:refs/whole/{at}" for at, name in enumerate(self._list_refs(address))]
+            if every:
+                failure = self._fetch(address, whole, commit, "--stdin", content="\n".join(every), anew=anew)
+                if failure:
+                    raise _git_error(failure)
             if has_commit(whole, commit):
                 return whole
         raise NotFoundError("it does not have this commit")
@@ -164,19 +167,26 @@ class RemoteRepository:
             raise _git_error(done.stderr)
         return address
 
-    def _fetch(self, address: str, cache: Path, commit: str, option: str, *refs: str, content: str = "") -> bytes:
-        """Run git fetch; the cache gets what arrived if that has `commit`. One that is damaged is removed, and all is
-        fetched again. Return git's error output if it failed, else nothing. Raises EngineError, UnreachableError."""
-        failure, damaged = self._receive(address, cache, commit, option, *refs, content=content)
-        if damaged:
-            discard_folder(cache)
-            failure, _ = self._receive(address, cache, commit, option, *refs, content=content)
+    def _fetch(
+        self, address: str, cache: Path, commit: str, option: str, *refs: str, content: str = "", anew: bool = False
+    ) -> bytes:
+        """Run git fetch; the cache gets what arrived if that has `commit`. Return git's error output if it failed, else
+        nothing. Raises EngineError, UnreachableError.
+
+        What the cache has is not requested, unless git cannot read it: then all is (`anew`). Nothing is removed: the
+        cache may have commits that their server has no more, and of two copies of an object git takes the sound one.
+        """
+        if not anew:
+            failure, unreadable = self._receive(address, cache, commit, option, *refs, content=content)
+            if not unreadable:
+                return failure
+        failure, _ = self._receive(address, cache, commit, option, *refs, content=content, anew=True)
         return failure
 
     def _receive(
-        self, address: str, cache: Path, commit: str, option: str, *refs: str, content: str
+        self, address: str, cache: Path, commit: str, option: str, *refs: str, content: str, anew: bool = False
     ) -> tuple[bytes, bool]:
-        """Do as `_fetch`, once. Return also whether the cache is damaged."""
+        """Do as `_fetch`, once. Return also whether the cache cannot be read."""
         most, this = self.transport.limits.file, object()
         excess, left = b"fatal: " + describe_excess(most).encode(), most - self.received.total
         if left <= 0:
@@ -185,7 +195,10 @@ class RemoteRepository:
         with self.store.workdir() as work, self.store.filled():
             folder = work / "incoming"
             make_repository(cache)
-            make_incoming(folder, cache)
+            if anew:
+                make_repository(folder)
+            else:
+                make_incoming(folder, cache)
 
             def is_excess() -> bool:
                 return self.received.record(self, this, size_of(folder)) > most
@@ -209,9 +222,10 @@ class RemoteRepository:
                 self.received.record(self, this, left + 1)
                 return excess, False
             if done.returncode:
-                return done.stderr or b"fatal: git failed", any(map(OF_DAMAGE.search, own)) and is_damaged(cache)
-            arrived = accept(folder, cache, commit)
-            return b"", not has_commit(cache, commit) if arrived else is_damaged(cache)
+                return done.stderr or b"fatal: git failed", any(map(OF_DAMAGE.search, own))
+            if accept(folder, cache, commit):
+                return b"", not has_commit(cache, commit)
+            return b"", names_commit(cache, commit)
 
     def _git(
         self,

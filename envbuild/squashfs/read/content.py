@@ -131,13 +131,20 @@ class FileContent:
         self._places: array[int] | None = None
 
     def check(self) -> None:
-        """Check where the blocks and the tail are, which are not read."""
-        at = self.start
+        """Check where the blocks and the tail are, and the sizes of those that are stored as they are; they are not
+        read."""
+        at, left, full = self.start, self.size, self.reader.size
         for word in self.words:
-            at += self.reader.length(at, word)
+            if word:
+                length = self.reader.length(at, word)
+                if word & RAW and length != min(full, left):
+                    raise CorruptDataError(f"a block has {length} bytes instead of {min(full, left)}")
+                at += length
+            left -= full
         if self.fragment != sq.NO_FRAGMENT:
-            self.reader.length(*self.reader.place(self.fragment))
-            if self.offset + self.tail > self.reader.size:
+            place, word = self.reader.place(self.fragment)
+            length = self.reader.length(place, word)
+            if self.offset + self.tail > (length if word & RAW else full):
                 raise CorruptDataError("a tail is outside of its fragment block")
 
     def blocks(self) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ DIRECTORY, REGULAR, SYMLINK, BLOCK_DEVICE, CHAR_DEVICE, FIFO, SOCKET = range(1, 
 KINDS = ("", "directory", "file", "symlink", "block device", "character device", "fifo", "socket")
 TARGET = 0xFFFF  # bytes of a symlink
 MODES = 0o7777
+NAME = 256  # bytes of one (SQUASHFS_NAME_LEN)
 MAX_WORDS = 1 << 23  # blocks of a file: 1 TiB in blocks of 128 KiB; a few kilobytes of the file can hold as many
 RUN = sq.DIR_HEADER.size + 256 * (sq.DIR_ENTRY.size + 256)  # a header of a listing with all that may follow it
 
@@ -118,7 +119,9 @@ class InodeTable:
 
     def _directory(self, whole: Inode, size: int, piece: int, offset: int) -> Inode:
         if size <= 3:  # empty: it has no listing, and its place means nothing
-            return whole._replace(listing_index=(0, 0))
+            if whole.listing_index[1]:  # squashfuse would read it
+                raise CorruptDataError("an empty directory has an index")
+            return whole
         at = self.listings.position(piece, offset)
         if size - 3 > self.listings.room - at:
             raise CorruptDataError("a directory longer than its table")
@@ -163,7 +166,8 @@ def read_listing(
             place += 8
             name = data[place : place + length + 1]
             place += length + 1
-            if name <= last or len(name) != length + 1 or b"/" in name or b"\0" in name or name in (b".", b".."):
+            sound = name > last and len(name) == length + 1 <= NAME and name not in (b".", b"..")
+            if not sound or b"/" in name or b"\0" in name:
                 raise CorruptDataError(f"its names are not sound at {printable_path(name)}")
             if headers is not None:
                 headers.setdefault(at - directory.at, name)

@@ -28,6 +28,7 @@ from envbuild.squashfs.read.file_stream import FileStream
 from envbuild.squashfs.read.inode import (
     DIRECTORY,
     KINDS,
+    MAX_WORDS,
     REGULAR,
     SYMLINK,
     Inode,
@@ -247,7 +248,7 @@ class SquashTree:
         squashfuse and unsquashfs write and read outside of their memory where a file is not sound (squashfuse 0.1.105:
         a name of more than 256 bytes overwrites its stack)."""
         inodes, sets = set[int](), set[int]()
-        words, attributes = self._inodes.inodes.room // 4, name_count.MAX_NAMES
+        words, attributes = min(self._inodes.inodes.room // 4, MAX_WORDS), name_count.MAX_NAMES
         for entry in self.walk():
             inode, is_new = entry.inode, entry.inode.reference not in inodes
             inodes.add(inode.reference)

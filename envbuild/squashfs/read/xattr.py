@@ -10,7 +10,7 @@ from envbuild.squashfs.read.metadata_stream import MetadataStream
 
 PREFIXES = (b"user.", b"trusted.", b"security.")
 ELSEWHERE = 0x100  # of an attribute's type: its value is stored once, at another place
-VALUE, ATTRIBUTES = 1 << 16, 1 << 22  # bytes of an attribute (Linux allows 64 KiB), and of all of one inode
+NAME, VALUE, ATTRIBUTES = 255, 1 << 16, 1 << 22  # bytes of an attribute (limits of Linux), and of all of one inode
 
 
 @dataclass(slots=True)
@@ -32,6 +32,8 @@ class XattrTable:
         room = ATTRIBUTES
         for _ in range(count):
             prefix, length = struct.unpack("<HH", pairs.read(at, 4))
+            if length > NAME:
+                raise CorruptDataError(f"a name of {length} bytes")
             name = PREFIXES[prefix & 0xFF] + pairs.read(at + 4, length)
             if name in found:
                 raise CorruptDataError("one name is listed twice")

@@ -10,18 +10,22 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from envbuild.build.engines.embedded.confined_program import OF_OWNERS, confine
 from envbuild.build.engines.error_report import FULL
 from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.errors import VerifyError
 from envbuild.core.free_space import free_bytes, is_full
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError
+from envbuild.core.userns.profiles import SQUASHFUSE, UNSQUASHFS
 
 FUSE = "/dev/fuse"
 NOT_FATAL = 2  # the exit code of unsquashfs (4.5 and later) where an owner or a device could not be made
-WAIT = 5.0  # seconds until squashfuse must have mounted
+WAIT = 5.0  # seconds until squashfuse must answer
+OWNER = "rootmode=40000,user_id=0,group_id=0,allow_other"  # of a FUSE mount (linux/Documentation/filesystems/fuse.rst)
 
 
 def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path, str]:
@@ -42,7 +46,7 @@ def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path,
         if done.returncode == 0:
             return target, f"{image.name} is mounted by the kernel"
         tried.append(last_line(done.stderr, "mount failed"))
-    options = "allow_other,ro,uid=0,gid=0" if one_id else "allow_other,ro"
+    options = "uid=0,gid=0" if one_id else ""
     why = squashfuse_obstacle()
     if not why:
         check_content(image)
@@ -54,7 +58,7 @@ def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path,
         tried.append("unsquashfs is not installed")
     else:
         check_unpacked(image)
-        done = run_program("unsquashfs", "-quiet", "-no-progress", "-force", "-dest", str(target), str(image))
+        done = unpack(image, target)
         raise_full_disk(done, target)
         why = "; ".join(tried)
         if done.returncode == 0 or (one_id and done.returncode == NOT_FATAL):
@@ -117,9 +121,20 @@ def has_all_but_devices(image: Path, target: Path) -> bool:
     return True
 
 
-def run_program(*arguments: str) -> subprocess.CompletedProcess[str]:
+def unpack(image: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    """Run unsquashfs."""
+    words = ("unsquashfs", "-quiet", "-no-progress", "-force", "-dest", str(target), str(image))
+    return run_program(*words, prepare=confine("unsquashfs", UNSQUASHFS, image, [target], OF_OWNERS))
+
+
+def run_program(*arguments: str, prepare: Callable[[], None] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        arguments, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent
+        arguments,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=prepare or end_with_parent,
     )
 
 
@@ -147,22 +162,52 @@ def squashfuse_obstacle() -> str:
 
 
 def start_squashfuse(image: Path, target: Path, options: str) -> str:
-    """Start squashfuse; it ends with this process. Returns why it did not mount, or ""."""
-    before = target.stat().st_dev
-    child = subprocess.Popen(
-        ["squashfuse", "-f", "-o", options, str(image), str(target)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=end_with_parent,
-    )
-    end = time.monotonic() + WAIT
-    while time.monotonic() < end and child.poll() is None:
-        with contextlib.suppress(OSError):
-            if target.stat().st_dev != before:
-                return ""
-        time.sleep(0.01)
+    """Mount a FUSE file system, and start squashfuse for it; it ends with this process. Returns why that failed, or "".
+
+    squashfuse gets the mount as a descriptor (libfuse 3.3 and later), so that it needs no rights for that."""
+    fuse = os.open(FUSE, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        kept = libc.MS_RDONLY | libc.MS_NOSUID | libc.MS_NODEV  # as libfuse has it
+        libc.mount("squashfuse", target, "fuse.squashfuse", kept, f"fd={fuse},{OWNER}")
+        words = ["squashfuse", "-f", *(["-o", options] if options else []), str(image), f"/dev/fd/{fuse}"]
+        child = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(fuse,),
+            start_new_session=True,  # without a terminal
+            preexec_fn=confine("squashfuse", SQUASHFUSE, image),
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"squashfuse: {error}"
+    finally:
+        os.close(fuse)  # where squashfuse has ended, nothing waits for it then
+    if is_served(target):
+        return ""
     ended = child.poll()
     child.kill()
     child.wait()
+    with contextlib.suppress(OSError):
+        libc.umount(target)
     return f"squashfuse ended with exit code {ended}" if ended is not None else f"squashfuse did not mount in {WAIT} s"
+
+
+def is_served(target: Path) -> bool:
+    """Return whether the server of a FUSE mount answers in time. That is tried in a process of its own, because
+    it waits for the answer."""
+    process = os.fork()
+    if not process:
+        with contextlib.suppress(BaseException):
+            list(target.iterdir())
+            os._exit(0)
+        os._exit(1)
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end:
+        found, status = os.waitpid(process, os.WNOHANG)
+        if found:
+            return status == 0
+        time.sleep(0.005)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return False

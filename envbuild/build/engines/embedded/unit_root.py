@@ -66,7 +66,7 @@ def mount_root(box: RootSpec, notes: list[str]) -> Iterator[RootedTree]:
         notes.append(how)
         lowers = (str(lower),)
     with RootedTree(mounts.mount_overlay(box.work, lowers)) as tree:
-        with convert_link_errors():
+        with convert_link_errors(), convert_server_errors():
             _mount_parts(box, tree)
         for source, path, read_only in box.binds:
             if source:
@@ -105,6 +105,19 @@ def _mount_parts(box: RootSpec, tree: RootedTree) -> None:
 def _is(kind: Callable[[int], bool], tree: RootedTree, path: str) -> bool:
     found = tree.find(path)
     return found is not None and kind(found.st_mode)
+
+
+@contextlib.contextmanager
+def convert_server_errors() -> Iterator[None]:
+    """Raise SetupError where squashfuse has ended: 0.1.105 and earlier do for attributes with long names."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ECONNABORTED, errno.ENOTCONN):
+            raise
+        raise SetupError(
+            "mount squashfs", "squashfuse ended while the image was used; without it, unsquashfs is tried"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -1,0 +1,67 @@
+"""squashfuse and unsquashfs, confined: they read files of strangers outside of the box, and have faults by which such a
+file writes over their memory (squashfuse 0.1.105 has five). They get no capability that they do not need, a filter of
+system calls, and with Landlock no file but their own parts, the image, and where they write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from envbuild.core.userns import landlock, libc
+from envbuild.core.userns.seccomp import Profile, make_program
+
+# Where programs and their libraries are, and what the loader reads.
+PARTS = tuple(map(Path, ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/nix/store")))
+# chown, dac_override, fowner, fsetid, setfcap: what unpacking needs
+OF_OWNERS = (0, 1, 3, 4, 31)
+
+
+def program_places(name: str) -> list[Path]:
+    """Return where a program and its libraries may be: in the system's folders, in its own prefix (conda, Spack), and
+    in those of LD_LIBRARY_PATH."""
+    found = shutil.which(name)
+    prefix = [Path(found).resolve().parent.parent] if found else []
+    named = [Path(path) for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path.startswith("/")]
+    return [*PARTS, *(path for path in (*prefix, *named) if path != Path("/"))]
+
+
+def confine(
+    name: str, profile: Profile, image: Path, writable: Sequence[Path] = (), kept: Sequence[int] = ()
+) -> Callable[[], None]:
+    """Return what confines a program between fork and exec: it may read `image`, write below `writable`, and has the
+    capabilities `kept`. It ends with this process, whose session is in no pid namespace of its own. This process has
+    one thread, so Python may run there. It raises OSError; where the kernel lacks Landlock or filters, the rest holds.
+    """
+    readable = [*program_places(name), image]
+    program = make_program(profile) if libc.has_filters() else b""
+    dropped = [number for number in libc.KEPT_CAPABILITIES if number not in kept]
+
+    def prepare() -> None:
+        if writable:
+            make_others_read_only(writable)
+        libc.set_parent_death_signal(signal.SIGKILL)
+        landlock.restrict(readable, writable)
+        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+        libc.drop_capabilities(*dropped)
+        if program:
+            libc.set_filter(program)
+
+    return prepare
+
+
+def make_others_read_only(writable: Sequence[Path]) -> None:
+    """Make all mounts but `writable` read-only for this process: Landlock leaves modes and owners of files alone.
+    Nothing happens where the kernel lacks the call, as it lacks Landlock."""
+    libc.unshare(libc.CLONE_NEWNS)
+    libc.mount("none", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
+    for path in writable:
+        libc.mount(str(path), path, flags=libc.MS_BIND)
+    with contextlib.suppress(OSError):
+        libc.set_read_only("/", True, recursive=True)
+        for path in writable:
+            libc.set_read_only(path, False)
