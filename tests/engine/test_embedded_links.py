@@ -301,3 +301,23 @@ def test_a_program_outside_of_the_box_gets_no_damaged_file(
     with pytest.raises(VerifyError, match="is damaged"):
         mount_squashfs.mount_image(image, tmp_path)
     assert not (tmp_path / "called").exists()
+
+
+def test_the_file_that_was_checked_is_the_one_that_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may give its name to another file meanwhile."""
+    image = build_image(tmp_path, [file(b"a", b"1")])
+    sound = image.read_bytes()
+    (tmp_path / "bad").write_bytes(b"bad")
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs/unsquashfs").write_text('#!/bin/sh\nexec /bin/cp "$6" "$5/copy"\n')
+    (tmp_path / "programs/unsquashfs").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "programs"))
+    check = mount_squashfs.check_unpacked
+
+    def checked(content: Path) -> None:
+        check(content)
+        (tmp_path / "bad").rename(image)
+
+    monkeypatch.setattr(mount_squashfs, "check_unpacked", checked)
+    target, _ = mount_squashfs.mount_image(image, tmp_path)
+    assert (target / "copy").read_bytes() == sound and image.read_bytes() == b"bad"

@@ -333,7 +333,7 @@ def test_a_damaged_cache_is_fetched_again(demo: Repo, tmp_path: Path, server: Se
 def test_a_commit_that_its_server_has_no_more_remains(
     demo: Repo, tmp_path: Path, server: Served, plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever git reports of another one: the cache may have the only copy. git accepts objects that fsck does not."""
+    """The cache may have the only copy. git accepts objects that fsck does not."""
     server.plain = plain
     bare = demo.bare(tmp_path / "served/demo/demo.git")
     wanted = git_source(demo)

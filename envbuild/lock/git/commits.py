@@ -36,7 +36,7 @@ class SourceCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitFinder:
-    """Finder of the commits of one source. `report_status` receives the current step as text. `anew`: what the store
+    """Finder of the commits of one source. `report_status` receives the current step as text. `again`: what the store
     has of them cannot be read, and is fetched again."""
 
     site: Site
@@ -44,7 +44,7 @@ class CommitFinder:
     store: Store
     report_status: Callable[[str], None]
     received: Received = field(default_factory=Received)
-    anew: bool = False
+    again: bool = False
 
     def find_source(self, part: SourceCommit, tag: str, file: str) -> tuple[CommitTree, list[GitRepository]]:
         """Return the commit of a source itself, and its places from the one that has it.
@@ -114,14 +114,14 @@ class CommitFinder:
 
     def _read(self, place: GitRepository, part: SourceCommit, tag: str) -> CommitTree:
         """Return the commit from a place. Raises NotFoundError, UnreachableError, RefusedError, InputError."""
-        if not self.anew:
+        if not self.again:
             try:
                 return read_tree(place.obtain(part.commit, tag), part.origin, part.commit)
             except (NotFoundError, UnreachableError) as error:
                 remote = isinstance(place, RemoteRepository) and place.is_cached(part.commit)
                 if isinstance(error, SlowError) or not remote:
                     raise
-        more = {"anew": True} if isinstance(place, RemoteRepository) else {}
+        more = {"again": True} if isinstance(place, RemoteRepository) else {}
         return read_tree(place.obtain(part.commit, tag, **more), part.origin, part.commit)
 
 

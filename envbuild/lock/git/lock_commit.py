@@ -68,7 +68,7 @@ def lock_commit(
         return earlier
     reporter.start(work.task, f"{git.origin} {git.tag or git.commit[:12]}")
     try:
-        trees, written = work.make_tarball(git.file, lambda anew: work.find_trees(git, anew))
+        trees, written = work.make_tarball(git.file, lambda again: work.find_trees(git, again))
     finally:
         reporter.finish(work.task)
     if written.pointers:
@@ -98,7 +98,7 @@ def obtain_commit(site: Site, transport: Transport, store: Store, reporter: Repo
         ]
         _, written = work.make_tarball(
             source.file,
-            lambda anew: work.commits(anew).find_all(parts, source.origin, source.file, source.sha256, refused),
+            lambda again: work.commits(again).find_all(parts, source.origin, source.file, source.sha256, refused),
         )
     finally:
         reporter.finish(work.task)
@@ -122,14 +122,14 @@ class CommitJob:
     hint: CommitHint = UNKNOWN
     received: Received = field(default_factory=Received)
 
-    def commits(self, anew: bool) -> CommitFinder:
+    def commits(self, again: bool) -> CommitFinder:
         return CommitFinder(
             self.site,
             self.transport,
             self.store,
             lambda text: self.reporter.note(self.task, text),
             self.received,
-            anew,
+            again,
         )
 
     def has_requested_submodules(self, git: Git, earlier: SourceFile) -> bool:
@@ -151,13 +151,13 @@ class CommitJob:
             return [miss for miss in error.misses if miss.kind is MissKind.MISMATCH]
         return []
 
-    def find_trees(self, git: Git, anew: bool) -> dict[str, CommitTree]:
+    def find_trees(self, git: Git, again: bool) -> dict[str, CommitTree]:
         """Return path → commit, of the commit itself (an empty path) and its requested submodules.
 
         Raises InputError.
         """
         origin, requested = f"{git.origin}@{git.commit}", set(git.fetched_submodules)
-        commits = self.commits(anew)
+        commits = self.commits(again)
         tree, places = commits.find_source(SourceCommit("", git.origin, git.commit), git.tag, git.file)
         if git.tag:
             self.check_tag(git, places)
@@ -237,19 +237,19 @@ class CommitJob:
         self.reporter.warn(f"{git.origin}: cannot verify that {git.tag} still is {git.commit[:12]}{why}")
 
     def make_tarball(
-        self, file: str, find: Callable[[bool], dict[str, CommitTree]], *, anew: bool = False
+        self, file: str, find: Callable[[bool], dict[str, CommitTree]], *, again: bool = False
     ) -> tuple[dict[str, CommitTree], Tarball]:
         """Return what `find` finds (path → commit), and write its tarball into the store. Where the store's copy of a
-        commit cannot be read, all are fetched again, once (`anew`). Raises InputError, EngineError."""
-        trees = find(anew)
+        commit cannot be read, all are fetched again, once (`again`). Raises InputError, EngineError."""
+        trees = find(again)
         try:
             return trees, self.write_tarball(file, trees)
         except (NotFoundError, UnreachableError) as error:
             cached = any(tree.folder.parent == self.store.own / "git" for tree in trees.values())
-            if anew or not cached or isinstance(error, SlowError):
+            if again or not cached or isinstance(error, SlowError):
                 raise InputError(f"the source {file} cannot be written: {error}", "repair that repository") from None
             self.reporter.warn(f"{file}: a commit in the store cannot be read, and is fetched again: {error}")
-        return self.make_tarball(file, find, anew=True)
+        return self.make_tarball(file, find, again=True)
 
     def write_tarball(self, file: str, trees: Mapping[str, CommitTree]) -> Tarball:
         """Write the tarball into the store. Raises NotFoundError, UnreachableError, InputError, EngineError."""

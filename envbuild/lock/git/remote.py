@@ -83,25 +83,25 @@ class RemoteRepository:
         """Return whether the store has a commit, so that no network is needed."""
         return any(has_commit(folder, commit) for folder in self.caches)
 
-    def obtain(self, commit: str, tag: str, *, anew: bool = False) -> Path:
+    def obtain(self, commit: str, tag: str, *, again: bool = False) -> Path:
         """Do as `LocalRepository.obtain`, over the network. Raises EngineError too, if the store is full.
 
-        anew: what the store has of it cannot be read, and is fetched again."""
+        again: what the store has of it cannot be read, and is fetched again."""
         name = self.name
-        for folder in () if anew else self.caches:
+        for folder in () if again else self.caches:
             if has_commit(folder, commit):
                 return folder
         with self.store.lock(f"git-{name}", lambda: self.report_status("waits for another process that fetches it")):
             shallow, whole = (self.store.own_folder("git") / folder.name for folder in self.caches)
-            for folder in () if anew else self.caches:  # what another process has fetched meanwhile
+            for folder in () if again else self.caches:  # what another process has fetched meanwhile
                 if has_commit(folder, commit):
                     return folder
             address = self._find_address()
             for wanted in (commit, *([f"refs/tags/{tag}"] if tag else [])):
                 self.report_status(f"fetching {wanted.removeprefix('refs/tags/')} from {self.place}")
                 refs = f"+{wanted}:{reference(commit)}"
-                failure = self._fetch(address, shallow, commit, "--depth=1", refs, anew=anew)
-                if has_commit(shallow, commit) and not (anew and failure):
+                failure = self._fetch(address, shallow, commit, "--depth=1", refs, again=again)
+                if has_commit(shallow, commit) and not (again and failure):
                     return shallow
                 if failure and not ONLY_NAMED.search(failure):
                     raise _git_error(failure)
@@ -109,7 +109,7 @@ class RemoteRepository:
             self.report_status(f"fetching the whole history from {self.place}, which does not provide single commits")
             every = [f"+{name}:refs/whole/{at}" for at, name in enumerate(self._list_refs(address))]
             if every:
-                failure = self._fetch(address, whole, commit, "--stdin", content="\n".join(every), anew=anew)
+                failure = self._fetch(address, whole, commit, "--stdin", content="\n".join(every), again=again)
                 if failure:
                     raise _git_error(failure)
             if has_commit(whole, commit):
@@ -168,23 +168,23 @@ class RemoteRepository:
         return address
 
     def _fetch(
-        self, address: str, cache: Path, commit: str, option: str, *refs: str, content: str = "", anew: bool = False
+        self, address: str, cache: Path, commit: str, option: str, *refs: str, content: str = "", again: bool = False
     ) -> bytes:
         """Run git fetch; the cache gets what arrived if that has `commit`. Return git's error output if it failed, else
         nothing. Raises EngineError, UnreachableError.
 
-        What the cache has is not requested, unless git cannot read it: then all is (`anew`). Nothing is removed: the
+        What the cache has is not requested, unless git cannot read it: then all is (`again`). Nothing is removed: the
         cache may have commits that their server has no more, and of two copies of an object git takes the sound one.
         """
-        if not anew:
+        if not again:
             failure, unreadable = self._receive(address, cache, commit, option, *refs, content=content)
             if not unreadable:
                 return failure
-        failure, _ = self._receive(address, cache, commit, option, *refs, content=content, anew=True)
+        failure, _ = self._receive(address, cache, commit, option, *refs, content=content, again=True)
         return failure
 
     def _receive(
-        self, address: str, cache: Path, commit: str, option: str, *refs: str, content: str, anew: bool = False
+        self, address: str, cache: Path, commit: str, option: str, *refs: str, content: str, again: bool = False
     ) -> tuple[bytes, bool]:
         """Do as `_fetch`, once. Return also whether the cache cannot be read."""
         most, this = self.transport.limits.file, object()
@@ -195,7 +195,7 @@ class RemoteRepository:
         with self.store.workdir() as work, self.store.filled():
             folder = work / "incoming"
             make_repository(cache)
-            if anew:
+            if again:
                 make_repository(folder)
             else:
                 make_incoming(folder, cache)

@@ -10,7 +10,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.build.engines.embedded.confined_program import OF_OWNERS, confine
@@ -18,6 +19,7 @@ from envbuild.build.engines.error_report import FULL
 from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.errors import VerifyError
 from envbuild.core.free_space import free_bytes, is_full
+from envbuild.core.regular_file import open_regular
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.profiles import SQUASHFUSE, UNSQUASHFS
@@ -46,27 +48,38 @@ def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path,
         if done.returncode == 0:
             return target, f"{image.name} is mounted by the kernel"
         tried.append(last_line(done.stderr, "mount failed"))
-    options = "uid=0,gid=0" if one_id else ""
-    why = squashfuse_obstacle()
-    if not why:
-        check_content(image)
-        why = start_squashfuse(image, target, options)
-    if not why:
-        return target, f"{image.name} is mounted by squashfuse"
-    tried.append(why)
-    if not shutil.which("unsquashfs"):
-        tried.append("unsquashfs is not installed")
-    else:
-        check_unpacked(image)
-        done = unpack(image, target)
-        raise_full_disk(done, target)
-        why = "; ".join(tried)
-        if done.returncode == 0 or (one_id and done.returncode == NOT_FATAL):
-            return target, f"{image.name} was unpacked to {work} ({why})"
-        if done.returncode == NOT_FATAL and has_all_but_devices(image, target):
-            return target, f"{image.name} was unpacked to {work} without its device nodes ({why})"
-        tried.append("unsquashfs: " + last_line(done.stderr, "it failed"))
+    # One file for the check and for the program: another one may get its name meanwhile.
+    with open_regular(image) as opened, named_errors(image):
+        content = Path(f"/proc/self/fd/{opened.fileno()}")
+        why = squashfuse_obstacle()
+        if not why:
+            check_content(content)
+            why = start_squashfuse(content, target, "uid=0,gid=0" if one_id else "")
+        if not why:
+            return target, f"{image.name} is mounted by squashfuse"
+        tried.append(why)
+        if not shutil.which("unsquashfs"):
+            tried.append("unsquashfs is not installed")
+        else:
+            check_unpacked(content)
+            done = unpack(content, target)
+            raise_full_disk(done, target)
+            why = "; ".join(tried)
+            if done.returncode == 0 or (one_id and done.returncode == NOT_FATAL):
+                return target, f"{image.name} was unpacked to {work} ({why})"
+            if done.returncode == NOT_FATAL and has_all_but_devices(content, target):
+                return target, f"{image.name} was unpacked to {work} without its device nodes ({why})"
+            tried.append("unsquashfs: " + last_line(done.stderr, "it failed"))
     raise SetupError("mount squashfs", "; ".join(tried))
+
+
+@contextlib.contextmanager
+def named_errors(image: Path) -> Iterator[None]:
+    """Let errors about the content of a file name the file."""
+    try:
+        yield
+    except VerifyError as error:
+        raise VerifyError.of(replace(finding, where=str(image)) for finding in error.findings) from None
 
 
 def raise_full_disk(done: subprocess.CompletedProcess[str], target: Path) -> None:
@@ -100,7 +113,7 @@ def check_unpacked(image: Path) -> None:
                 files.add(inode.size if inode.kind == REGULAR and is_new else 0, os.fsdecode(path))
             except ValueError as error:
                 hint = "mount it instead: install squashfuse, or run as root"
-                raise VerifyError(f"{image.name} is not unpacked: {error}, which no real image does", hint) from None
+                raise VerifyError(f"the file is not unpacked: {error}, which no real image does", hint) from None
 
 
 def has_all_but_devices(image: Path, target: Path) -> bool:
@@ -122,14 +135,19 @@ def has_all_but_devices(image: Path, target: Path) -> bool:
 
 
 def unpack(image: Path, target: Path) -> subprocess.CompletedProcess[str]:
-    """Run unsquashfs."""
+    """Run unsquashfs on an open file, /proc/self/fd/N."""
     words = ("unsquashfs", "-quiet", "-no-progress", "-force", "-dest", str(target), str(image))
-    return run_program(*words, prepare=confine("unsquashfs", UNSQUASHFS, image, [target], OF_OWNERS))
+    prepare = confine("unsquashfs", UNSQUASHFS, image, [target], OF_OWNERS)
+    return run_program(*words, prepare=prepare, opened=[int(image.name)])
 
 
-def run_program(*arguments: str, prepare: Callable[[], None] | None = None) -> subprocess.CompletedProcess[str]:
+def run_program(
+    *arguments: str, prepare: Callable[[], None] | None = None, opened: Sequence[int] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, with the descriptors `opened`."""
     return subprocess.run(
         arguments,
+        pass_fds=opened,
         capture_output=True,
         text=True,
         check=False,
@@ -162,7 +180,8 @@ def squashfuse_obstacle() -> str:
 
 
 def start_squashfuse(image: Path, target: Path, options: str) -> str:
-    """Mount a FUSE file system, and start squashfuse for it; it ends with this process. Returns why that failed, or "".
+    """Mount a FUSE file system, and start squashfuse for it and an open file, /proc/self/fd/N; it ends with this
+    process. Returns why that failed, or "".
 
     squashfuse gets the mount as a descriptor (libfuse 3.3 and later), so that it needs no rights for that."""
     fuse = os.open(FUSE, os.O_RDWR | os.O_CLOEXEC)
@@ -175,7 +194,7 @@ def start_squashfuse(image: Path, target: Path, options: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            pass_fds=(fuse,),
+            pass_fds=(fuse, int(image.name)),
             start_new_session=True,  # without a terminal
             preexec_fn=confine("squashfuse", SQUASHFUSE, image),
         )
