@@ -11,6 +11,7 @@ from typing import Any
 
 from envbuild.core import signals
 from envbuild.core.errors import EnvbuildError, Finding
+from envbuild.core.text import without_logins
 
 SCHEMA = 1  # raised when a key is renamed, removed or gets another meaning; not when one is added
 INTERRUPTED = "interrupted"
@@ -55,7 +56,8 @@ def encode_failure(code: str, exit_code: int, findings: Sequence[Finding]) -> st
 
 def finding_data(finding: Finding) -> dict[str, str]:
     """Return a finding as JSON has it."""
-    return {"message": finding.message, "where": finding.where, "hint": finding.hint}
+    texts = {"message": finding.message, "where": finding.where, "hint": finding.hint}
+    return {key: without_logins(text) for key, text in texts.items()}
 
 
 def keep_on_error(key: str, rows: list[Any]) -> None:

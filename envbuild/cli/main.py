@@ -6,7 +6,6 @@ import errno
 import io
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,7 +20,7 @@ from envbuild.cli.json_answer import (
 )
 from envbuild.core import signals
 from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError, Finding, SpecError
-from envbuild.core.text import printable_lines, printable_message
+from envbuild.core.text import printable_lines, printable_message, without_logins
 
 
 def main() -> None:
@@ -76,7 +75,8 @@ def is_thread_limit(error: Exception) -> bool:
 def fail(error: EnvbuildError) -> NoReturn:
     """Report an error as text on stderr, with ``--json`` also as an object on stdout, and exit with its code."""
     for finding in error.findings:
-        finding = replace(finding, message=printable_message(finding.message), hint=printable_message(finding.hint))
+        where = without_logins(finding.where)
+        finding = Finding(printable_message(finding.message), where, printable_message(finding.hint))
         print(printable_lines(f"error: {finding}"), file=sys.stderr)
     print_failure(encode_error(error))
     sys.exit(error.exit_code)

@@ -22,7 +22,7 @@ HIDDEN = (
 )  # fmt: skip
 BIDIRECTIONAL = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they reorder text
 LINE_ENDS = "\n\r\x85\u2028\u2029"
-LOGIN = re.compile(r"//[^/@\s]*@")  # of an address
+LOGIN = re.compile(r"(//|:/)[^/@\s]*@")  # of an address, also of one with a slash too few
 OWN_LINE = re.compile(r"\n((?:error|warning|hint):)", re.IGNORECASE)
 NAME_LENGTH = 200  # characters of an untrusted text in a list
 
@@ -126,7 +126,7 @@ def printable(value: object) -> str:
 
 def without_logins(text: str) -> str:
     """Return a text without the logins of the addresses in it."""
-    return LOGIN.sub("//", text)
+    return LOGIN.sub(r"\1", text)
 
 
 def printable_list(values: Collection[object], limit: int = 20) -> str:
@@ -147,8 +147,8 @@ def printable_lines(text: str) -> str:
 
 def printable_message(text: str) -> str:
     """Return `printable_lines` of a message, in which a further line that begins as those of envbuild (``error:``) is
-    indented: a text that the message quotes may have several lines."""
-    return printable_lines(OWN_LINE.sub(r"\n  \1", text))
+    indented: a text that the message quotes may have several lines. An address in it has no login."""
+    return printable_lines(OWN_LINE.sub(r"\n  \1", without_logins(text)))
 
 
 def escaped(text: str | bytes) -> str:

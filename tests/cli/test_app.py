@@ -70,6 +70,20 @@ def test_a_thread_that_cannot_be_started_is_an_error_with_a_hint(tmp_path: Path)
     refused(done, 5, "a thread cannot be started", "ulimit")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "https://bob:hush@h.invalid/x"),
+        ("show", "docker-archive:https://bob:hush@h.invalid/x.tar", "--json"),
+        ("verify", "https:/bob:hush@h.invalid/x"),
+        ("run", "docker://bob:hush@h.invalid/x:1", "--", "ls"),
+    ],
+)
+def test_a_login_that_the_user_types_is_in_no_error(words: tuple[str, ...]) -> None:
+    done = envbuild(*words)
+    assert done.returncode and "h.invalid/x" in done.stderr and "hush" not in done.stdout + done.stderr
+
+
 def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = envbuild("compile", "cpu-ucx", ENVBUILD_STORE=str(tmp_path / "file"))
