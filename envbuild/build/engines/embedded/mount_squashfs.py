@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.build.engines.embedded.confined_program import OF_OWNERS, confine
+from envbuild.build.engines.embedded.image_content import check_content, check_unpacked, has_all_but_devices
 from envbuild.build.engines.error_report import FULL
-from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.errors import VerifyError
 from envbuild.core.free_space import free_bytes, is_full
 from envbuild.core.regular_file import open_regular
@@ -88,50 +88,6 @@ def raise_full_disk(done: subprocess.CompletedProcess[str], target: Path) -> Non
     if found and is_full(found, free_bytes(target)):
         code = errno.EDQUOT if b"quota" in found[0] else errno.ENOSPC
         raise OSError(code, os.strerror(code))
-
-
-def check_content(image: Path) -> None:
-    """Check all that squashfuse reads of a file but the content of its files: it runs outside of the box. Raises
-    VerifyError."""
-    from envbuild.squashfs.read.tree import SquashTree
-
-    with SquashTree(image) as tree:
-        for _ in tree.sound_entries():
-            pass
-
-
-def check_unpacked(image: Path) -> None:
-    """Do as `check_content` for unsquashfs, which would also follow a link that has the same name as a folder
-    (CVE-2021-41072); and 80 kB can be 2 GB. Raises VerifyError."""
-    from envbuild.squashfs.read.inode import REGULAR
-    from envbuild.squashfs.read.tree import SquashTree
-
-    files = UnpackedFiles(image.stat().st_size)
-    with SquashTree(image) as tree:
-        for (path, inode), is_new in tree.sound_entries():  # further names of one file are links
-            try:
-                files.add(inode.size if inode.kind == REGULAR and is_new else 0, os.fsdecode(path))
-            except ValueError as error:
-                hint = "mount it instead: install squashfuse, or run as root"
-                raise VerifyError(f"the file is not unpacked: {error}, which no real image does", hint) from None
-
-
-def has_all_but_devices(image: Path, target: Path) -> bool:
-    """Return whether everything of a file but device nodes was unpacked with its owners: only root of the machine can
-    make a device node, and none can be opened in a box, however the file is mounted. Raises VerifyError."""
-    from envbuild.squashfs.read.inode import BLOCK_DEVICE, CHAR_DEVICE
-    from envbuild.squashfs.read.tree import SquashTree
-
-    with SquashTree(image) as tree:
-        for path, inode in tree.walk():
-            if inode.kind not in (BLOCK_DEVICE, CHAR_DEVICE):
-                try:
-                    status = (target / os.fsdecode(path)).lstat()
-                except OSError:
-                    return False
-                if (status.st_uid, status.st_gid) != (inode.uid, inode.gid):
-                    return False
-    return True
 
 
 def unpack(image: Path, target: Path) -> subprocess.CompletedProcess[str]:
