@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 
 from envbuild.build.engines.embedded import confined_program
 from envbuild.build.engines.embedded.confined_program import confine
-from envbuild.core.userns import landlock, libc
+from envbuild.core.userns import landlock
 from envbuild.core.userns.profiles import SQUASHFUSE, UNSQUASHFS
 from envbuild.core.userns.seccomp import Profile
 
@@ -20,6 +20,13 @@ pytestmark = [
     pytest.mark.engine,
     pytest.mark.skipif(os.geteuid() != 0, reason="a plain user has no capability to drop here"),
 ]
+
+
+def system_python() -> str:
+    """Return an interpreter whose library is where programs of the system have theirs."""
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("/usr/bin/python3 is not installed")
+    return "/usr/bin/python3"
 
 
 @pytest.fixture
@@ -89,7 +96,7 @@ def test_unsquashfs_writes_below_its_folder_alone(image: Path) -> None:
     ],
 )
 def test_no_process_no_network_and_no_mount(image: Path, profile: Profile, code: str) -> None:
-    python = str(Path(sys.executable).resolve())
+    python = system_python()
     start = "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
     fail = "def fail(): raise PermissionError(ctypes.get_errno())\n"
     prepare = confine(python, profile, image)
@@ -105,12 +112,58 @@ def test_no_capability_and_no_privilege(image: Path) -> None:
     assert (found["NoNewPrivs"], found["Seccomp"]) == ("1", "2")
 
 
-def test_a_program_elsewhere_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "prefix/bin").mkdir(parents=True)
-    (tmp_path / "prefix/bin/squashfuse").write_text("")
-    (tmp_path / "prefix/bin/squashfuse").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}/prefix/bin")
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/sw/lib:relative:")
-    found = confined_program.program_places("squashfuse")
-    assert found[-2:] == [tmp_path / "prefix", Path("/sw/lib")]
-    assert libc.has_filters()
+def test_other_processes_and_inherited_files_are_not_changed(image: Path) -> None:
+    """By limits, signals of files, and the mode of an open file, which belongs to the mount that it was opened on."""
+    python = system_python()
+    with image.open("rb") as opened, subprocess.Popen(["sleep", "60"]) as other:
+        name = f"/proc/self/fd/{opened.fileno()}"
+        lines = [
+            "import fcntl, os, resource",
+            "def refused(call, *words):",
+            "    try: call(*words)",
+            "    except OSError: return",
+            "    raise SystemExit(repr((call, words)))",
+            f"refused(resource.prlimit, {other.pid}, resource.RLIMIT_CPU, (0, 0))",
+            f"refused(os.kill, {other.pid}, 9)",
+            f"refused(fcntl.fcntl, {opened.fileno()}, fcntl.F_SETOWN, {other.pid})",
+            f"refused(fcntl.fcntl, {opened.fileno()}, 10, 9)",
+            f"refused(os.fchmod, {opened.fileno()}, 0o600)",
+            f"refused(os.chmod, {name!r}, 0o600)",
+            f"refused(os.setxattr, {name!r}, 'user.a', b'b')",
+            f"assert os.pread({opened.fileno()}, 5, 0) == b'image'",
+        ]
+        for profile, writable in ((SQUASHFUSE, []), (UNSQUASHFS, [image.parent / "out"])):
+            prepare = confine(python, profile, Path(name), writable, confined_program.OF_OWNERS)
+            words = [python, "-I", "-S", "-c", "\n".join(lines)]
+            found = subprocess.run(
+                words, capture_output=True, text=True, preexec_fn=prepare, pass_fds=[opened.fileno()], check=False
+            )
+            assert (found.returncode, found.stderr) == (0, "")
+        assert other.poll() is None
+        other.kill()
+    assert image.stat().st_mode & 0o777 == 0o644
+
+
+def test_libraries_in_other_prefixes_are_read(tmp_path: Path) -> None:
+    """As Spack and Homebrew have them; the rest of a prefix is not."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    library, program = tmp_path / "lib-1/lib", tmp_path / "home/bin"
+    library.mkdir(parents=True)
+    program.mkdir(parents=True)
+    (tmp_path / "home/secret").write_text("secret")
+    (tmp_path / "f.c").write_text("int f(void) { return 0; }")
+    opened = f'fopen("{tmp_path}/home/secret", "r")'
+    (tmp_path / "main.c").write_text(
+        f"#include <stdio.h>\nint f(void); int main(void) {{ return {opened} ? 1 : f(); }}"
+    )
+    for words in (
+        ["-shared", "-fPIC", "-o", str(library / "libf.so"), str(tmp_path / "f.c")],
+        ["-o", str(program / "prog"), str(tmp_path / "main.c"), f"-L{library}", "-lf", f"-Wl,-rpath,{library}"],
+    ):
+        subprocess.run(["gcc", *words], check=True)
+    prepare = confine(str(program / "prog"), SQUASHFUSE, tmp_path / "f.c")
+    done = subprocess.run([program / "prog"], capture_output=True, text=True, preexec_fn=prepare, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert library / "libf.so" in confined_program.list_libraries(str(program / "prog"))
+    assert confined_program.list_libraries("/nonexistent/prog") == []

@@ -99,26 +99,44 @@ RUN = replace(
 # squashfuse and unsquashfs, which read files of strangers: what a program, its loader and its threads need.
 PROGRAM = (
     "execve exit exit_group brk mmap munmap mprotect mremap madvise arch_prctl set_tid_address set_robust_list rseq "
-    "prlimit64 getrlimit getrandom futex rt_sigaction rt_sigprocmask rt_sigreturn rt_sigtimedwait sigaltstack "
+    "getrlimit getrandom futex rt_sigaction rt_sigprocmask rt_sigreturn rt_sigtimedwait sigaltstack "
     "restart_syscall sched_yield sched_getaffinity sysinfo uname getpid gettid getppid getuid geteuid getgid getegid "
     "clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time umask getcwd "
     "read readv pread64 preadv write writev pwrite64 close close_range fstat stat lstat newfstatat statx statfs "
-    "fstatfs lseek fadvise64 readahead access faccessat faccessat2 readlink readlinkat getdents64 fcntl dup dup2 dup3 "
+    "fstatfs lseek fadvise64 readahead access faccessat faccessat2 readlink readlinkat getdents64 dup dup2 dup3 "
     "pipe pipe2 poll ppoll splice"
 )
 UNPACKING = (
     "creat mkdir mkdirat mknod mknodat symlink symlinkat link linkat unlink unlinkat rmdir rename renameat renameat2 "
     "chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes utimensat futimesat truncate ftruncate "
     "fallocate setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr listxattr llistxattr chdir fchdir "
-    "tgkill kill setitimer alarm"
+    "setitimer alarm"
 )
 CLONE_THREAD = 0x00010000
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | (os.O_TMPFILE & ~os.O_DIRECTORY)
 
 
+# Of another process: who gets its signals and which (SIGKILL), leases, notices of folders.
+F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY = 8, 10, 15, 1024, 1026
+OF_ITSELF = {
+    "prlimit64": ArgumentCheck((Case((Condition(0, 0),)),)),
+    "fcntl": ArgumentCheck(
+        tuple(
+            Case((Condition(1, command),), errno.EPERM)
+            for command in (F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY)
+        ),
+        otherwise=0,
+    ),
+}
+
+
 def allow_only(calls: str, checks: Mapping[str, ArgumentCheck] = MappingProxyType({})) -> Profile:
     """Return the profile that allows `calls`, threads, and those of `checks` for some arguments."""
-    whole = {"clone": ArgumentCheck((Case((Condition(0, CLONE_THREAD, CLONE_THREAD | NAMESPACES),)),)), **checks}
+    whole = {
+        **OF_ITSELF,
+        "clone": ArgumentCheck((Case((Condition(0, CLONE_THREAD, CLONE_THREAD | NAMESPACES),)),)),
+        **checks,
+    }
     known = {name for numbers in NUMBERS.values() for name in numbers}
     absent = frozenset({"clone3", "openat2"})
     return Profile(refused=frozenset(known - set(calls.split()) - absent - whole.keys()), absent=absent, checks=whole)

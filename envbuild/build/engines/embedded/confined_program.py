@@ -6,9 +6,12 @@ system calls, and with Landlock no file but their own parts, the image, and wher
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,17 +20,31 @@ from envbuild.core.userns.seccomp import Profile, make_program
 
 # Where programs and their libraries are, and what the loader reads.
 PARTS = tuple(map(Path, ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/nix/store")))
+LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
+SHORT = 10  # seconds
+DESCRIPTORS = Path("/proc/self/fd")
 # chown, dac_override, fowner, fsetid, setfcap: what unpacking needs
 OF_OWNERS = (0, 1, 3, 4, 31)
 
 
 def program_places(name: str) -> list[Path]:
-    """Return where a program and its libraries may be: in the system's folders, in its own prefix (conda, Spack), and
-    in those of LD_LIBRARY_PATH."""
+    """Return where a program and its libraries are: the system's folders, its own file, and the libraries that the
+    loader finds for it, of which each may have a prefix of its own (Spack, Homebrew)."""
     found = shutil.which(name)
-    prefix = [Path(found).resolve().parent.parent] if found else []
-    named = [Path(path) for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path.startswith("/")]
-    return [*PARTS, *(path for path in (*prefix, *named) if path != Path("/"))]
+    return [*PARTS, Path(found).resolve(), *list_libraries(found)] if found else [*PARTS]
+
+
+def list_libraries(program: str) -> list[Path]:
+    """Return the libraries of a program, as ld.so(8) lists them in place of running it; none of a script, or of a
+    program that is linked statically, which prints its usage then."""
+    asked = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}
+    try:
+        done = subprocess.run(
+            [program], env=asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=SHORT
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return []
+    return [Path(path).resolve() for path in LIBRARY.findall(done.stdout)]
 
 
 def confine(
@@ -44,6 +61,8 @@ def confine(
     def prepare() -> None:
         if writable:
             make_others_read_only(writable)
+            if image.parent == DESCRIPTORS:
+                open_again(image)
         libc.set_parent_death_signal(signal.SIGKILL)
         landlock.restrict(readable, writable)
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
@@ -65,3 +84,16 @@ def make_others_read_only(writable: Sequence[Path]) -> None:
         libc.set_read_only("/", True, recursive=True)
         for path in writable:
             libc.set_read_only(path, False)
+
+
+def open_again(image: Path) -> None:
+    """Open an open file, /proc/self/fd/N, under its name: its descriptor is then of a mount that is read-only. Raises
+    OSError for another file of that name."""
+    number = int(image.name)
+    opened = os.open(image.readlink(), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if not os.path.sameopenfile(opened, number):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(image))
+        os.dup2(opened, number)
+    finally:
+        os.close(opened)

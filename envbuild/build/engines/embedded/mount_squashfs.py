@@ -107,7 +107,7 @@ def run_program(
         capture_output=True,
         text=True,
         check=False,
-        stdin=subprocess.DEVNULL,
+        input="",  # an own pipe: by a descriptor of /dev/null its mode could be changed
         preexec_fn=prepare or end_with_parent,
     )
 
