@@ -22,7 +22,7 @@ HIDDEN = (
 )  # fmt: skip
 BIDIRECTIONAL = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they reorder text
 LINE_ENDS = "\n\r\x85\u2028\u2029"
-LOGIN = re.compile(r"(//|:/)[^/@\s]*@")  # of an address, also of one with a slash too few
+LOGIN = re.compile(r"(//|\bhttps?:/)[^/\s]*@")  # of an address, also of one with a slash too few
 OWN_LINE = re.compile(r"\n((?:error|warning|hint):)", re.IGNORECASE)
 NAME_LENGTH = 200  # characters of an untrusted text in a list
 

@@ -209,15 +209,22 @@ class MirrorExport:
         }
         if not reference.digest:  # with a digest the reference may have no tag
             manifest["annotations"] = {TAG: reference.tag}
-        index = read_json(self.folder / folder / "index.json", follow=True) or {}
-        older = [
-            drop_moved_tag(item, manifest)
-            for item in index.get("manifests", ())
-            if item["digest"] != manifest["digest"]
-        ]
+        found = index_entries(read_json(self.folder / folder / "index.json", follow=True))
+        older = [drop_moved_tag(item, manifest) for item in found if item["digest"] != manifest["digest"]]
         index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*older, manifest]}
         self.write_text(f"{folder}/oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}) + "\n")
         self.write_text(f"{folder}/index.json", json.dumps(index, indent=1, sort_keys=True) + "\n")
+
+
+def index_entries(index: Any) -> list[dict[str, Any]]:
+    """Return the entries of an index (any JSON value) that name an image by its digest."""
+    listed = index.get("manifests") if isinstance(index, dict) else None
+    entries = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    return [
+        item
+        for item in entries
+        if isinstance(item.get("digest"), str) and isinstance(item.get("annotations", {}), dict)
+    ]
 
 
 def drop_moved_tag(item: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from envbuild.core.text import (
     human_list,
     printable,
     printable_lines,
+    printable_message,
     table,
 )
 
@@ -107,3 +108,18 @@ def test_a_table_has_columns_of_equal_width_and_no_blanks_at_the_end() -> None:
 )
 def test_values_as_a_spec_has_them(value: Any, text: str) -> None:
     assert flow(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("at https://bob:hush@h/x@v1", "at https://h/x@v1"),
+        ("at https://bob:hu@sh@h/x", "at https://h/x"),
+        ("https:/bob:hush@h/x", "https:/h/x"),
+        ("docker://a/b@sha256:1", "docker://a/b@sha256:1"),
+        ("--bind /nowhere:/mnt@x", "--bind /nowhere:/mnt@x"),
+        ("oci:/srv/images@sha256:1", "oci:/srv/images@sha256:1"),
+    ],
+)
+def test_a_message_has_no_login(text: str, printed: str) -> None:
+    assert printable_message(text) == printed

@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError, SpecError, VerifyError
 from envbuild.core.link_walk import LINKS
 from envbuild.core.store.store import Store
+from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.removal import remove_tree
 from envbuild.oci.layers.layer import stored_members
 from envbuild.squashfs.read.superblock import read_superblock
@@ -303,21 +305,29 @@ def test_a_program_outside_of_the_box_gets_no_damaged_file(
     assert not (tmp_path / "called").exists()
 
 
-def test_the_file_that_was_checked_is_the_one_that_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("program", ["squashfuse", "unsquashfs"])
+def test_a_file_that_is_exchanged_after_its_check_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
     """Another user may give its name to another file meanwhile."""
     image = build_image(tmp_path, [file(b"a", b"1")])
     sound = image.read_bytes()
     (tmp_path / "bad").write_bytes(b"bad")
     (tmp_path / "programs").mkdir()
-    (tmp_path / "programs/unsquashfs").write_text('#!/bin/sh\nexec /bin/cp "$6" "$5/copy"\n')
-    (tmp_path / "programs/unsquashfs").chmod(0o755)
+    # of the arguments the one that is the image; the folder of unsquashfs is the one before
+    (tmp_path / "programs" / program).write_text('#!/bin/sh\nexec /bin/cp "$6" "$5/copy"\n')
+    (tmp_path / "programs" / program).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "programs"))
-    check = mount_squashfs.check_unpacked
 
-    def checked(content: Path) -> None:
+    def exchange(check: Callable[[Path], None], content: Path) -> None:
         check(content)
         (tmp_path / "bad").rename(image)
+        if program == "squashfuse":
+            assert content.read_bytes() == sound
 
-    monkeypatch.setattr(mount_squashfs, "check_unpacked", checked)
-    target, _ = mount_squashfs.mount_image(image, tmp_path)
-    assert (target / "copy").read_bytes() == sound and image.read_bytes() == b"bad"
+    for name in ("check_content", "check_unpacked"):
+        monkeypatch.setattr(mount_squashfs, name, partial(exchange, getattr(mount_squashfs, name)))
+    monkeypatch.setattr(mount_squashfs, "FUSE", "/dev/null" if program == "squashfuse" else "/nonexistent")
+    with pytest.raises(SetupError):
+        mount_squashfs.mount_image(image, tmp_path)
+    assert not (tmp_path / "image/copy").exists() and image.read_bytes() == b"bad"

@@ -92,6 +92,19 @@ def test_a_second_run_writes_nothing(store: Store, tmp_path: Path) -> None:
     assert hello.stat().st_ino == node
 
 
+@pytest.mark.parametrize(
+    "text", ['{"manifests": 5}', '{"manifests": ["x", {}, {"digest": "sha256:1", "annotations": "b"}]}', "[1]", "{"]
+)
+def test_an_index_of_another_form_is_written_again(store: Store, tmp_path: Path, text: str) -> None:
+    folder, wanted = tmp_path / "bundle", lock(image=base(store))
+    export_mirror(wanted, store, folder, SilentReporter())
+    (index,) = folder.glob("oci/**/index.json")
+    expected = index.read_text()
+    index.write_text(text)
+    export_mirror(wanted, store, folder, SilentReporter())
+    assert index.read_text() == expected
+
+
 def test_files_of_holes_are_replaced(store: Store, tmp_path: Path) -> None:
     """Another user may put them into an open folder."""
     folder, wanted = tmp_path / "bundle", lock(deb(store, "hello"))

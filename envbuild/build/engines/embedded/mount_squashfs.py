@@ -26,6 +26,7 @@ from envbuild.core.userns.profiles import SQUASHFUSE, UNSQUASHFS
 
 FUSE = "/dev/fuse"
 NOT_FATAL = 2  # the exit code of unsquashfs (4.5 and later) where an owner or a device could not be made
+SERVERS: list[subprocess.Popen[bytes]] = []  # the squashfuse programs of this process
 WAIT = 5.0  # seconds until squashfuse must answer
 OWNER = "rootmode=40000,user_id=0,group_id=0,allow_other"  # of a FUSE mount (linux/Documentation/filesystems/fuse.rst)
 
@@ -91,10 +92,16 @@ def raise_full_disk(done: subprocess.CompletedProcess[str], target: Path) -> Non
 
 
 def unpack(image: Path, target: Path) -> subprocess.CompletedProcess[str]:
-    """Run unsquashfs on an open file, /proc/self/fd/N."""
+    """Run unsquashfs on an open file, /proc/self/fd/N. Raises SetupError where it cannot be confined, as when another
+    file has the name of the open one."""
     words = ("unsquashfs", "-quiet", "-no-progress", "-force", "-dest", str(target), str(image))
     prepare = confine("unsquashfs", UNSQUASHFS, image, [target], OF_OWNERS)
-    return run_program(*words, prepare=prepare, opened=[int(image.name)])
+    try:
+        return run_program(*words, prepare=prepare, opened=[int(image.name)])
+    except subprocess.SubprocessError:
+        raise SetupError(
+            "mount squashfs", "unsquashfs cannot be confined, or the file was exchanged meanwhile"
+        ) from None
 
 
 def run_program(
@@ -159,6 +166,7 @@ def start_squashfuse(image: Path, target: Path, options: str) -> str:
     finally:
         os.close(fuse)  # where squashfuse has ended, nothing waits for it then
     if is_served(target):
+        SERVERS.append(child)
         return ""
     ended = child.poll()
     child.kill()
@@ -166,6 +174,16 @@ def start_squashfuse(image: Path, target: Path, options: str) -> str:
     with contextlib.suppress(OSError):
         libc.umount(target)
     return f"squashfuse ended with exit code {ended}" if ended is not None else f"squashfuse did not mount in {WAIT} s"
+
+
+def end_servers() -> None:
+    """End the squashfuse programs that this process started: one that was taken over may have dropped the signal of its
+    parent's death, which belongs to a thread."""
+    while SERVERS:
+        server = SERVERS.pop()
+        server.kill()
+        with contextlib.suppress(ChildProcessError):
+            server.wait()
 
 
 def is_served(target: Path) -> bool:

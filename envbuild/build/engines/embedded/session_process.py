@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from envbuild.build.engines.embedded.mount_squashfs import mount_image
+from envbuild.build.engines.embedded.mount_squashfs import end_servers, mount_image
 from envbuild.build.engines.embedded.sandbox import run_in_sandbox
 from envbuild.build.engines.embedded.unit_root import ONE_ID, RootSpec
 from envbuild.core.folder_removal import discard_folder
@@ -56,6 +56,7 @@ def serve_commands(job: Job) -> Job:
         if job["image"]:
             with contextlib.suppress(OSError):  # it was unpacked, or is not mounted
                 libc.umount(work / "image")
+            end_servers()
         discard_folder(work)
     return {"notes": notes}
 
