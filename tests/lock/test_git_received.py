@@ -309,14 +309,21 @@ def flip(path: Path, at: int) -> None:
 
 
 @pytest.mark.slow_unit
-@pytest.mark.parametrize("kind", ["commit", "tree", "blob", "shallow"])
-def test_a_damaged_cache_is_fetched_again(demo: Repo, tmp_path: Path, server: Served, kind: str) -> None:
-    demo.bare(tmp_path / "served/demo/demo.git")
+@pytest.mark.parametrize("plain", [False, True], ids=["smart", "plain"])
+@pytest.mark.parametrize("kind", ["commit", "tree", "blob", "shallow", "names", "HEAD", "config"])
+def test_a_damaged_cache_is_fetched_again(demo: Repo, tmp_path: Path, server: Served, kind: str, plain: bool) -> None:
+    server.plain = plain
+    git(demo.bare(tmp_path / "served/demo/demo.git"), "update-server-info")
     desk = Desk(tmp_path / "s", github=server.url)
     expected = desk.lock(git_source(demo))
-    (cache,) = (tmp_path / "s/git").iterdir()
+    (cache,) = {path.parents[2] for path in (tmp_path / "s/git").glob("*/objects/pack/*.idx")}
     if kind == "shallow":
         (cache / "shallow").write_text("zzz\n")
+    elif kind in ("HEAD", "config"):
+        (cache / kind).write_bytes(bytes(20))  # after a power cut
+    elif kind == "names":
+        (index,) = cache.glob("objects/pack/*.idx")
+        flip(index, 8 + 1024 + 20)  # the first byte of the second name (gitformat-pack(5))
     else:
         names = {"commit": "HEAD", "tree": "HEAD^{tree}", "blob": "HEAD:big"}
         sha = git(demo.path, "rev-parse", names[kind])

@@ -85,9 +85,10 @@ def names_commit(cache: Path, commit: str) -> bool:
 
 
 def make_repository(folder: Path) -> None:
-    """Make an empty repository, unless there is one: not a part of it, which a killed git leaves. Raises EngineError,
-    OSError."""
-    if (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir():
+    """Make an empty repository, unless there is one: not a part of it, which a killed git leaves. One whose HEAD or
+    config a power cut emptied gets new ones, and keeps its objects. Raises EngineError, OSError."""
+    present = (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir()
+    if present and not run_git(folder, "rev-parse", "--git-dir", settings=IGNORED).returncode:
         return
     new = folder.with_name(f"{folder.name}.new")
     discard_folder(new)
@@ -100,6 +101,11 @@ def make_repository(folder: Path) -> None:
             f"the store's folder {folder} cannot be created: {error_summary(done.stderr)}",
             hint="set ENVBUILD_STORE to a folder that you may write",
         )
+    if present:
+        for name in ("HEAD", "config"):
+            (new / name).replace(folder / name)
+        discard_folder(new)
+        return
     discard_folder(folder)
     new.rename(folder)
 
@@ -137,7 +143,8 @@ def accept(folder: Path, cache: Path, commit: str) -> bool:
     OSError."""
     if not has_commit(folder, commit):
         return False
-    if found := shallow_commits(folder) | shallow_commits(cache):
+    found = shallow_commits(folder) | shallow_commits(cache)
+    if found or (cache / SHALLOW).exists():  # without what is none
         write_atomic(cache / SHALLOW, lambda file: file.write(b"".join(line + b"\n" for line in sorted(found))))
     for path in _objects(folder):
         target = cache / path.relative_to(folder)
@@ -158,7 +165,7 @@ def _objects(folder: Path) -> list[Path]:
 
 def _references(folder: Path) -> dict[str, str]:
     """Return name → object of the references that git can read: those of a cache only spare a fetch."""
-    words = run_git(folder, "for-each-ref", "--format=%(refname) %(objectname)").stdout.decode().split()
+    words = run_git(folder, "for-each-ref", "--format=%(refname) %(objectname)").stdout.decode(errors="replace").split()
     return dict(zip(words[::2], words[1::2], strict=False))
 
 

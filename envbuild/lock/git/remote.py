@@ -44,7 +44,10 @@ from envbuild.net.urls import redact
 ONLY_NAMED = re.compile(rb"unadvertised|does not allow request|want \w+ not valid|not support shallow|find remote ref")
 TOO_LARGE = re.compile(rb"File too large")
 # What git reports of a damaged repository.
-OF_DAMAGE = re.compile(rb"(?i)inflate|corrupt|damaged|bad (object|shallow)|unable to (read|parse|unpack)|not read")
+OF_DAMAGE = re.compile(
+    rb"(?i)inflate|corrupt|damaged|(bad|missing) (\w+ )?(object|shallow)|unable to (read|parse|unpack)|not read|"
+    rb"index file|non-monotonic|too small"
+)
 PROBE = 1 << 20  # bytes for which a full disk has no room, with any cause that git states
 OF_SERVER = (b"remote:", b"fatal: remote error:")  # from there on a server may have written the lines
 # The protocol that git may use is the scheme of the address alone (GIT_ALLOW_PROTOCOL of git(1)): it starts a program,

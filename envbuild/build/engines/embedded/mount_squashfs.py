@@ -113,6 +113,7 @@ def run_program(
         pass_fds=opened,
         capture_output=True,
         text=True,
+        errors="replace",  # names of files
         check=False,
         input="",  # an own pipe: by a descriptor of /dev/null its mode could be changed
         preexec_fn=prepare or end_with_parent,
