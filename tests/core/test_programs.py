@@ -47,6 +47,7 @@ OTHERS = {
     "core/userns/namespaces.py": "processes of a namespace, which end with its parent",
     "build/engines/embedded/sandbox.py": "in the process namespace of a unit, which ends with it",
     "build/engines/embedded/mount_squashfs.py": "in the process namespace of a unit, which ends with it",
+    "build/engines/embedded/confined_program.py": "the loader, which lists libraries; it ends with its parent",
     "inspector/report.py": "in the process namespace of an image, which ends with it; it has no other module",
     "cli/start.py": "it is the same process",
     "doctor/processes.py": "also a file for Python alone; each has a limit, and is ended with its children",

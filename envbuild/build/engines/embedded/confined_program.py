@@ -27,6 +27,12 @@ DESCRIPTORS = Path("/proc/self/fd")
 OF_OWNERS = (0, 1, 3, 4, 31)
 
 
+def end_with_parent() -> None:
+    """Let a program end when this process is killed: a session is in no pid namespace of its own. This process has one
+    thread, so a function may run between fork and exec."""
+    libc.set_parent_death_signal(signal.SIGKILL)
+
+
 def program_places(name: str) -> list[Path]:
     """Return where a program and its libraries are: the system's folders, its own file, and the libraries that the
     loader finds for it, of which each may have a prefix of its own (Spack, Homebrew)."""
@@ -40,7 +46,14 @@ def list_libraries(program: str) -> list[Path]:
     asked = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}
     try:
         done = subprocess.run(
-            [program], env=asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=SHORT
+            [program],
+            env=asked,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SHORT,
+            preexec_fn=end_with_parent,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return []
@@ -63,7 +76,7 @@ def confine(
             make_others_read_only(writable)
             if image.parent == DESCRIPTORS:
                 open_again(image)
-        libc.set_parent_death_signal(signal.SIGKILL)
+        end_with_parent()
         landlock.restrict(readable, writable)
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
         libc.drop_capabilities(*dropped)

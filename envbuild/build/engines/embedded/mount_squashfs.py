@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from envbuild.build.engines.embedded.confined_program import OF_OWNERS, confine
+from envbuild.build.engines.embedded.confined_program import OF_OWNERS, confine, end_with_parent
 from envbuild.build.engines.embedded.image_content import check_content, check_unpacked, has_all_but_devices
 from envbuild.build.engines.error_report import FULL
 from envbuild.core.errors import VerifyError
@@ -118,12 +118,6 @@ def run_program(
         input="",  # an own pipe: by a descriptor of /dev/null its mode could be changed
         preexec_fn=prepare or end_with_parent,
     )
-
-
-def end_with_parent() -> None:
-    """Let a program end when this process is killed: a session is in no pid namespace of its own. This process has one
-    thread, so a function may run between fork and exec."""
-    libc.set_parent_death_signal(signal.SIGKILL)
 
 
 def last_line(text: str, otherwise: str) -> str:
