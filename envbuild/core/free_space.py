@@ -20,6 +20,10 @@ def is_full(found: re.Match[bytes], free: int) -> bool:
 def free_bytes(path: Path) -> int:
     """Return the bytes that the disk of a folder has left: none where it takes no more files."""
     status = os.statvfs(path)
-    if status.f_files and status.f_favail < FEW_FILES:
-        return 0
-    return status.f_bavail * status.f_frsize
+    return status.f_bavail * status.f_frsize if has_room_for_files(path, FEW_FILES) else 0
+
+
+def has_room_for_files(path: Path, count: int) -> bool:
+    """Return whether the disk of a folder takes `count` more files; some state no number (btrfs)."""
+    status = os.statvfs(path)
+    return not status.f_files or status.f_favail >= count

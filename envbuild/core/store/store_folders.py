@@ -11,6 +11,7 @@ from pathlib import Path
 from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError
 from envbuild.core.file_status import file_status
+from envbuild.core.free_space import has_room_for_files
 from envbuild.core.ownership import Intrusion, closed_groups, find_intrusion, own_users, user_name
 from envbuild.core.store.access import OWN_STORE, check_readable
 from envbuild.core.store.former_members import check_former_members
@@ -94,9 +95,7 @@ def close_trees(root: Path) -> list[str]:
 def _no_files(root: Path) -> str:
     """Return the rest of a hint where a disk can have no file more: `store gc` makes its locks there."""
     there = next(path for path in (root, *root.parents) if path.exists())
-    status = os.statvfs(there)
-    free = status.f_favail or not status.f_files  # btrfs states 0 of both
-    return "" if free else "; no file more fits there: remove one outside of the store first"
+    return "" if has_room_for_files(there, 1) else "; no file more fits there: remove one outside of the store first"
 
 
 def try_to_write(folder: Path) -> None:
