@@ -123,7 +123,7 @@ def _opened(
     project: Project, site: Site, reporter: Reporter | None, *, alone: bool = False, clean: bool = True
 ) -> Iterator[Workspace]:
     reporter = reporter or console.default_reporter()
-    store = Store.open(site.store, reporter.info)
+    store = Store.open(site.store, reporter.info, may_be_full=alone)
     with in_use(store, reporter, alone=alone, clean=clean):
         yield Workspace(with_drivers(project, site), site, store, reporter).with_reporter(reporter)
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def test_a_full_disk_takes_no_work_folder_and_leaves_none(
 
 
 def test_a_full_disk_is_not_a_missing_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> None:
+    def refuse(path: Path, *, may_be_full: bool) -> None:
         raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), str(path))
 
     monkeypatch.setattr(store_folders, "try_to_write", refuse)
@@ -107,6 +108,29 @@ def test_a_disk_without_room_for_a_file(tmp_path: Path) -> None:
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)
     assert "store gc" in caught.value.hint and "remove one outside of the store" in caught.value.hint
+
+
+def test_store_gc_needs_no_room_for_a_file(tmp_path: Path) -> None:
+    """A quota of files, as parallel file systems have, is full of what it would remove."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=60", "none", str(tmp_path)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mount needs root and CAP_SYS_ADMIN")
+    gc = [sys.executable, "-m", "envbuild", "store", "gc", "--all"]
+    env = {**os.environ, "ENVBUILD_STORE": str(tmp_path / "store")}
+    try:
+        subprocess.run(gc, env=env, check=True, capture_output=True)
+        left = tmp_path / "store/layers" / ("0" * 64) / "usr/lib"
+        left.mkdir(parents=True)
+        with pytest.raises(OSError, match="No space left"):
+            for number in range(60):
+                (left / str(number)).touch()
+        with pytest.raises(EngineError, match="is full: No space left") as caught:
+            Store.open(tmp_path / "store")
+        assert caught.value.hint.endswith("no file more fits there (df -i)")
+        subprocess.run(gc, env=env, check=True, capture_output=True)
+        assert list((tmp_path / "store/layers").iterdir()) == []
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
 def test_blobs_are_found_by_their_digest(store: Store) -> None:

@@ -223,6 +223,16 @@ def test_a_program_that_mounts_ends_with_the_process_that_started_it(tmp_path: P
         time.sleep(0.05)
 
 
+def test_what_a_program_prints_takes_little_memory(tmp_path: Path) -> None:
+    """unsquashfs has a line for each file that it cannot make: an image of millions took the memory of the machine."""
+    code = "print('begin', flush=True)\nfor _ in range(200): print('x' * 99999)\nimport sys\nsys.exit('the end')"
+    done = mount_squashfs.run_program(sys.executable, "-c", code)
+    assert done.returncode == 1
+    assert done.stderr.startswith("begin\nxxx")
+    assert done.stderr.endswith("xxx\nthe end\n")
+    assert len(done.stderr) == 2 * mount_squashfs.END_BYTES
+
+
 def test_an_unpacked_file_has_the_reason_why_it_was_not_mounted(
     image: Path, store: Store, monkeypatch: pytest.MonkeyPatch, scratch: Path
 ) -> None:

@@ -43,7 +43,7 @@ def _find_traces(root: Path, folders: Sequence[str], content: Sequence[str]) -> 
         own = entry.stat(follow_symlinks=False).st_uid in users
         if not (status.st_gid in closed_groups() if own else is_open):
             yield f"{entry.name}/ is the folder of a member of a group"  # only the store of a group has them
-    if not any(_has_entries(root / name) for name in content):
+    if not any(has_entries(root / name) for name in content):
         return
     for path in (root, *map(root.joinpath, folders)):
         try:
@@ -56,7 +56,7 @@ def _find_traces(root: Path, folders: Sequence[str], content: Sequence[str]) -> 
             yield f"{path.name}/ is writable for the group {group_name(found.st_gid)}"
 
 
-def _has_entries(folder: Path) -> bool:
+def has_entries(folder: Path) -> bool:
     try:
         return stat.S_ISDIR(folder.lstat().st_mode) and any(folder.iterdir())
     except OSError:

@@ -85,14 +85,14 @@ class Store:
     logs: Path | None = field(default=None, compare=False)
 
     @classmethod
-    def open(cls, root: Path, report: Callable[[str], object] = ignore) -> Store:
+    def open(cls, root: Path, report: Callable[[str], object] = ignore, *, may_be_full: bool = False) -> Store:
         """Create the folders of the store, and close those of an older one that others could enter.
 
-        report: called with a line about that. Raises EngineError when the place cannot be written, when it is a folder
-        with other content (`mark_store`), and when another user could make this one's commands change files elsewhere
-        (`check_members`).
+        report: called with a line about that. may_be_full: the command frees space. Raises EngineError when the place
+        cannot be written, when it is a folder with other content (`mark_store`), and when another user could make this
+        one's commands change files elsewhere (`check_members`).
         """
-        prepare_store(root, report)
+        prepare_store(root, report, may_be_full=may_be_full)
         return cls(root, report)
 
     @property

@@ -14,7 +14,7 @@ from envbuild.core.file_status import file_status
 from envbuild.core.free_space import has_room_for_files
 from envbuild.core.ownership import Intrusion, closed_groups, find_intrusion, own_users, user_name
 from envbuild.core.store.access import OWN_STORE, check_readable
-from envbuild.core.store.former_members import check_former_members
+from envbuild.core.store.former_members import check_former_members, has_entries
 from envbuild.core.store.mark import mark_shared, mark_store
 from envbuild.core.store.members import LOCKS, check_entry, check_members, has_folders
 from envbuild.core.store.permissions import (
@@ -35,12 +35,13 @@ PRIVATE = (*OWN_FOLDERS, *ENGINE_CACHES, "apt", "git", "uv", "ccache", "base", *
 CLOSED = ("layers", "tmp")  # they hold trees of files
 
 
-def prepare_store(root: Path, report: Callable[[str], object]) -> None:
+def prepare_store(root: Path, report: Callable[[str], object], *, may_be_full: bool = False) -> None:
     """Make the folders of the store `root`, and close those of an older one that others could enter.
 
-    report: called with a line about that. Raises EngineError when the place cannot be written, when it is a folder
-    with other content (`mark_store`), and when another user could make this one's commands change files elsewhere
-    (`check_members`), or could before (`check_former_members`).
+    report: called with a line about that. may_be_full: the command removes what fills the disk, and makes no file.
+    Raises EngineError when the place cannot be written, when it is a folder with other content (`mark_store`), and when
+    another user could make this one's commands change files elsewhere (`check_members`), or could before
+    (`check_former_members`).
     """
     try:
         check_place(root, is_new=True)  # before anything is made on the way to it
@@ -60,7 +61,7 @@ def prepare_store(root: Path, report: Callable[[str], object]) -> None:
         for name in OWN_FOLDERS:
             (own / name).mkdir(mode=0o700, exist_ok=True)
             check_entry(own / name)
-        try_to_write(own / "tmp")
+        try_to_write(own / "tmp", may_be_full=may_be_full)
     except OSError as error:
         if error.errno in FULL_DISK:
             hint = FREE_SOME + _no_files(root)
@@ -93,16 +94,21 @@ def close_trees(root: Path) -> list[str]:
 
 
 def _no_files(root: Path) -> str:
-    """Return the rest of a hint where a disk can have no file more: `store gc` makes its locks there."""
+    """Return the rest of a hint where a disk can have no file more: `store gc` needs none in a store that was used."""
     there = next(path for path in (root, *root.parents) if path.exists())
-    return "" if has_room_for_files(there, 1) else "; no file more fits there: remove one outside of the store first"
+    if has_room_for_files(there, 1):
+        return ""
+    first = "" if has_entries(root / LOCKS) else ": remove one outside of the store first"
+    return f"; no file more fits there (df -i){first}"
 
 
-def try_to_write(folder: Path) -> None:
+def try_to_write(folder: Path, *, may_be_full: bool) -> None:
     """Make a file in a folder; a killed process leaves none where the file system knows files without a name."""
     try:
         os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600))
-    except OSError:
+    except OSError as error:
+        if may_be_full and error.errno in FULL_DISK:
+            return
         probe = folder / f".probe-{os.urandom(4).hex()}"
         probe.touch()
         probe.unlink()

@@ -27,6 +27,7 @@ from envbuild.core.userns.profiles import SQUASHFUSE, UNSQUASHFS
 FUSE = "/dev/fuse"
 NOT_FATAL = 2  # the exit code of unsquashfs (4.5 and later) where an owner or a device could not be made
 SERVERS: list[subprocess.Popen[bytes]] = []  # the squashfuse programs of this process
+END_BYTES = 1 << 16  # of what a program prints, at each end
 WAIT = 5.0  # seconds until squashfuse must answer
 OWNER = "rootmode=40000,user_id=0,group_id=0,allow_other"  # of a FUSE mount (linux/Documentation/filesystems/fuse.rst)
 
@@ -85,7 +86,7 @@ def named_errors(image: Path) -> Iterator[None]:
 
 def raise_full_disk(done: subprocess.CompletedProcess[str], target: Path) -> None:
     """Raise OSError if unsquashfs filled the disk of `target`. Its exit code may be NOT_FATAL then, too."""
-    found = FULL.search(f"{done.stdout}\n{done.stderr}".encode()) if done.returncode else None
+    found = FULL.search(done.stderr.encode()) if done.returncode else None
     if found and is_full(found, free_bytes(target)):
         code = errno.EDQUOT if b"quota" in found[0] else errno.ENOSPC
         raise OSError(code, os.strerror(code))
@@ -107,17 +108,24 @@ def unpack(image: Path, target: Path) -> subprocess.CompletedProcess[str]:
 def run_program(
     *arguments: str, prepare: Callable[[], None] | None = None, opened: Sequence[int] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, with the descriptors `opened`."""
-    return subprocess.run(
+    """Run a program to its end, with the descriptors `opened`. Return its exit code and, as stderr, the first and the
+    last of what it printed: unsquashfs has a line for each file that it cannot make, and an image may have millions."""
+    with subprocess.Popen(
         arguments,
         pass_fds=opened,
-        capture_output=True,
-        text=True,
-        errors="replace",  # names of files
-        check=False,
-        input="",  # an own pipe: by a descriptor of /dev/null its mode could be changed
+        stdin=subprocess.PIPE,  # an own pipe: by a descriptor of /dev/null its mode could be changed
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         preexec_fn=prepare or end_with_parent,
-    )
+    ) as program:
+        assert program.stdin and program.stdout
+        program.stdin.close()
+        first = last = b""
+        while part := os.read(program.stdout.fileno(), END_BYTES):
+            room = END_BYTES - len(first)
+            first, last = first + part[:room], (last + part[room:])[-END_BYTES:]
+    printed = (first + last).decode(errors="replace")  # names of files
+    return subprocess.CompletedProcess(arguments, program.returncode, stderr=printed)
 
 
 def last_line(text: str, otherwise: str) -> str:
