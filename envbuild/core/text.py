@@ -22,7 +22,13 @@ HIDDEN = (
 )  # fmt: skip
 BIDIRECTIONAL = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they reorder text
 LINE_ENDS = "\n\r\x85\u2028\u2029"
-LOGIN = re.compile(r"(//|\bhttps?:/)[^/\s]*@")  # of an address, also of one with a slash too few
+# The login of an address: also after too few slashes, and of a password with a blank. A port, a path that has "//" and
+# "@", and the digest of a reference are none.
+LOGIN = re.compile(
+    r"(:/{2,}|\bhttps?:/|\bhttps?:(?=[^/\s]{0,999}@)|(?<![^\s'\"(=])//(?=[^/\s:@]*:))"
+    r"(?:[^/\s]*|[^/\s:@]*:(?!\d+\s)[^/\n@]*)@(?!sha256:)",
+    re.IGNORECASE,
+)
 OWN_LINE = re.compile(r"\n((?:error|warning|hint):)", re.IGNORECASE)
 NAME_LENGTH = 200  # characters of an untrusted text in a list
 

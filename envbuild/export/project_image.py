@@ -142,8 +142,8 @@ def written_squashfs(written: WrittenImage, sha256: bool = True) -> SquashfsFile
     return SquashfsFile(written.path, digest, written.size, written.messages)
 
 
-def describe_squashfs(artifact: SquashfsFile) -> str:
-    """Return lines with the path of a file and its size. The command that starts it depends on the site
-    (`envbuild.launch.start_line`)."""
-    digest = f"  sha256: {artifact.sha256}\n" if artifact.sha256 else ""
+def describe_squashfs(artifact: SquashfsFile, note: str = "") -> str:
+    """Return lines with the path of a file, its sha256 with a `note`, and its size. The command that starts it depends
+    on the site (`envbuild.launch.start_line`)."""
+    digest = f"  sha256: {artifact.sha256}{note}\n" if artifact.sha256 else ""
     return f"{artifact.path}\n{digest}  size:   {amount(artifact.size)}"

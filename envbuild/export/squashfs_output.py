@@ -31,7 +31,8 @@ def write_squashfs_output(image: BuiltImage, options: ExportOptions, progress: P
         "repairs": list(artifact.messages),
         "seconds": round(time.monotonic() - began, 1),
     }
-    return Result(data, describe_squashfs(artifact))
+    read = bool(options.suffix) or is_compared(options, progress.workspace.store)
+    return Result(data, describe_squashfs(artifact, "" if read else " (recorded when it was made)"))
 
 
 def write_packed(image: BuiltImage, options: ExportOptions, progress: Progress) -> SquashfsFile:
@@ -65,10 +66,14 @@ def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress)
     return SquashfsFile(path, image.record.sha256, path.stat().st_size, image.record.messages)
 
 
+def is_compared(options: ExportOptions, store: Store) -> bool:
+    return options.sha256 or store.is_shared
+
+
 def check_copy(path: Path, image: BuiltImage, options: ExportOptions, store: Store) -> None:
     """Read the file if its sha256 is requested, or if another member of a group may have replaced it. Raises
     VerifyError if it is not the recorded one."""
-    if not options.sha256 and not store.is_shared:
+    if not is_compared(options, store):
         return
     try:
         found = file_digest(path)

@@ -190,9 +190,9 @@ def _check_tag(index: list[dict[str, Any]], folder: Path, tag: str, digest: str,
         )
 
 
-def blob_in_folder(folder: Path, digest: str, size: int) -> bool:
-    """Return whether a layout has a blob (hex), whole."""
-    path = folder / "blobs/sha256" / digest
+def is_blob(path: Path, digest: str, size: int) -> bool:
+    """Return whether a file is a blob (hex), whole. Another user may have put a larger one there, of holes or of many
+    references to the same blocks (reflinks), which takes hours to read."""
     with contextlib.suppress(OSError):  # missing, or not a regular file
         return path.lstat().st_size == size and file_digest(path, follow=False) == digest
     return False
@@ -202,9 +202,8 @@ def copy_blob(blob: BlobContent, blobs: Path) -> int:
     """Copy a blob, unless the layout has it. Return the bytes that were written. Raises VerifyError for other bytes
     than its digest names: another user may have replaced the file since it was digested."""
     target = blobs / blob.digest
-    with contextlib.suppress(OSError):  # missing, or not a regular file: it is replaced
-        if file_digest(target, follow=False) == blob.digest:
-            return 0
+    if is_blob(target, blob.digest, blob.size):
+        return 0
     with blob.open() as file:
         part = FilePart(file, blob.start, blob.start + blob.size)
 

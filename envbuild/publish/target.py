@@ -12,7 +12,7 @@ from envbuild.core.text import amount, counted
 from envbuild.net.failures import UnreachableError
 from envbuild.net.registry.push import Push
 from envbuild.publish.destination import Destination
-from envbuild.publish.folder import blob_in_folder, check_folder, publish_to_folder
+from envbuild.publish.folder import check_folder, is_blob, publish_to_folder
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.known_repositories import read_repositories, record_repository
 from envbuild.publish.registry import count_digests, open_push, publish_to_registry, refused_error
@@ -43,7 +43,7 @@ class Target:
         """Return whether the place has a blob (``sha256:…``), or could take it from elsewhere. Raises PublishError."""
         name, folder = digest.removeprefix("sha256:"), self.destination.folder
         if self.push is None:
-            return folder is not None and blob_in_folder(folder, name, size)
+            return folder is not None and is_blob(folder / "blobs/sha256" / name, name, size)
         try:
             return self.push.has_blob(name) or self.push.mount(name)
         except UnreachableError as error:

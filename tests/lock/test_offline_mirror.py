@@ -92,6 +92,20 @@ def test_a_second_run_writes_nothing(store: Store, tmp_path: Path) -> None:
     assert hello.stat().st_ino == node
 
 
+def test_a_hard_link_is_as_damaged_as_the_store(store: Store, tmp_path: Path) -> None:
+    """Who copies the folder to another site must not find it there."""
+    folder, wanted = tmp_path / "bundle", lock(deb(store, "hello"))
+    export_mirror(wanted, store, folder, SilentReporter())
+    (package,) = (folder / mirror_path(entry) for entry in list_inputs(wanted, manifest=True))
+    package.chmod(0o644)
+    package.write_bytes(b"package h3llo"[: package.stat().st_size])
+    with pytest.raises(InputError, match=r"digest mismatch|corrupt blob|damaged"):
+        export_mirror(wanted, store, folder, SilentReporter())
+    deb(store, "hello")  # as the next `fetch` does
+    export_mirror(wanted, store, folder, SilentReporter())
+    assert package.read_bytes() == b"package hello"
+
+
 @pytest.mark.parametrize(
     "text", ['{"manifests": 5}', '{"manifests": ["x", {}, {"digest": "sha256:1", "annotations": "b"}]}', "[1]", "{"]
 )

@@ -80,6 +80,26 @@ def test_a_file_of_holes_in_the_place_of_a_blob_is_replaced(tmp_path: Path) -> N
     assert blob.read_bytes() == one.contents[1].open().read()
 
 
+def test_no_digest_is_computed_of_a_file_of_another_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On XFS and btrfs a file of petabytes may be one block many times, which counts in it each time (reflinks)."""
+    one = parts(tmp_path / "1", b"one")
+    publish(one, tmp_path / "out", "app", move=False)
+    blob = tmp_path / "out/blobs/sha256" / one.blobs[1].digest
+    with blob.open("ab") as file:
+        file.write(b"more")
+    digested: list[str] = []
+    compute = publish_folder.file_digest
+
+    def note(path: Path, *, follow: bool) -> str:
+        digested.append(path.name)
+        return compute(path, follow=follow)
+
+    monkeypatch.setattr(publish_folder, "file_digest", note)
+    assert publish(one, tmp_path / "out", "app", move=False)[0] == 1
+    assert blob.read_bytes() == one.contents[1].open().read()
+    assert blob.name not in digested
+
+
 def test_a_folder_of_something_else_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home/notes").write_text("mine")
