@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from envbuild.core.bombs import most_unpacked
 from envbuild.core.console import Reporter
@@ -15,6 +16,7 @@ from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regu
 
 CHUNK = 1 << 20
 MOST_PARTS = 10_000  # of a file with holes
+LARGEST = 1 << 40  # bytes of a file that is digested: ten minutes
 UNREADABLE, HOLLOW = "no regular file that this user may read", "far more bytes than are on the disk"
 
 
@@ -36,6 +38,24 @@ def file_digest(path: Path, *, follow: bool = True, progress: Callable[[int], ob
         return digest.hexdigest()
 
 
+def copy_digested(source: IO[bytes], target: IO[bytes]) -> str:
+    """Copy an open file, as long as it is now, into another. Return the sha256 (hex) of what was copied.
+
+    Raises OSError before anything is written: TooLargeError for a file of holes, ENOSPC where the disk of `target` has
+    less room, which the file of another user could fill otherwise."""
+    if is_hollow(source.fileno()):
+        raise TooLargeError(HOLLOW)
+    left, disk = os.fstat(source.fileno()).st_size, os.fstatvfs(target.fileno())
+    if disk.f_blocks and left > disk.f_bfree * disk.f_frsize:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    digest = hashlib.sha256()
+    while left > 0 and (chunk := source.read(min(CHUNK, left))):
+        left -= len(chunk)
+        digest.update(chunk)
+        target.write(chunk)
+    return digest.hexdigest()
+
+
 def stored_digest(path: Path) -> str:
     """Return the sha256 (hex) of a file of a store, or in its place why it has none: another member of a group can put
     a file of petabytes there that needs no disk. Raises OSError."""
@@ -50,8 +70,11 @@ def stored_digest(path: Path) -> str:
 
 def is_hollow(file: int) -> bool:
     """Return whether an open file states far more bytes than it has, or has very many holes, as no file does that
-    envbuild wrote; it is then at its begin."""
+    envbuild wrote; it is then at its begin. Blocks that are many times in it count each time (reflinks of XFS and
+    btrfs): so one of more than LARGEST is, too."""
     size = os.fstat(file).st_size
+    if size > LARGEST:
+        return True
     if size <= most_unpacked(os.fstat(file).st_blocks * 512):
         return False
     data = at = 0  # some file systems count blocks later

@@ -53,18 +53,12 @@ def mode_at(path: Path) -> int:
 def pin_regular(path: Path) -> PinnedFile:
     """Open a regular file, and no link, for as long as the result is referenced. Raises NotRegularError, OSError."""
     with open_regular(path, buffering=0, follow=False) as file:
-        return PinnedFile(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 0))
+        return pin(file)
 
 
-def copy_pinned(file: PinnedFile, folder: Path) -> PinnedFile:
-    """Copy a file into one without a name, on the disk of `folder`, that no other process can write. Raises OSError."""
-    import shutil  # few files need a copy
-    import tempfile
-
-    with tempfile.TemporaryFile(dir=folder) as copy, file.path.open("rb") as source:
-        shutil.copyfileobj(source, copy, 1 << 20)
-        copy.flush()
-        return PinnedFile(fcntl.fcntl(copy, fcntl.F_DUPFD_CLOEXEC, 0))
+def pin(file: IO[bytes]) -> PinnedFile:
+    """Return a descriptor of an open file."""
+    return PinnedFile(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 0))
 
 
 def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> IO[bytes]:

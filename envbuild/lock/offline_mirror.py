@@ -16,7 +16,6 @@ renamed after its digest was verified; a file that is already correct is not cha
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import secrets
@@ -27,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from envbuild.core.console import Reporter
-from envbuild.core.digest import file_digest
+from envbuild.core.digest import copy_digested, file_digest
 from envbuild.core.errors import InputError, LockError, PublishError, SpecError
 from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regular, read_bounded
 from envbuild.core.store.store import Store, read_json, write_atomic
@@ -51,7 +50,6 @@ mirrors:
 INDEX = "application/vnd.oci.image.index.v1+json"
 TAG = "org.opencontainers.image.ref.name"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-CHUNK = 1 << 20
 KINDS: dict[type, tuple[str, ...]] = {DebianFile: SIGNED_KINDS, PythonFile: ("python", "pip")}  # of their origins
 
 
@@ -282,12 +280,9 @@ def is_copy(target: Path, blob: Path, sha256: str) -> bool:
 
 def copy_file(source: Path, target: Path) -> str:
     """Copy a file and flush it to the disk. Return the sha256 of what was read."""
-    found = hashlib.sha256()
     with open_regular(source, follow=False) as reading, target.open("xb") as writing:
-        while chunk := reading.read(CHUNK):
-            found.update(chunk)
-            writing.write(chunk)
+        found = copy_digested(reading, writing)
         writing.flush()
         os.fchmod(writing.fileno(), 0o644)  # another user may put a link in the place of its name
         os.fsync(writing.fileno())
-    return found.hexdigest()
+    return found

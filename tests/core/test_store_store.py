@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.core import digest
 from envbuild.core.console import SilentReporter
 from envbuild.core.digest import file_digest, stored_digest
 from envbuild.core.errors import EngineError, InputError
@@ -187,6 +188,40 @@ def test_a_blob_of_holes_is_not_read(store: Store, pieces: int, size: int) -> No
     with ends_within(30):
         (damage,) = check_store(store, SilentReporter(), repair=True).damaged
     assert damage.reason == f"expected sha256 {sha256}, got far more bytes than are on the disk"
+
+
+def test_a_blob_of_one_block_many_times_is_not_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On XFS and btrfs (reflinks) each block of it counts, and it takes no disk either."""
+    monkeypatch.setattr(digest, "LARGEST", 1 << 20)
+    for read in (store.check_blob, store.pin_blob):
+        sha256 = add(store, "text")
+        store.blob(sha256).write_bytes(bytes((1 << 20) + 1))
+        with pytest.raises(InputError, match="got far more bytes than are on the disk"):
+            read(sha256)
+        assert not store.has_blob(sha256)
+
+
+def test_a_blob_of_another_member_does_not_fill_the_disk(tmp_path: Path) -> None:
+    """A copy of it that has no room is not begun; a damaged one is removed, a sound one remains."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(tmp_path)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mount needs root and CAP_SYS_ADMIN")
+    try:
+        (tmp_path / "shared").mkdir(mode=0o700)
+        (tmp_path / "shared").chmod(0o3775)
+        store, content = Store.open(tmp_path / "shared"), os.urandom(5 << 20)
+        sha256 = hashlib.sha256(content).hexdigest()
+        store.blob(sha256).write_bytes(content)
+        before = os.statvfs(tmp_path).f_bfree
+        with pytest.raises(OSError, match="No space left"):
+            store.pin_blob(sha256)
+        assert os.statvfs(tmp_path).f_bfree == before and store.has_blob(sha256)
+        store.blob(sha256).write_bytes(bytes(5 << 20))
+        with pytest.raises(InputError, match="corrupt blob"):
+            store.pin_blob(sha256)
+        assert not store.has_blob(sha256)
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
 def test_a_file_with_some_holes_is_read(tmp_path: Path) -> None:

@@ -304,6 +304,17 @@ def test_what_unsquashfs_leaves_out_on_a_full_disk_is_not_run(
     assert isinstance(caught.value if caught else None, OSError) == full
 
 
+def test_the_name_of_a_file_is_no_full_quota(image: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """unsquashfs prints the names of what it cannot make."""
+    unsquashfs = shutil.which("unsquashfs")
+    if unsquashfs is None:
+        pytest.skip("unsquashfs is not installed")
+    text = f"{unsquashfs} \"$@\"; echo 'could not create character device /home/Disk quota exceeded' >&2; exit 2"
+    use_programs(monkeypatch, scratch / "quota", unsquashfs=text)
+    (work := scratch / "quota-work").mkdir()
+    assert " was unpacked to " in mount_squashfs.mount_image(image, work, one_id=True)[1]
+
+
 @pytest.mark.parametrize("damage", ["cut", "table", "far"])
 def test_a_damaged_squashfs_file(image: Path, store: Store, damage: str) -> None:
     whole = bytearray(image.read_bytes())

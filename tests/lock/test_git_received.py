@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.support.git_site import MARKS, Desk, git_source
 from tests.support.git_site import demo as demo  # a fixture
 from tests.support.git_site import server as server  # a fixture
 from tests.support.http_server import Handler, serving
+from tests.support.time_limit import ends_within
 
 pytestmark = MARKS
 NUMBER = 8
@@ -380,3 +382,14 @@ def test_objects_that_take_too_long_to_read(
                 desk.lock(git_source(demo))
     assert desk.lock(git_source(demo)).size
     assert server.asked.count("/demo/demo.git/git-upload-pack") < 5
+
+
+def test_one_object_that_takes_too_long_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git is silent until it has computed the object from all others in a row: 16 MB of them for a day."""
+    monkeypatch.setattr(git_program, "git_command", lambda *_, **__: ["sleep", "300"])
+    with (
+        ends_within(60),
+        git_program.ObjectReader(tmp_path, time.monotonic() + 1) as objects,
+        pytest.raises(git_program.SlowError),
+    ):
+        objects.read("1" * 40, "commit")

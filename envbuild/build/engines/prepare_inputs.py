@@ -6,7 +6,6 @@ Times are fixed, so that a copied input looks the same on every machine."""
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from envbuild.build.steps import INPUTS
 from envbuild.core.archive_damage import DAMAGE
 from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.bounded_tar import BoundedTarFile, SparseTarInfo
-from envbuild.core.digest import is_hollow
+from envbuild.core.digest import copy_digested
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
 from envbuild.core.folder_removal import remove_folder
@@ -111,18 +110,18 @@ def link_blobs(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> 
 
 def copy_blob(store: Store, sha256: str, path: Path) -> None:
     """Copy a blob, and compare its digest meanwhile: in a shared store another member may have written it since it was
-    compared. Raises InputError."""
-    digest = hashlib.sha256()
-    with open_regular(store.blob(sha256), follow=False) as source, path.open("wb") as file:
-        if is_hollow(source.fileno()):
-            store.check_blob(sha256)
-        while chunk := source.read(1 << 20):
-            digest.update(chunk)
-            file.write(chunk)
-    if digest.hexdigest() != sha256:
-        path.unlink()
+    compared. Raises InputError, and OSError for a full disk."""
+    failure: Exception = InputError(f"the input sha256:{sha256} was changed while it was read", "run the command again")
+    found = ""
+    try:
+        with open_regular(store.blob(sha256), follow=False) as source, path.open("wb") as file:
+            found = copy_digested(source, file)
+    except OSError as error:
+        failure = error
+    if found != sha256:
+        path.unlink(missing_ok=True)
         store.check_blob(sha256)
-        raise InputError(f"the input sha256:{sha256} was changed while it was read", hint="run the command again")
+        raise failure
 
 
 def unpack_blob(store: Store, sha256: str, name: str, target: Path) -> None:

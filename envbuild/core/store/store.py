@@ -41,14 +41,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envbuild.core.digest import file_digest, is_hollow, stored_digest
+from envbuild.core.digest import copy_digested, file_digest, stored_digest
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError, InputError
 from envbuild.core.regular_file import (
     NotRegularError,
     PinnedFile,
     TooLargeError,
-    copy_pinned,
     open_regular,
+    pin,
     pin_regular,
     read_bounded,
 )
@@ -159,16 +159,13 @@ class Store:
         The file itself remains outside: its owner may be another user of the machine, who could write it from then on,
         and its mode and attributes may make it a program with the rights of the builder. Raises OSError.
         """
-        digest = hashlib.sha256()
         with self.workdir() as folder, open_regular(source, follow=False) as file:
             target = folder / "blob"
             with target.open("xb") as copy:
-                while chunk := file.read(1 << 20):
-                    digest.update(chunk)
-                    copy.write(chunk)
+                sha256 = copy_digested(file, copy)
                 os.fchmod(copy.fileno(), 0o644)  # with any umask
-            move_into_store(target, self.blob(digest.hexdigest()))
-        return digest.hexdigest()
+            move_into_store(target, self.blob(sha256))
+        return sha256
 
     def check_blob(self, sha256: str) -> None:
         """Check the digest of a blob.
@@ -201,15 +198,27 @@ class Store:
 
         A corrupt one is removed. Raises InputError.
         """
-        with contextlib.suppress(NotRegularError, OSError):
+        failure: Exception = InputError(f"a blob of the store changed while it was read: {sha256}", "run it again")
+        try:
             pinned = pin_regular(self.blob(sha256))
-            hollow = is_hollow(pinned.fd)
-            if self.is_shared and not hollow:
-                pinned = copy_pinned(pinned, self.own_folder("tmp"))
-            if not hollow and file_digest(pinned.path) == sha256:
+            found, pinned = self._pin_copy(pinned) if self.is_shared else (file_digest(pinned.path), pinned)
+            if found == sha256:
                 return pinned
+        except NotRegularError:
+            pass
+        except OSError as error:  # the disk may be full
+            failure = error
         self.check_blob(sha256)
-        raise InputError(f"a blob of the store changed while it was read: {sha256}", "run the command again")
+        raise failure
+
+    def _pin_copy(self, file: PinnedFile) -> tuple[str, PinnedFile]:
+        """Copy a file into one without a name, that no other process can write. Return its digest, too."""
+        import tempfile  # few files need a copy
+
+        with tempfile.TemporaryFile(dir=self.own_folder("tmp")) as copy, file.path.open("rb") as source:
+            found = copy_digested(source, copy)
+            copy.flush()
+            return found, pin(copy)
 
     def read_document(self, sha256: str) -> bytes:
         """Return the content of a blob that is a document of an image. Raises InputError for a corrupt one."""

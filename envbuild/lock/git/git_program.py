@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -157,6 +158,10 @@ class ObjectReader:
             env=git_environment(),
             cwd="/",
         )
+        # git may be silent for days before the first byte of one object
+        self.alarm = threading.Timer(max(0, self.end - time.monotonic()), self.process.kill)
+        self.alarm.daemon = True
+        self.alarm.start()
 
     def __enter__(self) -> Self:
         return self
@@ -164,6 +169,7 @@ class ObjectReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.alarm.cancel()
         self.process.__exit__(kind, error, trace)
         self.errors.close()
 
@@ -217,6 +223,7 @@ class ObjectReader:
             raise SlowError(f"git has not read the objects of the commit within {LIMIT} s")
 
     def _failure(self) -> RefusedError:
+        self._check_time()
         self.process.kill()
         self.process.wait()
         self.errors.seek(0)

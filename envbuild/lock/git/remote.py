@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from envbuild.core.errors import FREE_SOME, EngineError
-from envbuild.core.free_space import FULL_BELOW, free_bytes
+from envbuild.core.free_space import FULL_BELOW, PROBE, free_bytes, write_through
 from envbuild.core.programs import CompletedProcess
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import SlowError, error_summary, run_git
@@ -48,7 +48,6 @@ OF_DAMAGE = re.compile(
     rb"(?i)inflate|corrupt|damaged|(bad|missing) (\w+ )?(object|shallow)|unable to (read|parse|unpack)|not read|"
     rb"index file|non-monotonic|too small"
 )
-PROBE = 1 << 20  # bytes for which a full disk has no room, with any cause that git states
 OF_SERVER = (b"remote:", b"fatal: remote error:")  # from there on a server may have written the lines
 # The protocol that git may use is the scheme of the address alone (GIT_ALLOW_PROTOCOL of git(1)): it starts a program,
 # git-remote-WORD, for any other scheme and for WORD::….
@@ -254,15 +253,6 @@ class RemoteRepository:
             raise UnreachableError("no answer before the time limit") from None
         text = hide_logins(done.stderr.decode(errors="surrogateescape"), (address, self.transport.settings.proxy))
         return CompletedProcess(done.args, done.returncode, done.stdout, text.encode(errors="surrogateescape"))
-
-
-def write_through(path: Path, size: int) -> None:
-    """Write a file of `size` bytes to its disk. Raises OSError, if that is full."""
-    with path.open("wb") as file:
-        for start in range(0, size, PROBE):
-            file.write(bytes(min(PROBE, size - start)))
-        file.flush()
-        os.fsync(file)
 
 
 def without_credentials(address: str) -> str:

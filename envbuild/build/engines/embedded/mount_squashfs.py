@@ -18,7 +18,7 @@ from envbuild.build.engines.embedded.confined_program import OF_OWNERS, confine,
 from envbuild.build.engines.embedded.image_content import check_content, check_unpacked, has_all_but_devices
 from envbuild.build.engines.error_report import FULL
 from envbuild.core.errors import VerifyError
-from envbuild.core.free_space import free_bytes, is_full
+from envbuild.core.free_space import free_bytes, is_full, write_through
 from envbuild.core.regular_file import open_regular
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError
@@ -85,11 +85,13 @@ def named_errors(image: Path) -> Iterator[None]:
 
 
 def raise_full_disk(done: subprocess.CompletedProcess[str], target: Path) -> None:
-    """Raise OSError if unsquashfs filled the disk of `target`. Its exit code may be NOT_FATAL then, too."""
+    """Raise OSError if unsquashfs filled the disk of `target`. Its exit code may be NOT_FATAL then, too. The words may
+    be those of a file's name."""
     found = FULL.search(done.stderr.encode()) if done.returncode else None
-    if found and is_full(found, free_bytes(target)):
-        code = errno.EDQUOT if b"quota" in found[0] else errno.ENOSPC
-        raise OSError(code, os.strerror(code))
+    if found and b"quota" in found[0]:
+        write_through(target.with_name("probe"))
+    elif found and is_full(found, free_bytes(target)):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def unpack(image: Path, target: Path) -> subprocess.CompletedProcess[str]:
