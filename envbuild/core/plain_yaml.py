@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from typing import Any
 
 MAX_BYTES = 4 << 20  # of a text
@@ -52,8 +53,8 @@ def _loader() -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             found = super().construct_mapping(node, deep)
             if len(found) != len(node.value):
-                keys = [key.value for key, _ in node.value]
-                twice = next((key for key in keys if keys.count(key) > 1), "")
+                counts = Counter(key.value for key, _ in node.value)
+                twice = next((key for key, count in counts.items() if count > 1), "")
                 raise ValueError(
                     f"it has the key {twice!r:.100} twice in one mapping, from line {node.start_mark.line + 1}"
                 )

@@ -94,6 +94,8 @@ def test_of_a_wheel_and_a_source_archive_of_one_version_the_same_is_named_each_t
          "cuda-nvcc-12-4", "12.4.131", "1", None),
         (deb("libgcc-s1", "14.2.0-19", "pool/main/g/gcc-14/libgcc-s1_14.2.0-19_amd64.deb"),
          "gcc-14", "14.2.0", "19", None),
+        (deb("far", "1-1", "pool/" * 200_000 + "x"), "pool", "1", "1", None),
+        (deb("near", "1-1", "pool/near_1-1_amd64.deb"), "near", "1", "1", None),
     ],
     ids=lambda value: value.name if isinstance(value, DebianFile) else "",
 )  # fmt: skip

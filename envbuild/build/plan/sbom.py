@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Component = dict[str, object]
 TRIVY = "aquasecurity:trivy"
 ORIGIN = "envbuild:origin"  # property: where the lock has the file from
-POOL = re.compile(r"(?:^|/)pool/(?:.*/)?([a-z0-9][a-z0-9+.-]+)/[^/]+$")  # the last folder is the source package
+SOURCE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 BINARY_REBUILD = re.compile(r"\+b\d+$")  # of a binary package that was built again from the same source
 HOSTS = {"github": "https://github.com/", "gitlab": "https://gitlab.com/", "git": "https://"}
 
@@ -62,8 +62,8 @@ def debian_component(deb: DebianFile, distribution: str) -> Component:
     system = system or "debian"
     arch = deb.file.removesuffix(".deb").rpartition("_")[2]
     qualifiers = {"arch": arch, **({"distro": f"{system}-{release}"} if release else {})}
-    pool = POOL.search(deb.path)
-    source = pool[1] if pool else deb.name
+    *above, folder, _ = ["", "", *deb.path.split("/")]  # the last folder in a pool is the source package
+    source = folder if "pool" in above and SOURCE.fullmatch(folder) else deb.name
     if source != deb.name:
         qualifiers["upstream"] = source
     epoch, colon, rest = BINARY_REBUILD.sub("", deb.version).rpartition(":")

@@ -40,6 +40,16 @@ def program_places(name: str) -> list[Path]:
     return [*PARTS, Path(found).resolve(), *list_libraries(found)] if found else [*PARTS]
 
 
+def note_script(name: str) -> str:
+    """Return what to add to the error of a program: where a script starts it, its place is not known here."""
+    with contextlib.suppress(OSError):
+        found = shutil.which(name) or ""
+        with Path(found).open("rb") as file:
+            if file.read(2) == b"#!":
+                return f" ({found} is a script, and what it starts is confined: put {name} itself into PATH)"
+    return ""
+
+
 def list_libraries(program: str) -> list[Path]:
     """Return the libraries of a program, as ld.so(8) lists them in place of running it; none of a script, or of a
     program that is linked statically, which prints its usage then."""

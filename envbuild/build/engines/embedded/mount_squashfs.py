@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from envbuild.build.engines.embedded.confined_program import OF_OWNERS, confine, end_with_parent
+from envbuild.build.engines.embedded.confined_program import OF_OWNERS, confine, end_with_parent, note_script
 from envbuild.build.engines.embedded.image_content import check_content, check_unpacked, has_all_but_devices
 from envbuild.build.engines.error_report import FULL
 from envbuild.core.errors import VerifyError
@@ -71,7 +71,7 @@ def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path,
                 return target, f"{image.name} was unpacked to {work} ({why})"
             if done.returncode == NOT_FATAL and has_all_but_devices(content, target):
                 return target, f"{image.name} was unpacked to {work} without its device nodes ({why})"
-            tried.append("unsquashfs: " + last_line(done.stderr, "it failed"))
+            tried.append(f"unsquashfs: {last_line(done.stderr, 'it failed')}{note_script('unsquashfs')}")
     raise SetupError("mount squashfs", "; ".join(tried))
 
 
@@ -178,7 +178,8 @@ def start_squashfuse(image: Path, target: Path, options: str) -> str:
     child.wait()
     with contextlib.suppress(OSError):
         libc.umount(target)
-    return f"squashfuse ended with exit code {ended}" if ended is not None else f"squashfuse did not mount in {WAIT} s"
+    why = f"ended with exit code {ended}" if ended is not None else f"did not mount in {WAIT} s"
+    return f"squashfuse {why}{note_script('squashfuse')}"
 
 
 def end_servers() -> None:
