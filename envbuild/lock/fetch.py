@@ -44,7 +44,7 @@ def inputs_to_fetch(
     for entry in list_inputs(lock, manifest=manifest):
         named = wanted is None or entry.file in wanted
         named = named and (digests is None or entry.sha256 in digests)
-        if named and entry.sha256 not in found and not store.has_blob(entry.sha256):
+        if named and entry.sha256 not in found and not store.has_blob(entry.sha256, entry.size):
             found[entry.sha256] = entry
     return list(found.values())
 

@@ -157,7 +157,7 @@ class LockMaker:
         )
         if not fixable_in_site_config(self.errors):
             return
-        wanted = list({entry.sha256: entry for entry in found if not store.has_blob(entry.sha256)}.values())
+        wanted = list({entry.sha256: entry for entry in found if not store.has_blob(entry.sha256, entry.size)}.values())
         size = sum(entry.size for entry in wanted)
         try:
             if size > LARGE:

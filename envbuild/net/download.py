@@ -87,7 +87,7 @@ class Transfer:
                     with self.store.filled(), part.open("a+b") as file:
                         # Another process may be fetching the same file: wait for it, then check what it left.
                         fcntl.flock(file, fcntl.LOCK_EX)
-                        if sha256 and not target and self.store.has_blob(sha256):
+                        if sha256 and not target and self.store.has_blob(sha256, size or 0):
                             have = self.store.blob(sha256).stat().st_size
                             self.progress(have)
                             return sha256, have

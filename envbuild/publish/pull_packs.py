@@ -102,7 +102,7 @@ class Pull:
         """Fetch what the store lacks, while the context writes the file of what has arrived. Raises InputError,
         VerifyError, EngineError."""
         reporter, store = self.workspace.reporter, self.store
-        missing = {digest: size for digest, size in self.wanted().items() if not store.has_blob(digest)}
+        missing = {digest: size for digest, size in self.wanted().items() if not store.has_blob(digest, size)}
         if not missing:
             yield BlobFetch()
             return

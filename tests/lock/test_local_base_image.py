@@ -76,6 +76,18 @@ def test_a_layout_has_the_digest_of_its_own_manifest(tmp_path: Path) -> None:
         assert found.image.digest == layout.listed[0]["digest"].removeprefix("sha256:")
 
 
+def test_a_layer_of_another_size_in_the_store_is_written_again(tmp_path: Path) -> None:
+    """Another member of a group may have put it there: it is neither read nor copied."""
+    layout = Layout(tmp_path / "layout")
+    layout.add(layout.image([kit.system()]), "app:1")
+    found = locked("oci:layout", tmp_path)
+    blob = Store.open(tmp_path / "store").blob(found.image.layers[0][0])
+    content = blob.read_bytes()
+    blob.write_bytes(content + b"more")
+    assert locked("oci:layout", tmp_path).image == found.image
+    assert blob.read_bytes() == content
+
+
 def test_an_image_of_the_project_is_taken_from_its_layout(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "layout")
     layout.add(layout.image([kit.system()], compression="none"))

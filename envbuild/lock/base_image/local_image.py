@@ -80,7 +80,7 @@ def _copy_layers(image: SourceImage, store: Store, reporter: Reporter) -> list[B
 def _copy_layer(layer: SourceLayer, store: Store) -> BlobDescriptor:
     """Copy one layer into the store and check its digest."""
     expected = layer.digest or layer.diff_id
-    if not store.has_blob(expected.removeprefix("sha256:")):
+    if not store.has_blob(expected.removeprefix("sha256:"), layer.size):
         with store.workdir() as work:
             with convert_layer_errors(layer.name), layer.open() as stream, (work / "layer").open("xb") as file:
                 while chunk := stream.read(CHUNK):

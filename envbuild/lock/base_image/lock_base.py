@@ -143,7 +143,7 @@ class _BaseDownload:
 
     def fetch(self, parts: Iterable[m.BlobDescriptor], reporter: Reporter) -> None:
         """Download parts into the store. Raises InputError with a finding for each that is not available."""
-        wanted = {part.digest: part for part in parts if not self.store.has_blob(part.digest)}
+        wanted = {part.digest: part for part in parts if not self.store.has_blob(part.digest, part.size)}
         if not wanted:
             return
         done, total, guard = 0, sum(part.size for part in wanted.values()), threading.Lock()

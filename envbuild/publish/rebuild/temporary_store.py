@@ -35,9 +35,9 @@ def link_inputs(plan: Plan, lock: Lock, source: Store, target: Store, reporter: 
     InputError for a corrupt one, which is removed.
 
     Of a store that a group shares they are copied: other members may write its files while the build runs."""
-    wanted = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}
-    wanted |= {entry.sha256 for entry in list_inputs(lock)}
-    have = [sha256 for sha256 in sorted(wanted) if source.has_blob(sha256)]
+    wanted = {blob.sha256: 0 for unit in plan.units for item in unit.inputs for blob in item.blobs}
+    wanted |= {entry.sha256: entry.size for entry in list_inputs(lock)}
+    have = [sha256 for sha256, size in sorted(wanted.items()) if source.has_blob(sha256, size)]
     reporter.start("inputs", f"sha256 of {counted(len(have), 'input')}")
     try:
         for number, sha256 in enumerate(have, 1):
