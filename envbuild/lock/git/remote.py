@@ -18,10 +18,8 @@ from urllib.parse import urlsplit
 
 from envbuild.core.errors import FREE_SOME, EngineError
 from envbuild.core.free_space import FULL_BELOW, PROBE, free_bytes, write_through
-from envbuild.core.programs import CompletedProcess
 from envbuild.core.store.store import Store
-from envbuild.lock.git.git_program import SlowError, error_summary, run_git
-from envbuild.lock.git.http_access import find_address, http_options
+from envbuild.lock.git.http_access import find_address
 from envbuild.lock.git.received import (
     FULL,
     Received,
@@ -33,9 +31,9 @@ from envbuild.lock.git.received import (
     reference,
     size_of,
 )
+from envbuild.lock.git.server_git import HTTP, git_error, list_references, run_server_git, without_credentials
 from envbuild.lock.git.source_limits import MAX_REFS, describe_excess
-from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
-from envbuild.net.hidden_logins import hide_logins
+from envbuild.net.failures import NotFoundError, RefusedError
 from envbuild.net.transport import Transport
 from envbuild.net.urls import redact
 
@@ -49,10 +47,6 @@ OF_DAMAGE = re.compile(
     rb"index file|non-monotonic|too small"
 )
 OF_SERVER = (b"remote:", b"fatal: remote error:")  # from there on a server may have written the lines
-# The protocol that git may use is the scheme of the address alone (GIT_ALLOW_PROTOCOL of git(1)): it starts a program,
-# git-remote-WORD, for any other scheme and for WORD::….
-HTTP = ("https", "http")
-SCHEMES = (*HTTP, "ssh", "git", "file")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,14 +100,14 @@ class RemoteRepository:
                 if has_commit(shallow, commit) and not (again and failure):
                     return shallow
                 if failure and not ONLY_NAMED.search(failure):
-                    raise _git_error(failure)
+                    raise git_error(failure)
             # A separate folder: git does not complete the history of a shallow one.
             self.report_status(f"fetching the whole history from {self.place}, which does not provide single commits")
             every = [f"+{name}:refs/whole/{at}" for at, name in enumerate(self._list_refs(address))]
             if every:
                 failure = self._fetch(address, whole, commit, "--stdin", content="\n".join(every), again=again)
                 if failure:
-                    raise _git_error(failure)
+                    raise git_error(failure)
             if has_commit(whole, commit):
                 return whole
         raise NotFoundError("it does not have this commit")
@@ -122,29 +116,23 @@ class RemoteRepository:
         """Do as `LocalRepository.resolve_tag`, over the network."""
         address = self._find_address()
         names = (f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}")
-        done = self._git(address, None, "ls-remote", "--quiet", "--", without_credentials(address), *names)
-        if done.returncode:
-            raise _git_error(done.stderr)
-        lines = [line.partition("\t") for line in done.stdout.decode(errors="replace").split("\n")]
+        found = list_references(self.transport, address, *names)
+        lines = [line.partition("\t") for line in found.decode(errors="replace").split("\n")]
         answers = {name: commit for commit, _, name in lines}
         return answers.get(names[1]) or answers.get(names[0], "")  # "^{}" is the commit that an annotated tag names
 
     def has_tags(self) -> bool:
         """Do as `LocalRepository.has_tags`, over the network."""
         address = self._find_address()
-        done = self._git(address, None, "ls-remote", "--quiet", "--tags", "--", without_credentials(address))
-        if done.returncode:
-            raise _git_error(done.stderr)
-        return bool(done.stdout.strip())
+        found = list_references(self.transport, address, options=["--tags"])
+        return bool(found.strip())
 
     def _list_refs(self, address: str) -> list[str]:
         """Return the branches and tags of a server, each of which becomes a file of the store, under a number: a name
         is as many folders as it has parts. Raises RefusedError for too many, NotFoundError, UnreachableError."""
         kinds = ("--heads", "--tags", "--refs")  # not those that annotated tags name
-        done = self._git(address, None, "ls-remote", "--quiet", *kinds, "--", without_credentials(address))
-        if done.returncode:
-            raise _git_error(done.stderr)
-        names = [line.partition("\t")[2] for line in os.fsdecode(done.stdout).split("\n") if line]
+        found = list_references(self.transport, address, options=kinds)
+        names = [line.partition("\t")[2] for line in os.fsdecode(found).split("\n") if line]
         if len(names) > MAX_REFS:
             raise RefusedError(f"it provides no single commits, and has more than {MAX_REFS} branches and tags")
         return names
@@ -164,9 +152,7 @@ class RemoteRepository:
         UnreachableError, RefusedError."""
         if urlsplit(address).scheme in HTTP:
             return find_address(self.transport, address)
-        done = self._git(address, None, "ls-remote", "--quiet", "--", without_credentials(address), "HEAD")
-        if done.returncode:
-            raise _git_error(done.stderr)
+        list_references(self.transport, address, "HEAD")
         return address
 
     def _fetch(
@@ -205,10 +191,16 @@ class RemoteRepository:
             def is_excess() -> bool:
                 return self.received.record(self, this, size_of(folder)) > most
 
-            done = self._git(
-                address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs,
-                content=os.fsencode(content), largest=left, ends=lambda _: is_excess(),
-            )  # fmt: skip
+            words = ("fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs)
+            done = run_server_git(
+                self.transport,
+                address,
+                folder,
+                *words,
+                content=os.fsencode(content),
+                largest=left,
+                ends=lambda _: is_excess(),
+            )
             own = list(takewhile(lambda line: not line.startswith(OF_SERVER), done.stderr.splitlines()))
             if is_excess():
                 return excess, False
@@ -228,46 +220,3 @@ class RemoteRepository:
             if accept(folder, cache, commit):
                 return b"", not has_commit(cache, commit)
             return b"", names_commit(cache, commit)
-
-    def _git(
-        self,
-        address: str,
-        folder: Path | None,
-        *arguments: str,
-        content: bytes = b"",
-        largest: int = 0,
-        ends: Callable[[bytes], object] | None = None,
-    ) -> CompletedProcess[bytes]:
-        """Run git with the site's certificates, proxy and password. Raises UnreachableError, and RefusedError for an
-        address that git would pass to another program."""
-        scheme = urlsplit(address if "://" in address else f"ssh://{address}").scheme
-        if scheme not in SCHEMES or re.match(r"[^/@]*::", address):
-            raise RefusedError(f"its address is none of {', '.join(SCHEMES)}")
-        extra, settings = http_options(self.transport, address) if scheme in HTTP else ({}, [])
-        extra["GIT_ALLOW_PROTOCOL"] = scheme
-        try:
-            done = run_git(
-                folder, *arguments, content=content, extra=extra, settings=settings, largest=largest, ends=ends
-            )
-        except SlowError:
-            raise UnreachableError("no answer before the time limit") from None
-        text = hide_logins(done.stderr.decode(errors="surrogateescape"), (address, self.transport.settings.proxy))
-        return CompletedProcess(done.args, done.returncode, done.stdout, text.encode(errors="surrogateescape"))
-
-
-def without_credentials(address: str) -> str:
-    """Return an address without the user's name and password, which the process list and git's messages would show."""
-    if "://" not in address:
-        return address
-    parts = urlsplit(address)
-    # ssh needs the user's name, and takes no password.
-    user = f"{parts.username}@" if parts.scheme == "ssh" and parts.username else ""
-    return f"{parts.scheme}://{user}{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _git_error(stderr: bytes) -> NotFoundError | UnreachableError:
-    if b"not our ref" in stderr:
-        return NotFoundError("it does not have this commit")
-    text = error_summary(stderr)
-    missing = re.search("not found|does not exist|does not appear to be a git repository", text)
-    return NotFoundError(text) if missing else UnreachableError(text)
