@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 
 import requests
+from requests.utils import select_proxy
 from urllib3.exceptions import InsecureRequestWarning, SystemTimeWarning
 
 from envbuild import __version__
@@ -74,8 +75,11 @@ class LimitedSession(requests.Session):
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
         """Send one request of a chain of redirects; the certificate of each host is checked as the site requires it for
-        that host."""
+        that host. Raises RefusedError for a proxy without a host, for which `requests` has a TypeError."""
         options["verify"] = self.check(request.url or "")
+        proxy = select_proxy(request.url or "", options.get("proxies"))
+        if proxy and not urlsplit(proxy if "//" in proxy else f"//{proxy}").hostname:
+            raise RefusedError("the address of the proxy has no host: see proxy in site.yaml, and HTTPS_PROXY")
         return super().send(request, **options)
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:

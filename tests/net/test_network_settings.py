@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from envbuild.net.failures import RefusedError
 from envbuild.net.network_settings import NetworkSettings, host_names
+from envbuild.net.transport import Transport
 
 pytestmark = pytest.mark.unit
 DIRECT = {"http": None, "https": None}
@@ -55,3 +57,13 @@ def test_this_machine_and_the_hosts_of_no_proxy_are_reached_directly(
 )
 def test_a_trusted_host_with_a_port_is_that_port_alone(trusted: str, url: str, unchecked: bool) -> None:
     assert NetworkSettings(insecure=host_names([trusted])).is_insecure(url) is unchecked
+
+
+@pytest.mark.parametrize("proxy", ["http://bob:hush@", "http://", "http://:3128"])
+def test_a_proxy_without_a_host_is_refused(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`requests` has a TypeError for it."""
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, proxy)
+    transport = Transport(NetworkSettings())
+    with pytest.raises(RefusedError, match="the address of the proxy has no host"), transport.get("https://h.invalid/"):
+        pass
