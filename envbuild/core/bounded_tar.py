@@ -32,7 +32,8 @@ class BoundedTarInfo(tarfile.TarInfo):
     def frombuf(cls, *arguments: Any, **options: Any) -> Self:
         """Return the member of a header. Raises TarError."""
         found = super().frombuf(*arguments, **options)
-        if found.type in HEADERS and not 0 <= found.size <= MAX_EXTENDED:
+        found.refuse_negative()
+        if found.type in HEADERS and found.size > MAX_EXTENDED:
             raise tarfile.ReadError(f"an extended header has {found.size} bytes")
         if found.type == tarfile.GNUTYPE_SPARSE:
             found.refuse_sparse()
@@ -45,10 +46,16 @@ class BoundedTarInfo(tarfile.TarInfo):
         tarfile.enter()
         found = super().fromtarfile(tarfile)
         tarfile.chain = 0
+        found.refuse_negative()  # of a pax header
         tarfile.count(found)
         if found.issparse():  # also by a map in a pax header
             found.refuse_sparse()
         return found
+
+    def refuse_negative(self) -> None:
+        """Raise ReadError for a negative size, by which the bytes of other members could be hidden from a limit."""
+        if self.size < 0:
+            raise tarfile.ReadError(f"{self.name[:200]!r} has {self.size} bytes")
 
     def refuse_sparse(self) -> None:
         """Raise ReadError for a sparse file where none may be."""

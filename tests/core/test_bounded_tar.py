@@ -162,6 +162,22 @@ def test_a_source_that_unpacks_to_far_more_than_its_size_is_refused(
     unpack_archive(write(tmp_path / "x", pack(member("top/a", 500_000) + bytes(500_224 + 1024))), "x", fine)
 
 
+@pytest.mark.parametrize("pax", [False, True])
+@pytest.mark.parametrize("kind", [tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.REGTYPE])
+def test_a_negative_size_is_refused(tmp_path: Path, kind: bytes, pax: bool) -> None:
+    """It made room for a bomb behind it: of a folder no content is read."""
+    member = tarfile.TarInfo("top")
+    member.type, member.linkname = kind, "x" if kind == tarfile.SYMTYPE else ""
+    if pax:
+        member.pax_headers = {"size": "-1152921504606846976"}
+    else:
+        member.size = -(1 << 60)
+    content = member.tobuf(tarfile.PAX_FORMAT if pax else tarfile.GNU_FORMAT) + bytes(1024)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="has -1152921504606846976 bytes"):
+        unpack_archive(write(tmp_path / "x.tar", content), "x.tar", tmp_path / "out")
+
+
 def test_archives_of_very_many_empty_members_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """400,000 folders are 30 kB of gzip."""
     monkeypatch.setattr("envbuild.core.bombs.SUSPECT", 1 << 20)

@@ -28,7 +28,6 @@ from envbuild.squashfs.read.file_stream import FileStream
 from envbuild.squashfs.read.inode import (
     DIRECTORY,
     KINDS,
-    MAX_WORDS,
     REGULAR,
     SYMLINK,
     Inode,
@@ -77,7 +76,7 @@ class SquashTree:
             sets, pairs = tables.get("xattr"), tables.get("xattr pairs")
             self._xattrs = XattrTable(sets, pairs, layout.xattrs) if sets is not None and pairs is not None else None
             self.blocks = BlockReader(number, block, inflate, tables.get("fragment"))
-            with self._sound("its ids"):
+            with self.sound("its ids"):
                 self.ids = array("I", tables["id"].read(0, 4 * block.ids))
             self._known: dict[tuple[int, bytes], int] = {}
             self._indexed: set[int] = set()  # directories whose index was checked
@@ -95,7 +94,8 @@ class SquashTree:
         self._stack.close()
 
     @contextlib.contextmanager
-    def _sound(self, what: str) -> Iterator[None]:
+    def sound(self, what: str) -> Iterator[None]:
+        """Raise VerifyError, with `what` of the file is damaged, for an error of the context that reads it."""
         try:
             yield
         except (CorruptDataError, struct.error, IndexError) as error:
@@ -176,7 +176,7 @@ class SquashTree:
                 self._known.clear()
             place = -1
             passed = self._check_index(directory)
-            with self._sound("a directory"):
+            with self.sound("a directory"):
                 for entry in read_listing(self._listings, directory):
                     passed += 1
                     if entry[0] >= name:
@@ -192,20 +192,25 @@ class SquashTree:
         """Check the index of a directory, if it has one, once; return how many entries were read for it."""
         if not directory.listing_index[1] or directory.reference in self._indexed:
             return 0
-        with self._sound("a directory"):
+        with self.sound("a directory"):
             passed = self._inodes.check_index(directory)
         self._indexed.add(directory.reference)
         return passed
 
     def _entries(self, directory: Inode) -> Iterator[tuple[bytes, Inode]]:
         self._check_index(directory)
-        with self._sound("a directory"):
+        with self.sound("a directory"):
             for name, reference, kind, number in read_listing(self._listings, directory):
                 inode = self.inode(reference)
                 check_entry(name, inode, kind, number)
                 yield name, inode
 
     # inodes
+    @property
+    def inode_bytes(self) -> int:
+        """Return how many bytes all inodes can have."""
+        return self._inodes.inodes.room
+
     def inode(self, reference: int) -> Inode:
         """Return the inode that `reference` of a directory entry points to."""
         try:
@@ -217,7 +222,7 @@ class SquashTree:
         """Return the extended attributes of an inode: name with its prefix → value."""
         if inode.xattr == sq.NO_XATTR:
             return {}
-        with self._sound("extended attributes"):
+        with self.sound("extended attributes"):
             if self._xattrs is None:
                 raise CorruptDataError("there is no such set")
             found = self._xattrs.read(inode.xattr)
@@ -228,7 +233,7 @@ class SquashTree:
     def words(self, inode: Inode) -> array[int]:
         """Return the size words of a file's blocks: stored length, bit 24 for a block stored as it is, 0 for one of
         zeros."""
-        with self._sound("a file"):
+        with self.sound("a file"):
             count = self.blocks.count(inode.size, inode.fragment)
             words = self._inodes.words(inode, count)
         self.blocks.spent += 4 * count
@@ -240,29 +245,6 @@ class SquashTree:
         if inode.kind != REGULAR:
             raise VerifyError(f"a {KINDS[inode.kind]} has no content", where=str(self.path))
         return FileContent(self.blocks, inode.size, inode.start, inode.fragment, inode.offset, self.words(inode))
-
-    def sound_entries(self) -> Iterator[tuple[Entry, bool]]:
-        """Yield all entries as `walk` does, each after a check of all that other programs read of its inode, and
-        whether the inode is a new one. The content of files is not read.
-
-        squashfuse and unsquashfs write and read outside of their memory where a file is not sound (squashfuse 0.1.105:
-        a name of more than 256 bytes overwrites its stack)."""
-        inodes, sets = set[int](), set[int]()
-        words, attributes = min(self._inodes.inodes.room // 4, MAX_WORDS), name_count.MAX_NAMES
-        for entry in self.walk():
-            inode, is_new = entry.inode, entry.inode.reference not in inodes
-            inodes.add(inode.reference)
-            if is_new and inode.xattr not in sets:
-                sets.add(inode.xattr)
-                attributes -= sum(len(name) + len(value) for name, value in self.xattrs(inode).items())
-            if is_new and inode.kind == REGULAR:
-                content = self.content(inode)
-                words -= len(content.words)
-                with self._sound(printable_path(entry.path)):
-                    content.check()
-            if words < 0 or attributes < 0:  # inodes that overlap would make a small file endless
-                raise damaged_image(str(self.path), f"the inodes up to {printable_path(entry.path)} overlap")
-            yield entry, is_new
 
     def open(self, path: bytes) -> BinaryIO:
         """Return the file at `path`, symlinks followed, as a binary stream that can seek. Raises FileNotFoundError."""
@@ -279,5 +261,5 @@ class SquashTree:
             return None
         if inode.size > limit:
             raise VerifyError(f"{printable_path(path)} in the image has {inode.size} bytes", where=str(self.path))
-        with self._sound(printable_path(path)):
+        with self.sound(printable_path(path)):
             return b"".join(self.content(inode).blocks())
