@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from envbuild.core.errors import EngineError, LockError
@@ -20,6 +20,7 @@ from envbuild.lock.lock_head import read_text, read_texts
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock, VenvRule
 from envbuild.oci.config import parse_rfc3339
 from envbuild.oci.manifest import FOREIGN
+from envbuild.spec.local_wheels import ORIGIN
 from envbuild.spec.project import is_valid_name
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -253,7 +254,17 @@ def _parse_entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], 
         raise ValueError(f"{kind} file {file}: sha256 is not 64 hexadecimal digits")
     if "/" in values["file"] or values["file"] in ("", ".", ".."):
         raise ValueError(f"{kind} file {file!r}: not a file name")
+    origin = values.get("origin", "")
+    if shape is PythonFile and origin.startswith(ORIGIN):
+        _check_local_wheel(values["file"], PurePosixPath(origin.removeprefix(ORIGIN)))
     return shape(**values)
+
+
+def _check_local_wheel(file: str, path: PurePosixPath) -> None:
+    """Raise ValueError for a wheel of the project that is at another place: a lock of another user would name any file
+    of the machine."""
+    if path.is_absolute() or path.name != file or path.suffix != ".whl":
+        raise ValueError(f"wheel {file}: {short(str(path))} is not its path in a project")
 
 
 def _parse_size(value: object, of: str) -> int:

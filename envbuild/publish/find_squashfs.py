@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 from envbuild.core.errors import EnvbuildError, InputError, VerifyError
 from envbuild.oci import manifest as m
 from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
-from envbuild.publish.artifact_types import DOCUMENT, FAMILY, SQUASHFS, WHOLE
+from envbuild.publish.artifact_types import DOCUMENT, EMPTY, EMPTY_TYPE, FAMILY, SQUASHFS, WHOLE
 from envbuild.publish.binding import Binding, read_binding
 from envbuild.publish.remote_blob import read_blob
 from envbuild.publish.remote_image import ImageDocument, RemoteImage, entries_of
@@ -83,6 +84,7 @@ def read_artifact(image: RemoteImage, artifact: ImageDocument) -> PublishedSquas
     try:
         whole = Part(artifact.value)
         check_kind(whole.part("artifactType").text(), image.name)
+        check_config(m.parse_descriptor(whole.part("config")))
         listed = whole.part("subject")
         subject = f"sha256:{m.parse_descriptor(listed).digest}" if listed.value is not None else ""
         layers = [m.parse_descriptor(item) for item in whole.part("layers").parts(needed=True)]
@@ -113,6 +115,13 @@ def list_artifacts(image: RemoteImage, found: ImageDocument) -> list[str]:
         if kind != WHOLE:
             check_kind(kind, image.name)
     return own[::-1]
+
+
+def check_config(found: m.BlobDescriptor) -> None:
+    """Raise InvalidDocumentError for an artifact with the configuration of an image: a container engine would start
+    other content by the digest that a signature names."""
+    if (found.kind, found.digest) != (EMPTY_TYPE, hashlib.sha256(EMPTY).hexdigest()):
+        raise InvalidDocumentError("its config is not the empty one of an artifact")
 
 
 def check_kind(kind: str, name: str) -> None:

@@ -32,6 +32,17 @@ class LocalWheel:
         return ORIGIN + self.path.removeprefix("./")
 
 
+def find_wheel(folder: Path, path: str, top: Path | None = None) -> Path:
+    """Return the place of a wheel: `path` is relative to the `folder` of a spec. `top`: the real path of its project
+    (None: find it). Raises SpecError for one outside of the project, or that others than the caller can change."""
+    top = top or (Project.find(folder.absolute()).root or folder).resolve()
+    place = folder / path
+    if not place.resolve().is_relative_to(top):
+        raise SpecError(f"the wheel '{path}' is outside of the project {top}", f"copy it into {top}")
+    check_file(place)
+    return place
+
+
 def read_local_wheels(folder: Path, paths: Iterable[str], layer: str = "", where: str = "") -> tuple[LocalWheel, ...]:
     """Return the wheels at `paths`, relative to the `folder` of a spec, of one layer.
 
@@ -61,10 +72,7 @@ def read_local_wheel(folder: Path, top: Path, path: str) -> LocalWheel:
     from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
     from packaging.version import InvalidVersion
 
-    place = folder / path
-    if not place.resolve().is_relative_to(top):
-        raise SpecError(f"the wheel '{path}' is outside of the project {top}", f"copy it into {top}")
-    check_file(place)
+    place = find_wheel(folder, path, top)
     try:
         name, version, _, _ = parse_wheel_filename(place.name)
         with open_regular(place) as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch
 from envbuild.lock.lockfile import dump_lock, parse_lock
 from envbuild.lock.make_lock import make_lock
+from envbuild.lock.python.local_projects import add_wheel
 from envbuild.lock.python.project_metadata import check_lines
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.net.site import Site
@@ -117,6 +119,25 @@ def test_a_changed_wheel_makes_the_lock_outdated(site: Site, tmp_path: Path) -> 
     second = asked(tmp_path, "", (path,))
     assert first.digest() != second.digest()
     assert asked(tmp_path, "", (path,)).digest() == second.digest()
+
+
+@pytest.mark.parametrize("origin", ["{0}", "../private/{1}", "link/{1}"])
+def test_no_other_file_of_the_machine_is_taken_for_a_wheel(site: Site, tmp_path: Path, origin: str) -> None:
+    """A lock may be that of another user's image (`verify --rebuild`), and a blob is readable for all."""
+    folder = tmp_path / "project"
+    lock = make(site, asked(folder, "", (local(folder),)))
+    (entry,) = (file for file in lock.python_files.values() if file.origin.startswith("spec:"))
+    private = tmp_path / "private" / entry.file
+    private.parent.mkdir()
+    private.write_text("PRIVATE KEY")
+    (folder / "link").symlink_to(private.parent)
+    store = Store.open(tmp_path / "second")
+    hostile = replace(entry, origin="spec:" + origin.format(private, entry.file), sha256="ab" * 32)
+    with pytest.raises(SpecError, match="is outside of the project"):
+        add_wheel(hostile, folder, store)
+    with pytest.raises(InputError, match="the lock has abab"):
+        add_wheel(replace(entry, sha256="ab" * 32), folder, store)
+    assert not list((store.root / "blobs/sha256").iterdir())
 
 
 def test_fetch_takes_the_wheel_from_the_project_and_no_other_one(site: Site, tmp_path: Path) -> None:

@@ -322,6 +322,17 @@ def test_many_keys_of_which_one_occurs_twice_are_read_in_time() -> None:
         load_plain(text)
 
 
+@pytest.mark.parametrize("path", ["/home/x/.ssh/id_rsa", "../other-1-py3-none-any.whl", "x-1-py3-none-any.whl/.."])
+def test_a_wheel_of_a_project_is_the_file_that_it_is_named(path: str) -> None:
+    name = "x-1-py3-none-any.whl"
+    own = PythonFile(name, "x", "1", 5, SHA, f"spec:../wheels/{name}")
+    lock = replace(SMALL, python_files={name: own})
+    assert parse_lock(dump_lock(lock), Path("demo.lock")) == lock
+    lock = replace(SMALL, python_files={name: replace(own, origin=f"spec:{path}")})
+    with pytest.raises(LockError, match="is not its path in a project"):
+        parse_lock(dump_lock(lock), Path("demo.lock"))
+
+
 @pytest.mark.parametrize("more", ["sha256: " + "a" * 64, "schema: 1"])
 def test_a_key_that_is_in_a_mapping_twice_is_refused(more: str) -> None:
     """Who reads the lock sees the first one, and the last one was used."""

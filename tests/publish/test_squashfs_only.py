@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from envbuild.core.errors import InputError, PublishError, VerifyError
 from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.core.store.leases import JobStep
+from envbuild.net.registry.media_types import OCI
 from envbuild.oci.sources.open import open_source
 from envbuild.publish.artifact_types import SQUASHFS
 from envbuild.publish.diff_remote import diff_remote
@@ -129,3 +131,17 @@ def test_it_is_never_taken_for_the_file_of_an_image(tmp_path: Path, registry: Se
     publish(parts, [Artifact(SQUASHFS, manifest, alone, parts.digest, ())], f"{registry.host}/app:2")
     with pytest.raises(VerifyError, match="belongs to another image: none instead of sha256"):
         pull(f"{registry.host}/app:2", tmp_path / "d")
+
+
+def test_one_that_is_an_image_as_well_is_refused(tmp_path: Path) -> None:
+    """A rebuild would compare and sign the file, and a container engine start the image of the same digest."""
+    publish_only(layout(tmp_path / "image", layers()), f"oci:{tmp_path}/shared:1", tmp_path / "a")
+    blobs, index = tmp_path / "shared/blobs/sha256", json.loads((tmp_path / "shared/index.json").read_text())
+    manifest = json.loads((blobs / index["manifests"][0]["digest"].removeprefix("sha256:")).read_bytes())
+    (config,) = (layer for layer in manifest["layers"] if layer["mediaType"] == OCI.config)
+    content = json.dumps(manifest | {"config": config}).encode()
+    index["manifests"][0] |= {"digest": f"sha256:{hashlib.sha256(content).hexdigest()}", "size": len(content)}
+    (blobs / hashlib.sha256(content).hexdigest()).write_bytes(content)
+    (tmp_path / "shared/index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match="its config is not the empty one of an artifact"):
+        pull(f"oci:{tmp_path}/shared:1", tmp_path / "b")

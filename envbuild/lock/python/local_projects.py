@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 
 from envbuild.core.console import Reporter
+from envbuild.core.digest import copy_digested
 from envbuild.core.errors import EngineError, EnvbuildError, Finding, InputError, SpecError
 from envbuild.core.regular_file import open_regular
 from envbuild.core.store.store import Store
@@ -19,11 +19,8 @@ from envbuild.lock.model import PythonFile, SourceFile
 from envbuild.lock.python.project_metadata import ProjectMetadata, read_project, read_wheel
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.unit_names import VENV
-from envbuild.spec.local_wheels import ORIGIN, LocalWheel
+from envbuild.spec.local_wheels import ORIGIN, LocalWheel, find_wheel
 from envbuild.spec.recipe import GitProject
-from envbuild.spec.trust import check_file
-
-CHUNK = 1 << 20
 
 
 def with_metadata(
@@ -119,17 +116,18 @@ def is_local(entry: object) -> bool:
 
 def add_wheel(entry: PythonFile, folder: Path, store: Store) -> None:
     """Put a locked wheel, from its path below the `folder` of the spec, into the store. Raises InputError, and
-    SpecError for one that others than the caller can change."""
+    SpecError for one that is outside of the project, or that others than the caller can change.
+
+    A file with another digest does not become a blob, which others can read: the lock may be another user's."""
     if store.has_blob(entry.sha256):
         return
-    path = folder / entry.origin.removeprefix(ORIGIN)
-    check_file(path)
+    path = find_wheel(folder, entry.origin.removeprefix(ORIGIN))
     try:
         with store.filled(), store.workdir() as work:
             with open_regular(path) as reading, (work / "wheel").open("xb") as writing:
-                copy(reading, writing)
-            (work / "wheel").chmod(0o644)
-            found = store.add_blob(work / "wheel")
+                found = copy_digested(reading, writing)
+            if found == entry.sha256:
+                store.add_blob(work / "wheel")
     except FileNotFoundError:
         raise InputError(f"the wheel {path} of the lock is missing", "copy it there again") from None
     except OSError as error:
@@ -139,11 +137,6 @@ def add_wheel(entry: PythonFile, folder: Path, store: Store) -> None:
             f"the wheel {path} has sha256 {found}, and the lock has {entry.sha256}",
             "restore the file, or accept the new one: envbuild lock NAME",
         )
-
-
-def copy(reading: IO[bytes], writing: IO[bytes]) -> None:
-    while chunk := reading.read(CHUNK):
-        writing.write(chunk)
 
 
 def add_wheels(entries: list[PythonFile], folder: Path, store: Store) -> list[Finding]:
