@@ -116,6 +116,9 @@ def checkout(base: str, root: Path, dev: Sequence[Path] = ()) -> Iterator[Checko
     if base.startswith("-"):
         raise SpecError(f"{base!r} is not a commit, branch or tag", hint="envbuild list --changed origin/main")
     top = Path(git(root, "rev-parse", "--show-toplevel"))
+    if not root.resolve().is_relative_to(top.resolve()):
+        what = f"the repository of {root} has its work tree elsewhere: {top}"
+        raise SpecError(what, hint="git config --unset core.worktree")
     check_repository(root, [top / ".git", Path(git(root, "rev-parse", "--absolute-git-dir")), common_folder(root)])
     hint = f"git fetch --unshallow origin, or fetch-depth: 0 of actions/checkout; is {base} a commit, branch or tag?"
     commit = git(root, "merge-base", "HEAD", f"{base}^{{commit}}", hint=hint)

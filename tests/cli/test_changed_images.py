@@ -126,6 +126,13 @@ def test_a_folder_without_a_repository_or_a_project(project: Path, tmp_path: Pat
     assert "no project here" in run(tmp_path, "--changed", "HEAD").stderr
 
 
+def test_a_work_tree_elsewhere_is_refused(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    git(project, "config", "core.worktree", str(tmp_path / "elsewhere"))
+    done = run(project, "--changed", "HEAD")
+    assert done.returncode == 2 and "has its work tree elsewhere" in done.stderr and "--unset" in done.stderr
+
+
 def test_an_untracked_project_is_new(project: Path) -> None:
     other = project.parent / "other"
     shutil.copytree(project, other)
