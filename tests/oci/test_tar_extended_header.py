@@ -89,6 +89,15 @@ def test_an_empty_long_name(name: bytes) -> None:
         read(long_name(name) + header(b"folder/", b"5") + END)
 
 
+@pytest.mark.parametrize("kind", [b"L", b"K"])
+def test_a_long_name_without_its_end(kind: bytes) -> None:
+    """Go reads as many bytes as its header states, GNU tar up to the next null byte."""
+    whole = long_name(b"n" * 120, kind)
+    assert read(whole + file(b"a") + END).members
+    with pytest.raises(LayerError, match="a long name has no null byte at its end"):
+        read(whole[: 512 + 120] + b"m" + whole[512 + 121 :] + file(b"a") + END)
+
+
 @pytest.mark.parametrize("name", [b"usr/.wh..wh.x/file", b"usr/.wh..wh.x", b"a/.wh..wh..opq/b", b"a/.wh..wh.plnk/b"])
 def test_names_of_aufs_within_folders(name: bytes) -> None:
     """Docker makes them, or removes another file; others leave them out."""

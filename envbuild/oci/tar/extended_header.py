@@ -29,12 +29,13 @@ MEANING = frozenset({b"path", b"linkpath", b"size", b"uid", b"gid", b"mtime"})
 
 
 class ExtendedHeaders:
-    """The extended headers so far, which apply to the next member: `local`, `long_name`, `long_link`."""
+    """The extended headers so far, which apply to the next member: `local`, `long_name`, `long_link`. `padding`: the
+    bytes behind the content of the last one."""
 
-    __slots__ = ("local", "long_link", "long_name", "source")
+    __slots__ = ("local", "long_link", "long_name", "padding", "source")
 
     def __init__(self, source: ChunkReader) -> None:
-        self.source = source
+        self.source, self.padding = source, b""
         self.local: list[Record] | None = None
         self.long_name: bytes | None = None
         self.long_link: bytes | None = None
@@ -66,8 +67,12 @@ class ExtendedHeaders:
         return True
 
     def read_long_name(self, head: bytes) -> bytes:
-        """Return a long name. Raises LayerError for an empty one, which counts for GNU tar, and not for Go."""
-        if name := self.read_content(head).partition(b"\0")[0]:
+        """Return a long name. Raises LayerError for an empty one, which counts for GNU tar, and not for Go, and for one
+        behind whose end GNU tar reads on, to the next null byte."""
+        content = self.read_content(head)
+        if b"\0" not in content and self.padding[:1] not in (b"", b"\0"):
+            raise LayerError("a long name has no null byte at its end")
+        if name := content.partition(b"\0")[0]:
             return name
         raise LayerError("a long name is empty")
 
@@ -77,7 +82,7 @@ class ExtendedHeaders:
         if not 0 <= size <= MAX_EXTENDED:
             raise LayerError(f"an extended header of {size} bytes is more than the {MAX_EXTENDED} that are possible")
         body = self.source.read_exactly(size, "a header")
-        self.source.read_up_to(-size % BLOCK)
+        self.padding = self.source.read_up_to(-size % BLOCK)
         return body
 
     def pop_records(self) -> tuple[Mapping[bytes, bytes], list[Record]]:
