@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,16 @@ def test_a_layer_of_another_size_in_the_store_is_written_again(tmp_path: Path) -
     blob.write_bytes(content + b"more")
     assert locked("oci:layout", tmp_path).image == found.image
     assert blob.read_bytes() == content
+
+
+def test_a_layer_of_another_size_than_its_manifest_names_is_refused(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "layout")
+    made = layout.image([kit.system()])
+    manifest = json.loads((layout.path / "blobs/sha256" / made["digest"].removeprefix("sha256:")).read_bytes())
+    manifest["layers"][0]["size"] += 1
+    layout.add(layout.blob(json.dumps(manifest).encode(), kit.MANIFEST), "app:1")
+    with pytest.raises(InputError, match="bytes, and its image names"):
+        locked("oci:layout", tmp_path)
 
 
 def test_an_image_of_the_project_is_taken_from_its_layout(tmp_path: Path) -> None:

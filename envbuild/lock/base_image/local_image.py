@@ -90,6 +90,8 @@ def _copy_layer(layer: SourceLayer, store: Store) -> BlobDescriptor:
             expected = found
     pinned = store.pin_blob(expected.removeprefix("sha256:"))
     magic, size = os.pread(pinned.fd, 4, 0), os.fstat(pinned.fd).st_size
+    if layer.size not in (0, size):
+        raise corrupt_layer_error(layer, f"it has {size} bytes, and its image names {layer.size}")
     compression = "gzip" if magic.startswith(GZIP) else "zstd" if magic == ZSTD else "none"
     return BlobDescriptor(expected.removeprefix("sha256:"), size, OCI.layers[compression])
 
