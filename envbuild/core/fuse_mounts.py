@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from envbuild.core.user_numbers import UNKNOWN, number_here
-from envbuild.core.userns import libc
+from envbuild.core.userns import file_calls
 
 MOUNTS = Path("/proc/self/mountinfo")  # proc_pid_mountinfo(5)
 
@@ -20,7 +20,7 @@ def mounter_of(file: int) -> int | None:
     other one gets until the file is closed.
     """
     try:
-        if libc.file_system(file) != libc.FUSE:
+        if file_calls.file_system(file) != file_calls.FUSE:
             return None
     except OSError:  # an answer of the user's program, or of a server: the list decides
         pass

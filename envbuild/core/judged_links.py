@@ -17,7 +17,7 @@ from envbuild.core.ownership import Intrusion, find_intrusion, find_renamer, own
 from envbuild.core.regular_file import NotRegularError
 from envbuild.core.unmapped_root import is_unmapped
 from envbuild.core.user_numbers import UNKNOWN
-from envbuild.core.userns import libc
+from envbuild.core.userns import file_calls
 
 ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -82,7 +82,7 @@ def _is_of_process(link: int, folder: int, target: bytes) -> bool:
     states, to where that process chooses."""
     if not target.startswith(b"/") and b":[" not in target:
         return False
-    if libc.file_system(link) != libc.PROC:
+    if file_calls.file_system(link) != file_calls.PROC:
         return False
     try:
         own = [os.stat(f"/proc/self{place}") for place in ("", "/fd")]  # noqa: PTH116

@@ -20,7 +20,7 @@ from typing import Self
 
 from envbuild.core.link_walk import OPEN_FILE, LeavesRootError, LinkCycleError, Place, Step, walk
 from envbuild.core.tree_entry import Entry, Slot
-from envbuild.core.userns import libc
+from envbuild.core.userns import file_calls
 
 LONGEST = 4095  # bytes of a path (PATH_MAX, with the NUL)
 # Errors for which a path is at fault, not the machine.
@@ -131,10 +131,10 @@ class RootedTree:
     def _open(self, path: str) -> int:
         """Return a descriptor of what is at `path`."""
         if path.strip("/") and "\0" not in path:
-            rule = libc.RESOLVE_BENEATH if self.beneath else libc.RESOLVE_IN_ROOT
+            rule = file_calls.RESOLVE_BENEATH if self.beneath else file_calls.RESOLVE_IN_ROOT
             # an old kernel, a filter of system calls, or an error: that one is reported by the walk below
             with suppress(OSError):
-                return libc.openat2(self.fd, path, HANDLE, rule | libc.RESOLVE_NO_MAGICLINKS)
+                return file_calls.openat2(self.fd, path, HANDLE, rule | file_calls.RESOLVE_NO_MAGICLINKS)
         with self._walk(path) as place:
             return os.dup(place.node.fd)
 
@@ -206,6 +206,6 @@ def _target(fd: int) -> bytes:
     """Return where a link leads. Raises LinkCycleError for one of /proc that leads to an open file or a namespace, as
     openat2(2) does it (RESOLVE_NO_MAGICLINKS)."""
     target = os.readlink(b"", dir_fd=fd)
-    if libc.file_system(fd) == libc.PROC and (target.startswith(b"/") or b":" in target):
+    if file_calls.file_system(fd) == file_calls.PROC and (target.startswith(b"/") or b":" in target):
         raise LinkCycleError(why=OPEN_FILE)
     return target

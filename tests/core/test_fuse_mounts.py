@@ -19,7 +19,7 @@ from envbuild.core.ownership import find_any_intrusions, find_intrusion, find_re
 from envbuild.core.store.members import check_members
 from envbuild.core.store.permissions import make_own_place, own_place
 from envbuild.core.store.place import check_place
-from envbuild.core.userns import libc
+from envbuild.core.userns import file_calls
 from tests.support import fuse_server
 
 pytestmark = pytest.mark.unit
@@ -29,7 +29,7 @@ STRANGER = 54_321
 @pytest.fixture
 def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Return a function that lets the file system of tmp_path be of a type, with options."""
-    device, mounts, types = tmp_path.stat().st_dev, tmp_path / "mountinfo", libc.file_system
+    device, mounts, types = tmp_path.stat().st_dev, tmp_path / "mountinfo", file_calls.file_system
     with mounts.open("w") as file:
         number = Path(f"/proc/self/fdinfo/{file.fileno()}").read_text().split("mnt_id:")[1].split()[0]
     kinds = ["ext4"]
@@ -44,10 +44,10 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
     def file_system(file: int) -> int:
         is_fuse = os.fstat(file).st_dev == device and kinds[-1].startswith(("fuse", "virtiofs"))
-        return libc.FUSE if is_fuse else types(file)
+        return file_calls.FUSE if is_fuse else types(file)
 
     monkeypatch.setattr(fuse_mounts, "MOUNTS", mounts)
-    monkeypatch.setattr(libc, "file_system", file_system)
+    monkeypatch.setattr(file_calls, "file_system", file_system)
     return mount
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from envbuild.core.link_walk import LINKS, LeavesRootError, LinkCycleError
 from envbuild.core.rooted_tree import HANDLE, LONGEST, RootedTree
-from envbuild.core.userns import libc
+from envbuild.core.userns import file_calls
 from tests.support.link_chains import LENGTHS, STYLES, canary, chain, plant, unchanged
 
 pytestmark = pytest.mark.unit
@@ -25,8 +25,8 @@ AT_FDCWD = -100
 PARTS = st.sampled_from(["a", "b", "c", "f", "..", ".", "", "l", "m", "n", "o", "x" * 300])
 PATHS = st.lists(PARTS, min_size=1, max_size=8).map("/".join)
 RULES = {
-    False: libc.RESOLVE_IN_ROOT | libc.RESOLVE_NO_MAGICLINKS,
-    True: libc.RESOLVE_BENEATH | libc.RESOLVE_NO_MAGICLINKS,
+    False: file_calls.RESOLVE_IN_ROOT | file_calls.RESOLVE_NO_MAGICLINKS,
+    True: file_calls.RESOLVE_BENEATH | file_calls.RESOLVE_NO_MAGICLINKS,
 }
 
 
@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run once with openat2(2), and once as where a filter of system calls refuses it."""
     if request.param == "walk":
-        monkeypatch.setattr(libc, "openat2", no_openat2)
+        monkeypatch.setattr(file_calls, "openat2", no_openat2)
     elif not has_openat2():
         pytest.skip("this kernel has no openat2(2)")
     return str(request.param)
@@ -57,7 +57,7 @@ def no_openat2(folder: int, path: str, flags: int, resolve: int) -> int:
 
 def has_openat2() -> bool:
     try:
-        os.close(libc.openat2(AT_FDCWD, ".", HANDLE, 0))
+        os.close(file_calls.openat2(AT_FDCWD, ".", HANDLE, 0))
     except OSError:
         return False
     return True
@@ -103,7 +103,7 @@ def test_the_walk_finds_what_the_kernel_finds(links: dict[str, str], paths: list
         with RootedTree(root, beneath=beneath) as tree:
             for path in paths:
                 if path.strip("/"):
-                    kernel = result(lambda path=path: libc.openat2(tree.fd, path, HANDLE, RULES[beneath]))  # type: ignore[misc]
+                    kernel = result(lambda path=path: file_calls.openat2(tree.fd, path, HANDLE, RULES[beneath]))  # type: ignore[misc]
                     if not (beneath and path.startswith("/")):  # of which the walk takes the slashes away
                         assert walked(tree, path) == kernel, path
 

@@ -17,7 +17,7 @@ from envbuild.core.store.joined import has_joined, join_stores
 from envbuild.core.store.place import check_place, find_strange, is_root_of, may_change, places_to_join
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import check_former_group
-from envbuild.core.userns import libc
+from envbuild.core.userns import file_calls
 from tests.support.access_lists import USER, set_list
 from tests.support.store_members import GROUP, ONE, OUTSIDE, TWO, as_member
 
@@ -200,7 +200,7 @@ def test_a_user_namespace_does_not_show_whose_store_is_joined(
     (folder / "uid_map").write_text("0 50002 1\n")
     monkeypatch.setattr(user_numbers, "UID_MAP", folder / "uid_map")
     assert not has_joined(shared)  # another folder at this path
-    monkeypatch.setattr(libc, "file_handle", Mock(side_effect=OSError))
+    monkeypatch.setattr(file_calls, "file_handle", Mock(side_effect=OSError))
     assert not has_joined(shared), "nothing is known of a folder without a handle"
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
@@ -250,8 +250,8 @@ def test_a_handle_names_one_folder_for_good(tmp_path: Path) -> None:
         (tmp_path / "store").mkdir()
         folder = os.open(tmp_path / "store", os.O_PATH)
         try:
-            assert libc.file_handle(folder) == libc.file_handle(folder)
-            return libc.file_handle(folder)
+            assert file_calls.file_handle(folder) == file_calls.file_handle(folder)
+            return file_calls.file_handle(folder)
         except OSError as error:
             pytest.skip(f"this file system has no handles: {error}")
         finally:

@@ -63,7 +63,7 @@ import ctypes, errno, os, sys
 from envbuild.core.userns import libc
 from envbuild.core.userns.seccomp import ArgumentCheck, Profile, make_program
 libc.join_new_session_keyring()
-libc._system_call("add_key", b"user", b"envbuild-test", b"x", ctypes.c_long(1), ctypes.c_long(-3))
+libc.system_call("add_key", b"user", b"envbuild-test", b"x", ctypes.c_long(1), ctypes.c_long(-3))
 libc.set_filter(make_program(Profile(frozenset(), frozenset(), {"seccomp": ArgumentCheck((), errno.EINVAL)})))
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """

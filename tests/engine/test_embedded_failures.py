@@ -23,7 +23,7 @@ from envbuild.build.plan.units import Input
 from envbuild.core import free_space
 from envbuild.core.errors import BuildError, EngineError, InputError
 from envbuild.core.store.store import Store
-from envbuild.core.userns import diagnose, libc
+from envbuild.core.userns import diagnose, file_calls
 from envbuild.squashfs.pack.format import PackFormat
 from tests.support import tiny_root as kit
 from tests.support.engine_fixtures import open_working_store
@@ -147,9 +147,9 @@ def test_full_memory_is_not_the_stores_disk(store: Store) -> None:
 
 def test_syncing_the_store(store: Store, scratch: Path) -> None:
     """Syncing works on the file system of a store, and reports when it fails; a power cut itself is not tested."""
-    libc.sync(store.root)
+    file_calls.sync(store.root)
     with pytest.raises(NotADirectoryError):
-        libc.sync(scratch / "tiny.deb")
+        file_calls.sync(scratch / "tiny.deb")
 
 
 def test_read_only_store(small: Path) -> None:

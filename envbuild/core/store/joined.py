@@ -21,7 +21,7 @@ from envbuild.core.shell import shell_word
 from envbuild.core.store.json_files import write_atomic
 from envbuild.core.unmapped_root import is_unmapped
 from envbuild.core.user_folders import config_folder
-from envbuild.core.userns import libc
+from envbuild.core.userns import file_calls
 
 NAME, MOST = "stores", 1 << 20  # bytes
 LINE = re.compile(rb"(\d+ \d+) (?:(\d+ [0-9a-f]+) |- )?(/.*)", re.DOTALL)  # an older envbuild wrote no handle
@@ -67,7 +67,7 @@ def _line(place: Path) -> bytes:
     try:
         found = file_status(folder)
         try:
-            known = f"{found.stat.st_dev} {libc.file_handle(folder).hex()}"
+            known = f"{found.stat.st_dev} {file_calls.file_handle(folder).hex()}"
         except OSError:  # its file system has no handles
             known = "-"
     finally:

@@ -45,13 +45,13 @@ def make_shared_folder(path: Path, *, sticky: bool = False, closed: bool = False
         path.mkdir(mode=0o700 if closed else 0o755, exist_ok=True)  # with any umask
         return
     mode = (mode | STICKY if sticky else mode) & (~0o007 if closed else ~0)
-    from envbuild.core.userns import libc  # a store is made once
+    from envbuild.core.userns import file_calls  # a store is made once
 
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     temporary.mkdir(mode=0o700)
     try:
         change_own_folder(temporary, mode)
-        libc.rename_new(temporary, path)  # complete at once: another user may need it in this moment
+        file_calls.rename_new(temporary, path)  # complete at once: another user may need it in this moment
     except OSError:
         temporary.rmdir()
         if not path.is_dir():  # else another process made it

@@ -18,7 +18,7 @@ import termios
 import time
 from dataclasses import dataclass
 
-from envbuild.core.userns.libc import tee
+from envbuild.core.userns.file_calls import tee
 
 CHUNK = 1 << 16  # bytes
 PAUSE = 0.05  # seconds

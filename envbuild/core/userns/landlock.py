@@ -3,6 +3,7 @@ files, except below some places. It needs no privilege but no_new_privs."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ PORTS, SCOPES = 3, 3  # binding and connecting of TCP (version 4); abstract unix
 def version() -> int:
     """Return the version of the interface, 0 where this kernel does not have it."""
     try:
-        return libc.landlock_create_ruleset(b"", VERSION)
+        return _create_ruleset(b"", VERSION)
     except OSError:
         return 0
 
@@ -39,13 +40,13 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path] = ()) -> bool:
         return False
     files = (1 << FILE_RIGHTS[min(found, len(FILE_RIGHTS) - 1)]) - 1
     rules = [files, PORTS, SCOPES][: 1 + (found >= 4) + (found >= 6)]
-    ruleset = libc.landlock_create_ruleset(struct.pack(f"={len(rules)}Q", *rules))
+    ruleset = _create_ruleset(struct.pack(f"={len(rules)}Q", *rules))
     try:
         for places, rights in ((readable, READING), (writable, files)):
             for place in places:
                 _allow(ruleset, place, rights & files)
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
-        libc.landlock_restrict_self(ruleset)
+        _restrict_self(ruleset)
     finally:
         os.close(ruleset)
     return True
@@ -58,6 +59,22 @@ def _allow(ruleset: int, place: Path, rights: int) -> None:
         return
     try:
         allowed = rights if place.is_dir() else rights & FILE
-        libc.landlock_add_rule(ruleset, PATH_BENEATH, struct.pack("=Qi", allowed, opened))
+        _add_rule(ruleset, PATH_BENEATH, struct.pack("=Qi", allowed, opened))
     finally:
         os.close(opened)
+
+
+def _create_ruleset(rules: bytes, flags: int = 0) -> int:
+    """Return the descriptor of a set of rules for `rules` (struct landlock_ruleset_attr). Raises OSError."""
+    words = (rules or None), ctypes.c_size_t(len(rules)), ctypes.c_uint(flags)
+    return libc.system_call("landlock_create_ruleset", *words)
+
+
+def _add_rule(ruleset: int, kind: int, rule: bytes) -> None:
+    """Add a rule (struct landlock_path_beneath_attr). Raises OSError."""
+    libc.system_call("landlock_add_rule", ctypes.c_int(ruleset), ctypes.c_int(kind), rule, ctypes.c_uint(0))
+
+
+def _restrict_self(ruleset: int) -> None:
+    """Have the rules for this process and all that it starts. Raises OSError."""
+    libc.system_call("landlock_restrict_self", ctypes.c_int(ruleset), ctypes.c_uint(0))

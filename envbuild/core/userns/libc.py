@@ -5,7 +5,6 @@ headers. They are the same on x86-64 and aarch64; the numbers of the calls are i
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
@@ -27,10 +26,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 1024, 2048, 1 << 21
 MNT_DETACH = 2
-AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE, RENAME_NOREPLACE = -100, 0x1000, 0x8000, 1
-HANDLE_SIZE = 128  # MAX_HANDLE_SZ
-SYNC_FILE_RANGE_WRITE = 2
-SPLICE_F_NONBLOCK = 2
+AT_FDCWD, AT_RECURSIVE = -100, 0x8000
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 23, 24, 38
 SECCOMP_SET_MODE_FILTER = 1
@@ -38,9 +34,6 @@ SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # the filter does not protect against Spectr
 KEYCTL_JOIN_SESSION_KEYRING = 1
 PTRACE_DETACH, PTRACE_GETSIGINFO = 17, 0x4202
 SI_USER = 0
-OPENAT2 = 437  # on every architecture with the common numbers (Linux 5.6 has the call)
-RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x08, 0x10
-PROC, FUSE = 0x9FA0, 0x65735546  # types of file systems (linux/magic.h)
 CAPABILITY_VERSION_3 = 0x20080522
 
 # What Docker leaves to a container, less CAP_MKNOD, which a user namespace cannot give: root and user builds then may
@@ -49,38 +42,39 @@ CAPABILITY_VERSION_3 = 0x20080522
 KEPT_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 29, 31)
 CAP_NET_RAW = 13
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
-_libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
-_libc.syscall.restype = ctypes.c_long
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
+LIBC.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+LIBC.syscall.restype = ctypes.c_long
 
 
-def _check(result: int, what: str) -> None:
+def check(result: int, what: str) -> None:
+    """Raise OSError for the negative result of a call."""
     if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error), what)
 
 
-def _system_call(name: str, *arguments: object) -> int:
+def system_call(name: str, *arguments: object) -> int:
     """Make a system call that the C library has no function for, and return its result. Raises OSError."""
     number = NUMBERS.get(platform.machine(), {}).get(name)
     if number is None:
         raise OSError(errno.ENOSYS, f"no system call numbers for {platform.machine()}")
-    result = int(_libc.syscall(ctypes.c_long(number), *arguments))
-    _check(result, name)
+    result = int(LIBC.syscall(ctypes.c_long(number), *arguments))
+    check(result, name)
     return result
 
 
 def unshare(flags: int) -> None:
     """New namespaces for this process (CLONE_NEWPID: for its next child). Raises OSError."""
-    _check(_libc.unshare(flags), "unshare")
+    check(LIBC.unshare(flags), "unshare")
 
 
 def mount(source: str, target: str | os.PathLike[str], kind: str = "", flags: int = 0, options: str = "") -> None:
     """mount(2). Raises OSError whose filename is the target."""
     path = os.fsencode(target)
     data = os.fsencode(options) if options else None
-    _check(_libc.mount(os.fsencode(source), path, kind.encode() or None, flags, data), os.fsdecode(path))
+    check(LIBC.mount(os.fsencode(source), path, kind.encode() or None, flags, data), os.fsdecode(path))
 
 
 def set_read_only(path: str | os.PathLike[str], read_only: bool, *, recursive: bool = False) -> None:
@@ -89,49 +83,7 @@ def set_read_only(path: str | os.PathLike[str], read_only: bool, *, recursive: b
     change = struct.pack("=4Q", int(read_only), int(not read_only), 0, 0)
     flags = ctypes.c_uint(AT_RECURSIVE if recursive else 0)
     words = ctypes.c_int(AT_FDCWD), os.fsencode(path), flags, change, ctypes.c_size_t(len(change))
-    _system_call("mount_setattr", *words)
-
-
-def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
-    """Return a new descriptor of `path`, found from the descriptor of a folder by the rules `resolve` (openat2(2)).
-
-    Raises OSError; ENOSYS where the kernel lacks the call.
-    """
-    how = struct.pack("=3Q", flags, 0, resolve)
-    words = ctypes.c_long(OPENAT2), ctypes.c_int(folder), os.fsencode(path), how, ctypes.c_size_t(len(how))
-    result: int = _libc.syscall(*words)
-    _check(result, path)
-    return result
-
-
-def file_system(descriptor: int) -> int:
-    """Return the number of the type of the file system that has an open file (fstatfs(2))."""
-    found = ctypes.create_string_buffer(256)
-    _check(_libc.fstatfs(descriptor, found), "fstatfs")
-    return struct.unpack_from("=q", found)[0]  # type: ignore[no-any-return]
-
-
-def file_handle(descriptor: int) -> bytes:
-    """Return what names an open file in its file system, and no file that gets its inode later (name_to_handle_at(2)).
-
-    Raises OSError where the file system has none."""
-    handle, mount = ctypes.create_string_buffer(struct.pack("=Ii", HANDLE_SIZE, 0), 8 + HANDLE_SIZE), ctypes.c_int()
-    _check(_libc.name_to_handle_at(descriptor, b"", handle, ctypes.byref(mount), AT_EMPTY_PATH), "name_to_handle_at")
-    size, kind = struct.unpack_from("=Ii", handle.raw)
-    return struct.pack("=i", kind) + handle.raw[8 : 8 + size]
-
-
-def rename_new(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Rename; never replace an empty folder, in which another process may just make a file (renameat2(2)). A file
-    system that cannot do that (NFS) replaces it. Raises OSError."""
-    try:
-        _check(
-            _libc.renameat2(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), RENAME_NOREPLACE), "rename"
-        )
-    except (AttributeError, OSError) as error:  # AttributeError: a C library without it
-        if isinstance(error, OSError) and error.errno not in (errno.EINVAL, errno.ENOSYS):
-            raise
-        os.rename(source, target)  # noqa: PTH104
+    system_call("mount_setattr", *words)
 
 
 def detach(process: int, number: int) -> None:
@@ -141,51 +93,26 @@ def detach(process: int, number: int) -> None:
     Raises OSError."""
     if number == signal.SIGTRAP:
         info = (ctypes.c_int * 32)()  # siginfo_t, 128 bytes: number, error, code; of a breakpoint it has another code
-        _check(_libc.ptrace(ctypes.c_long(PTRACE_GETSIGINFO), process, None, ctypes.byref(info)), "ptrace")
+        check(LIBC.ptrace(ctypes.c_long(PTRACE_GETSIGINFO), process, None, ctypes.byref(info)), "ptrace")
         number = 0 if info[2] == SI_USER else number
-    _check(_libc.ptrace(ctypes.c_long(PTRACE_DETACH), process, None, ctypes.c_long(number)), "ptrace")
+    check(LIBC.ptrace(ctypes.c_long(PTRACE_DETACH), process, None, ctypes.c_long(number)), "ptrace")
 
 
 def umount(target: str | os.PathLike[str], flags: int = MNT_DETACH) -> None:
-    _check(_libc.umount2(os.fsencode(target), flags), os.fsdecode(target))
-
-
-def sync(path: str | os.PathLike[str]) -> None:
-    """Write everything of the file system that holds the folder `path` to its disk (syncfs(2)). Raises OSError."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        _check(_libc.syncfs(folder), os.fspath(path))
-    finally:
-        os.close(folder)
-
-
-def start_writing(file: int, at: int, length: int) -> None:
-    """Let the kernel begin to write a part of an open file to its disk, and do not wait (sync_file_range(2)).
-
-    Nothing happens where a file system or a C library cannot."""
-    with contextlib.suppress(AttributeError):
-        _libc.sync_file_range(file, ctypes.c_int64(at), ctypes.c_int64(length), SYNC_FILE_RANGE_WRITE)
-
-
-def tee(source: int, target: int, count: int) -> int:
-    """Copy up to `count` bytes from one pipe into another without a wait, and leave them in the first (tee(2)). Return
-    how many; 0: no process has the first open for writing any more. Raises OSError."""
-    copied = int(_libc.tee(source, target, ctypes.c_size_t(count), SPLICE_F_NONBLOCK))
-    _check(copied, "tee")
-    return copied
+    check(LIBC.umount2(os.fsencode(target), flags), os.fsdecode(target))
 
 
 def pivot_root(root: str | os.PathLike[str]) -> None:
     """Make `root` (a mount) the root of this mount namespace and detach the old one."""
     os.chdir(root)
-    _system_call("pivot_root", b".", b".")
+    system_call("pivot_root", b".", b".")
     umount(".")  # the old root, stacked over the new one (pivot_root(2), NOTES)
     os.chdir("/")
 
 
 def prctl(option: int, value: int = 0) -> int:
-    result: int = _libc.prctl(option, value, 0, 0, 0)
-    _check(result, "prctl")
+    result: int = LIBC.prctl(option, value, 0, 0, 0)
+    check(result, "prctl")
     return result
 
 
@@ -216,12 +143,12 @@ def has_filters() -> bool:
 
 def _seccomp(program: object) -> None:
     flags = ctypes.c_ulong(SECCOMP_FILTER_FLAG_SPEC_ALLOW)
-    _system_call("seccomp", ctypes.c_ulong(SECCOMP_SET_MODE_FILTER), flags, program)
+    system_call("seccomp", ctypes.c_ulong(SECCOMP_SET_MODE_FILTER), flags, program)
 
 
 def join_new_session_keyring() -> None:
     """Have an empty session keyring in place of the caller's (keyctl(2)). Raises OSError."""
-    _system_call("keyctl", ctypes.c_ulong(KEYCTL_JOIN_SESSION_KEYRING), None)
+    system_call("keyctl", ctypes.c_ulong(KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
 def set_parent_death_signal(signal: int) -> None:
@@ -230,25 +157,9 @@ def set_parent_death_signal(signal: int) -> None:
     prctl(PR_SET_PDEATHSIG, signal)
 
 
-def landlock_create_ruleset(rules: bytes, flags: int = 0) -> int:
-    """Return the descriptor of a set of rules for `rules` (struct landlock_ruleset_attr). Raises OSError."""
-    words = (rules or None), ctypes.c_size_t(len(rules)), ctypes.c_uint(flags)
-    return _system_call("landlock_create_ruleset", *words)
-
-
-def landlock_add_rule(ruleset: int, kind: int, rule: bytes) -> None:
-    """Add a rule (struct landlock_path_beneath_attr). Raises OSError."""
-    _system_call("landlock_add_rule", ctypes.c_int(ruleset), ctypes.c_int(kind), rule, ctypes.c_uint(0))
-
-
-def landlock_restrict_self(ruleset: int) -> None:
-    """Have the rules for this process and all that it starts. Raises OSError."""
-    _system_call("landlock_restrict_self", ctypes.c_int(ruleset), ctypes.c_uint(0))
-
-
 def set_host_name(name: str) -> None:
     value = name.encode()
-    _check(_libc.sethostname(value, ctypes.c_size_t(len(value))), "sethostname")
+    check(LIBC.sethostname(value, ctypes.c_size_t(len(value))), "sethostname")
 
 
 def drop_capabilities(*also: int) -> None:
@@ -265,8 +176,8 @@ def drop_capabilities(*also: int) -> None:
         number += 1
     head = ctypes.create_string_buffer(struct.pack("=Ii", CAPABILITY_VERSION_3, 0))
     data = ctypes.create_string_buffer(24)
-    _check(_libc.capget(head, data), "capget")
+    check(LIBC.capget(head, data), "capget")
     words = struct.unpack("=6I", data.raw[:24])  # effective, permitted, inheritable of capabilities 0-31, then of 32-63
     permitted = words[1] & kept
     ctypes.memmove(data, struct.pack("=6I", permitted, permitted, 0, 0, 0, 0), 24)
-    _check(_libc.capset(head, data), "capset")
+    check(LIBC.capset(head, data), "capset")

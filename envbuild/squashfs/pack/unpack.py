@@ -12,7 +12,7 @@ from pathlib import Path
 from envbuild.core.errors import DamagedPackError, EngineError, EnvbuildError
 from envbuild.core.store.build_records import SharedLayer
 from envbuild.core.store.store import Store
-from envbuild.core.userns import libc
+from envbuild.core.userns import file_calls
 from envbuild.core.userns.call import call
 from envbuild.oci.layers.copy_tree import TreeSink
 from envbuild.oci.layers.layer import add_layer
@@ -55,7 +55,7 @@ def _unpack(store: Store, diff_id: str) -> None:
             raise _remove_corrupt(pack, why) from error
         if tar.diff_id != diff_id:
             raise _remove_corrupt(pack, f"expected {diff_id}, got {tar.diff_id}")
-        libc.sync(work)
+        file_calls.sync(work)
         add_layer(store, folder, shared.record, tree.implied, unpacked=True)
 
 

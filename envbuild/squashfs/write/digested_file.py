@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from envbuild.core.userns.libc import start_writing
+from envbuild.core.userns.file_calls import start_writing
 from envbuild.squashfs.pack.append_file import Buffer, open_direct, write_all, write_pages
 from envbuild.squashfs.pack.checksums import Checksums, Comparison
 from envbuild.squashfs.pack.file import PAGE

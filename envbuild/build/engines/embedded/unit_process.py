@@ -22,7 +22,7 @@ from envbuild.core.free_space import free_bytes
 from envbuild.core.store.build_records import WHEEL_NAME
 from envbuild.core.store.store import Store
 from envbuild.core.text import counted, escaped
-from envbuild.core.userns import libc
+from envbuild.core.userns import file_calls
 from envbuild.core.userns.id_maps import has_one_id
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def build_unit(job: Job) -> Job:
         if outcome.code:
             return describe_failure(job, outcome)
         answer = store_product(job, store, work)
-        libc.sync(store.root)  # a record must not outlive its layer in a power cut
+        file_calls.sync(store.root)  # a record must not outlive its layer in a power cut
     except (OSError, BuildError):
         discard_folder(work)
         raise
