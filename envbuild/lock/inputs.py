@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from envbuild.core.distributions import find_distribution, is_image, is_local_image
 from envbuild.core.errors import Finding, SpecError
+from envbuild.core.shell import shell_word
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
 from envbuild.net.miss import Miss, MissKind, all_absent
@@ -108,7 +109,7 @@ def not_found_finding(image: str, entry: Input, misses: Sequence[Miss]) -> Findi
     tried = "".join(f"\n  {miss}" for miss in misses)
     action = "run the command again"
     if isinstance(entry, DebianFile | PythonFile) and any(miss.kind is MissKind.ABSENT for miss in misses):
-        newer = f"envbuild lock {image} --upgrade {entry.name}"
+        newer = f"envbuild lock {image} --upgrade {shell_word(entry.name)}"
         action = newer if all_absent(misses) else f"{newer}, or {action}"  # a snapshot service may answer later
     line = mirror_line(input_origin(entry))
     hint = f"{action}, or write another place into site.yaml:  {mirrors_setting(line)}"

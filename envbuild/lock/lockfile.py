@@ -15,6 +15,7 @@ from envbuild.core.store.json_files import new_file_mode
 from envbuild.core.store.store import write_atomic
 from envbuild.core.text import amount, first_hidden
 from envbuild.core.yaml_reader import short
+from envbuild.lock.entry_grammar import check_name, check_origin, check_path
 from envbuild.lock.hidden_text import find_hidden
 from envbuild.lock.lock_head import read_text, read_texts
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock, VenvRule
@@ -254,10 +255,24 @@ def _parse_entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], 
         raise ValueError(f"{kind} file {file}: sha256 is not 64 hexadecimal digits")
     if "/" in values["file"] or values["file"] in ("", ".", ".."):
         raise ValueError(f"{kind} file {file!r}: not a file name")
-    origin = values.get("origin", "")
-    if shape is PythonFile and origin.startswith(ORIGIN):
-        _check_local_wheel(values["file"], PurePosixPath(origin.removeprefix(ORIGIN)))
-    return shape(**values)
+    found = shape(**values)
+    _check_form(found)
+    return found
+
+
+def _check_form(entry: DebianFile | PythonFile | SourceFile) -> None:
+    """Raise ValueError for an entry whose names, paths or origins have another form (`envbuild.lock.entry_grammar`)."""
+    if not isinstance(entry, SourceFile):
+        check_name(entry.name, entry.version)
+    if isinstance(entry, DebianFile):
+        check_path(entry.path)
+        check_origin(entry.archive)
+    elif isinstance(entry, PythonFile) and entry.origin.startswith(ORIGIN):
+        _check_local_wheel(entry.file, PurePosixPath(entry.origin.removeprefix(ORIGIN)))
+    elif entry.origin or isinstance(entry, SourceFile):
+        check_origin(entry.origin)
+    for origin in entry.submodules.values() if isinstance(entry, SourceFile) else ():
+        check_origin(origin)
 
 
 def _check_local_wheel(file: str, path: PurePosixPath) -> None:

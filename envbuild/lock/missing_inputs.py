@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from envbuild.core.errors import EnvbuildError, Finding, InputError
+from envbuild.core.shell import shell_word
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.origin_kinds import ARCHIVES
 from envbuild.net.site import Site, mirror_line, mirrors_setting
@@ -64,8 +65,8 @@ def not_available_error(
             f"the source {origin} ({file}) is not available: its content is not what was locked{digest}; "
             f"{describe_misses(misses)}",
             "the file was changed in that place: review what changed. To use the new file, correct the sha256 in the "
-            f"recipe, or if the recipe has none:  envbuild lock {image} --upgrade {file};  to use the locked file, "
-            f"name a place that still has it in site.yaml:  {mirrors_setting(line)}",
+            f"recipe, or if the recipe has none:  envbuild lock {image} --upgrade {shell_word(file)};  to use the "
+            f"locked file, name a place that still has it in site.yaml:  {mirrors_setting(line)}",
             where,
             mirror_lines=(line,),
         )

@@ -384,6 +384,17 @@ def test_objects_that_take_too_long_to_read(
     assert server.asked.count("/demo/demo.git/git-upload-pack") < 5
 
 
+def test_a_tarball_with_another_digest_is_not_stored(demo: Repo, tmp_path: Path, server: Served) -> None:
+    """A lock of another user may name a repository that this user alone can read; others read the store's files."""
+    demo.bare(tmp_path / "served/demo/demo.git")
+    locked = Desk(tmp_path / "s", github=server.url).lock(git_source(demo))
+    desk = Desk(tmp_path / "t", github=server.url)
+    with pytest.raises(InputError, match="but the lock has 0000"):
+        transport = Transport(desk.site.network())
+        obtain_commit(desk.site, transport, desk.store, desk.reporter, replace(locked, sha256="0" * 64))
+    assert list((desk.store.root / "blobs/sha256").iterdir()) == []
+
+
 def test_one_object_that_takes_too_long_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """git is silent until it has computed the object from all others in a row: 16 MB of them for a day."""
     monkeypatch.setattr(git_program, "git_command", lambda *_, **__: ["sleep", "300"])

@@ -21,15 +21,22 @@ from envbuild.core.errors import LockError
 from envbuild.core.plain_yaml import load_plain
 from envbuild.core.text import first_hidden
 from envbuild.lock.diff import describe_changes
+from envbuild.lock.entry_grammar import NAME, VERSION
 from envbuild.lock.lock_head import read_head
 from envbuild.lock.lockfile import dump_lock, parse_lock, read_lock, write_lock
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock, VenvRule, lock_digest
+from envbuild.net.origin_kinds import ORIGIN_KINDS
 from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 SHA = "0123456789abcdef" * 4
 TEXT = st.text(alphabet=string.ascii_letters + string.digits + "+-._~:@ é'\"#", min_size=1, max_size=20)
 NAMES = st.text(alphabet=string.ascii_lowercase + string.digits + "+-._~", min_size=3, max_size=20)
+PACKAGES = st.from_regex(NAME, fullmatch=True)
+VERSIONS = st.sampled_from(["1.10", "1e3", "0x1f", "1:30.0", "2026-01-02", "007"]) | st.from_regex(
+    VERSION, fullmatch=True
+)
+ORIGINS = st.builds("{}:{}".format, st.sampled_from(ORIGIN_KINDS), st.from_regex(VERSION, fullmatch=True))
 IMAGES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True).filter(lambda name: ".." not in name)
 DIGESTS = st.text(alphabet="0123456789abcdef", min_size=64, max_size=64)
 SIZES = st.integers(0, 1 << 40)
@@ -41,12 +48,12 @@ def locks(draw: st.DrawFn) -> Lock:
     names = draw(st.lists(NAMES, unique=True, max_size=6))
     debian = {
         name: DebianFile(
-            name, draw(NAMES), draw(WORDS), "debian:trixie/main", f"pool/{name}", draw(SIZES), draw(DIGESTS)
+            name, draw(PACKAGES), draw(VERSIONS), "debian:trixie/main", f"pool/{name}", draw(SIZES), draw(DIGESTS)
         )
         for name in names
     }
-    python = {name: PythonFile(name, draw(NAMES), draw(WORDS), draw(SIZES), draw(DIGESTS)) for name in names}
-    sources = {name: SourceFile(name, draw(WORDS), draw(DIGESTS), draw(SIZES)) for name in names}
+    python = {name: PythonFile(name, draw(PACKAGES), draw(VERSIONS), draw(SIZES), draw(DIGESTS)) for name in names}
+    sources = {name: SourceFile(name, draw(ORIGINS), draw(DIGESTS), draw(SIZES)) for name in names}
     part = st.lists(st.sampled_from(names), unique=True).map(tuple) if names else st.just(())
     unit = st.builds(
         UnitLock,
@@ -320,6 +327,29 @@ def test_many_keys_of_which_one_occurs_twice_are_read_in_time() -> None:
     text = "{" + ",".join(f"k{number}" for number in range(190_000)) + ",k189999}"
     with ends_within(60), pytest.raises(ValueError, match="'k189999' twice"):
         load_plain(text)
+
+
+@pytest.mark.parametrize(
+    ("table", "file", "change"),
+    [
+        ("debian", "a_1_all.deb", {"path": "../private"}),
+        ("debian", "a_1_all.deb", {"path": "/etc/shadow"}),
+        ("debian", "a_1_all.deb", {"archive": 'apt:x": [https://evil.example/], "python:'}),
+        ("debian", "a_1_all.deb", {"name": "a; touch x #"}),
+        ("debian", "a_1_all.deb", {"version": "1 $(touch x)"}),
+        ("python_files", "b-1-py3-none-any.whl", {"name": "--upgrade"}),
+        ("python_files", "b-1-py3-none-any.whl", {"origin": "pip:../../private"}),
+        ("sources", "c.tar.gz", {"origin": "file:../../private"}),
+        ("sources", "c.tar.gz", {"origin": "/etc/shadow"}),
+        ("sources", "c.tar.gz", {"git": True, "submodules": {"part": "vendor:../private/repo@" + "1" * 40}}),
+    ],
+)
+def test_a_lock_that_leads_out_of_its_archives_is_refused(table: str, file: str, change: dict[str, Any]) -> None:
+    """It may be of another user's image: a mirror in a folder would lead to any file, a hint to any command."""
+    entries = getattr(SMALL, table)
+    text = dump_lock(replace(SMALL, **{table: {file: replace(entries[file], **change)}}))
+    with pytest.raises(LockError, match=r"damaged: .* is not (a path in an archive|an origin|the (name|version) of)"):
+        parse_lock(text, Path("demo.lock"))
 
 
 @pytest.mark.parametrize("path", ["/home/x/.ssh/id_rsa", "../other-1-py3-none-any.whl", "x-1-py3-none-any.whl/.."])

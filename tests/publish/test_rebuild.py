@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -189,13 +190,28 @@ def test_a_file_is_built_again_and_equal(case: Case, tmp_path: Path) -> None:
     file = shutil.copy(case.made["artifact"], tmp_path / "copy.sqsh")
     answer = case.elsewhere(tmp_path / "project").json("verify", str(file), "--rebuild")
     assert answer["equal"] is True and kinds(answer) == {"layer", "config", "squashfs"}
+    # A lock of another user may name what this one alone can read; members of a group read each other's blobs.
+    assert list((tmp_path / "project/store/blobs/sha256").iterdir()) == []
 
 
 def test_an_image_without_its_layers_is_built_again(case: Case, tmp_path: Path) -> None:
     place = f"oci:{tmp_path}/alone:1"
     case.cli.run("publish", "app", "--to", place, "--squashfs-only")
-    answer = case.elsewhere(tmp_path / "project").json("verify", place, "--rebuild")
-    assert answer["equal"] is True and kinds(answer) == {"layer", "config", "squashfs"}
+    cli = case.elsewhere(tmp_path / "project")
+    answer = cli.json("verify", place, "--rebuild")
+    assert answer["equal"] is True and kinds(answer) == {"layer", "config", "manifest", "squashfs"}
+    blobs, index = tmp_path / "alone/blobs/sha256", json.loads((tmp_path / "alone/index.json").read_text())
+    manifest = json.loads((blobs / index["manifests"][0]["digest"].removeprefix("sha256:")).read_bytes())
+    manifest["layers"].append(manifest["config"])  # any blob that is not part of the file
+    content = json.dumps(manifest).encode()
+    (blobs / hashlib.sha256(content).hexdigest()).write_bytes(content)
+    index["manifests"][0] |= {"digest": f"sha256:{hashlib.sha256(content).hexdigest()}", "size": len(content)}
+    (tmp_path / "alone/index.json").write_text(json.dumps(index))
+    done = cli.run("verify", place, "--rebuild", "--json", check=False)
+    answer = json.loads(done.stdout)
+    assert done.returncode == 7
+    assert answer["equal"] is False
+    assert {part["kind"] for part in answer["parts"] if not part["equal"]} == {"manifest"}
 
 
 @pytest.mark.parametrize("kind", ["registry", "folder", "file", "squashfs-only"])

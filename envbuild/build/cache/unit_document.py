@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envbuild.core.json_text import canonical_json, record_value
-from envbuild.core.store.build_records import DIFF_ID, HEX, WHEEL_NAME
+from envbuild.core.store.build_records import DIFF_ID, HEX, LONGEST, WHEEL_NAME
 from envbuild.core.store.tree_folder import TreeFolder, parse_tree_folder
 from envbuild.core.text import printable
 from envbuild.net.registry.media_types import OCI
@@ -125,7 +125,8 @@ def parse_unit_document(content: bytes) -> UnitDocument:
         wheels = tuple(StoredBlob(_hex(digest), _size(size), name) for name, digest, size in value["wheels"])
         if not all(WHEEL_NAME.fullmatch(wheel.name) for wheel in wheels):
             raise ValueError("a wheel has no name of one")
-        if type(value["seconds"]) not in (int, float):  # float("inf") of a text is not a number of JSON
+        # float("inf") of a text is not a number of JSON
+        if type(value["seconds"]) not in (int, float) or not 0 <= value["seconds"] < LONGEST:
             raise ValueError("not a number of seconds")
         found = UnitDocument(key, unit, float(value["seconds"]), box, wheels=wheels)
         return _with_layer(found, value["layer"]) if value["layer"] else found

@@ -18,6 +18,7 @@ from envbuild.core.regular_file import mode_at
 from envbuild.core.store.json_files import read_sealed, write_sealed
 from envbuild.core.store.tree_folder import TreeFolder, parse_tree_folder
 
+LONGEST = 10 * 365 * 86_400  # seconds of a build
 PACK_VERSION = 3  # raise it when the bytes of a pack, or their meaning, change
 DIFF_ID = re.compile("sha256:[0-9a-f]{64}")
 HEX = re.compile("[0-9a-f]{64}")
@@ -102,7 +103,7 @@ class UnitRecord:
             return None
         names = (found.key, found.unit, source, *caches, *(part for wheel in wheels for part in wheel))
         whole = isinstance(caches, list) and all(isinstance(name, str) for name in names)
-        whole = whole and (layer is not None or not value["layer"])
+        whole = whole and (layer is not None or not value["layer"]) and 0 <= found.seconds < LONGEST
         return found if whole and all(WHEEL_NAME.fullmatch(n) and HEX.fullmatch(s) for n, s in wheels) else None
 
 

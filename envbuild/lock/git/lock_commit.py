@@ -99,6 +99,7 @@ def obtain_commit(site: Site, transport: Transport, store: Store, reporter: Repo
         _, written = work.make_tarball(
             source.file,
             lambda again: work.commits(again).find_all(parts, source.origin, source.file, source.sha256, refused),
+            wanted=source.sha256,
         )
     finally:
         reporter.finish(work.task)
@@ -237,29 +238,32 @@ class CommitJob:
         self.reporter.warn(f"{git.origin}: cannot verify that {git.tag} still is {git.commit[:12]}{why}")
 
     def make_tarball(
-        self, file: str, find: Callable[[bool], dict[str, CommitTree]], *, again: bool = False
+        self, file: str, find: Callable[[bool], dict[str, CommitTree]], *, wanted: str = "", again: bool = False
     ) -> tuple[dict[str, CommitTree], Tarball]:
-        """Return what `find` finds (path → commit), and write its tarball into the store. Where the store's copy of a
-        commit cannot be read, all are fetched again, once (`again`). Raises InputError, EngineError."""
+        """Return what `find` finds (path → commit), and write its tarball into the store. `wanted`: one with another
+        sha256 does not become a file of the store, which others can read. Where the store's copy of a commit cannot be
+        read, all are fetched again, once (`again`). Raises InputError, EngineError."""
         trees = find(again)
         try:
-            return trees, self.write_tarball(file, trees)
+            return trees, self.write_tarball(file, trees, wanted)
         except (NotFoundError, UnreachableError) as error:
             cached = any(tree.folder.parent == self.store.own / "git" for tree in trees.values())
             if again or not cached or isinstance(error, SlowError):
                 raise InputError(f"the source {file} cannot be written: {error}", "repair that repository") from None
             self.reporter.warn(f"{file}: a commit in the store cannot be read, and is fetched again: {error}")
-        return self.make_tarball(file, find, again=True)
+        return self.make_tarball(file, find, wanted=wanted, again=True)
 
-    def write_tarball(self, file: str, trees: Mapping[str, CommitTree]) -> Tarball:
-        """Write the tarball into the store. Raises NotFoundError, UnreachableError, InputError, EngineError."""
+    def write_tarball(self, file: str, trees: Mapping[str, CommitTree], wanted: str) -> Tarball:
+        """Write the tarball into the store, unless another one is `wanted`. Raises NotFoundError, UnreachableError,
+        InputError, EngineError."""
         try:
             with self.store.filled(), self.store.workdir() as folder:
                 path = folder / "tarball"
                 with path.open("wb") as output:
                     written = write_tar(file.removesuffix(".tar"), trees, output)
-                path.chmod(0o644)
-                path.replace(self.store.blob(written.sha256))
+                if wanted in ("", written.sha256):
+                    path.chmod(0o644)
+                    path.replace(self.store.blob(written.sha256))
                 return written
         except OSError as error:
             raise EngineError(

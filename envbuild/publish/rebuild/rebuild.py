@@ -6,6 +6,7 @@ The store has the inputs, and gets those that are fetched; each is compared with
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,9 @@ from envbuild.lock.model import lock_digest
 from envbuild.make import LockRule, Options, ReadyImage, build_and_write, prepare
 from envbuild.oci import manifest as m
 from envbuild.oci.document import Part as Document
+from envbuild.publish.artifact_types import DOCUMENT
 from envbuild.publish.binding import make_annotations
+from envbuild.publish.find_squashfs import PublishedSquashfs
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.published_texts import list_texts
 from envbuild.publish.rebuild.claim import Claim, read_claim
@@ -56,8 +59,10 @@ def rebuild_image(name: str, workspace: Workspace, engine: str = "", platform: s
             engine or claim.engine, BuildOptions(rebuild=True), verify=False, caches=(), lock=LockRule.PRESENT
         )
         ready = prepare(spec, at, options)
-        obtain_inputs(ready, workspace)
+        if project is workspace.project:
+            obtain_inputs(ready, workspace)
         link_inputs(ready.plan, ready.lock, workspace.store, store, workspace.reporter)
+        obtain_inputs(ready, at)
         built, made = build_and_write(ready.engine, ready.plan, ready.lock, at, ready.build, ready.inputs.obtain)
         parts = compare_parts(claim, ready, built, made, at)
         first = find_first(claim, parts, made.path, workspace, at, work)
@@ -66,7 +71,9 @@ def rebuild_image(name: str, workspace: Workspace, engine: str = "", platform: s
 
 
 def obtain_inputs(ready: ReadyImage, workspace: Workspace) -> None:
-    """Fetch the inputs of an image into the store, where they remain. Raises InputError, EngineError."""
+    """Fetch the inputs of an image into the store of `workspace`: those of the project remain, as after `make`. A lock
+    of another user could name what only this one may read, so its inputs are in the temporary store alone. Raises
+    InputError, EngineError."""
     request = ready.inputs.request
     fetch(
         ready.lock,
@@ -92,6 +99,9 @@ def compare_parts(
         parts.append(
             Part("manifest", claim.digest, build_manifest(claim, ready, built, made, workspace) if equal else "")
         )
+    elif claim.artifact:
+        whole = is_whole_artifact(claim.artifact, claim.config, ready, built, made, workspace)
+        parts.append(Part("manifest", claim.digest, claim.digest if whole else ""))
     return [*parts, Part("squashfs", f"sha256:{claim.squashfs}", f"sha256:{made.sha256}")]
 
 
@@ -99,6 +109,27 @@ def build_manifest(
     claim: Claim, ready: ReadyImage, built: BuildResult, made: SquashfsFile, workspace: Workspace
 ) -> str:
     """Return the digest (``sha256:…``) of the manifest that `publish` would write for the rebuild."""
+    image = rebuilt_image(ready, built, made)
+    compression = published_compression(claim, workspace)
+    encode = share_layers(image, compression, workspace).encode
+    with open_built_layout(image, compression, workspace, encode=encode) as folder:
+        return ImageParts.read(folder).annotate(make_annotations(made.sha256, list_texts(image, workspace))).digest
+
+
+def is_whole_artifact(
+    artifact: PublishedSquashfs, config: str, ready: ReadyImage, built: BuildResult, made: SquashfsFile, at: Workspace
+) -> bool:
+    """Return whether an artifact has no blob but the parts of its file, its configuration (``sha256:…``), and the
+    documents that `publish` would write for the rebuild: a statement about its digest covers them all."""
+    document = artifact.document
+    known = {document.tables.digest, *(part.digest for pack in document.packs for part in pack.blobs)}
+    known |= {hashlib.sha256(text.content).hexdigest() for text in list_texts(rebuilt_image(ready, built, made), at)}
+    known.add(config.removeprefix("sha256:"))
+    return all(layer.kind == DOCUMENT or layer.digest in known for layer in artifact.layers)
+
+
+def rebuilt_image(ready: ReadyImage, built: BuildResult, made: SquashfsFile) -> BuiltImage:
+    """Return the rebuild as an image that is built."""
     record = ImageRecord(
         ready.plan.image,
         str(made.path),
@@ -112,11 +143,7 @@ def build_manifest(
         built.reused,
         0.0,
     )
-    image = BuiltImage(ready.resolution, ready.lock, ready.plan, record, built.layers)
-    compression = published_compression(claim, workspace)
-    encode = share_layers(image, compression, workspace).encode
-    with open_built_layout(image, compression, workspace, encode=encode) as folder:
-        return ImageParts.read(folder).annotate(make_annotations(made.sha256, list_texts(image, workspace))).digest
+    return BuiltImage(ready.resolution, ready.lock, ready.plan, record, built.layers)
 
 
 def published_compression(claim: Claim, workspace: Workspace) -> str:

@@ -1,0 +1,37 @@
+"""The form of names, paths and origins in a lock. It may be of another user: of a squashfs file or a published image
+that is built again, or of a merge request. Its names become words of commands in hints, and its origins and paths are
+joined with the folders and addresses of the site."""
+
+from __future__ import annotations
+
+import re
+
+from envbuild.core.yaml_reader import short
+from envbuild.net.origin_kinds import ORIGIN_KINDS
+
+# Debian policy 5.6.1 and 5.6.12; PEP 508 and PEP 440
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9+])?")
+VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~:!_-]*")
+# Signs that lead out of a word of a shell, or out of a text of YAML; no archive or repository has one.
+FORBIDDEN = re.compile(r"[\s\"'\\`$;&|<>(){}\[\]]")
+
+
+def check_name(name: str, version: str) -> None:
+    """Raise ValueError for a package whose name or version is none."""
+    for what, text, pattern in (("name", name, NAME), ("version", version, VERSION)):
+        if not pattern.fullmatch(text):
+            raise ValueError(f"{short(text)!r} is not the {what} of a package")
+
+
+def check_path(path: str) -> None:
+    """Raise ValueError for a path that leads out of its archive or repository."""
+    if path.startswith("/") or ".." in path.split("/") or FORBIDDEN.search(path):
+        raise ValueError(f"{short(path)!r} is not a path in an archive")
+
+
+def check_origin(origin: str) -> None:
+    """Raise ValueError for an origin (``KIND:REST``) of no known kind, or whose rest leads elsewhere."""
+    kind, mark, rest = origin.partition(":")
+    if kind not in ORIGIN_KINDS or not mark:
+        raise ValueError(f"{short(origin)!r} is not an origin: its kind is none of {', '.join(ORIGIN_KINDS)}")
+    check_path(rest)
