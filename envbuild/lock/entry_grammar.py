@@ -13,6 +13,7 @@ from envbuild.net.origin_kinds import ORIGIN_KINDS
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9+])?")
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~:!_-]*")
 # Signs that lead out of a word of a shell, or out of a text of YAML; no archive or repository has one.
+COMMIT = re.compile(r"[0-9a-f]{40}")
 FORBIDDEN = re.compile(r"[\s\"'\\`$;&|<>(){}\[\]]")
 
 
@@ -29,8 +30,18 @@ def check_path(path: str) -> None:
         raise ValueError(f"{short(path)!r} is not a path in an archive")
 
 
-def check_origin(origin: str) -> None:
-    """Raise ValueError for an origin (``KIND:REST``) of no known kind, or whose rest leads elsewhere."""
+def check_submodule(path: str, origin: str) -> None:
+    """Raise ValueError for a path that leads out of its repository, or an origin without a commit."""
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"{short(path)!r} is not a path in a repository")
+    check_origin(origin, commit=True)
+
+
+def check_origin(origin: str, *, commit: bool = False) -> None:
+    """Raise ValueError for an origin (``KIND:REST``) of no known kind, or whose rest leads elsewhere, or does not end
+    with a `commit`: git would take another text for an option."""
+    if commit and not COMMIT.fullmatch(origin.rpartition("@")[2]):
+        raise ValueError(f"{short(origin)!r} is not an origin with a commit")
     kind, mark, rest = origin.partition(":")
     if kind not in ORIGIN_KINDS or not mark:
         raise ValueError(f"{short(origin)!r} is not an origin: its kind is none of {', '.join(ORIGIN_KINDS)}")

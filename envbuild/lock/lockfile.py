@@ -15,7 +15,7 @@ from envbuild.core.store.json_files import new_file_mode
 from envbuild.core.store.store import write_atomic
 from envbuild.core.text import amount, first_hidden
 from envbuild.core.yaml_reader import short
-from envbuild.lock.entry_grammar import check_name, check_origin, check_path
+from envbuild.lock.entry_grammar import check_name, check_origin, check_path, check_submodule
 from envbuild.lock.hidden_text import find_hidden
 from envbuild.lock.lock_head import read_text, read_texts
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock, VenvRule
@@ -269,10 +269,12 @@ def _check_form(entry: DebianFile | PythonFile | SourceFile) -> None:
         check_origin(entry.archive)
     elif isinstance(entry, PythonFile) and entry.origin.startswith(ORIGIN):
         _check_local_wheel(entry.file, PurePosixPath(entry.origin.removeprefix(ORIGIN)))
-    elif entry.origin or isinstance(entry, SourceFile):
+    elif isinstance(entry, SourceFile):
+        check_origin(entry.origin, commit=entry.git)
+        for path, origin in entry.submodules.items():
+            check_submodule(path, origin)
+    elif entry.origin:
         check_origin(entry.origin)
-    for origin in entry.submodules.values() if isinstance(entry, SourceFile) else ():
-        check_origin(origin)
 
 
 def _check_local_wheel(file: str, path: PurePosixPath) -> None:

@@ -6,17 +6,16 @@ to do but to name a place. The second is usually a mistake in the spec or in a r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from envbuild.core.errors import EnvbuildError, Finding, InputError
 from envbuild.core.shell import shell_word
+from envbuild.lock.entry_grammar import COMMIT
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.origin_kinds import ARCHIVES
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
 PLACEHOLDER = "FOLDER-OR-ADDRESS"
 
 

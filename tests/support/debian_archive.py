@@ -72,7 +72,7 @@ def stanza(
         *(["Essential: yes"] if essential else []),
         *(f"{key.replace('_', '-')}: {value}" for key, value in fields.items()),
         f"Filename: {folder or f'pool/main/{name[0]}/{name}'}/{name}_{plain}_{arch}.deb",
-        f"Size: {len(f'{name} {version}'.encode())}",
+        "Size: 1000",
         f"SHA256: {hashlib.sha256(f'{name} {version}'.encode()).hexdigest()}",
         "Description: a test",
     ]

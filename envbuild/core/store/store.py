@@ -137,13 +137,13 @@ class Store:
         return self.own / "partial" / f"{name}.part"
 
     def has_blob(self, sha256: str, size: int = 0) -> bool:
-        """Return whether the store has a blob, of `size` bytes where they are known: another member of a group can put
-        a file of any size there, which would be read before its digest is known."""
+        """Return whether the store has a blob, of at most `size` bytes where they are known: another member of a group
+        can put a file of any size there, which would be read before its digest is known."""
         try:
             found = self.blob(sha256).lstat()
         except (OSError, ValueError):
             return False
-        return stat.S_ISREG(found.st_mode) and size in (0, found.st_size)
+        return stat.S_ISREG(found.st_mode) and (not size or found.st_size <= size)
 
     def add_blob(self, source: Path) -> str:
         """Move a file that envbuild wrote (on the store's file system) into the store as a blob. Return its sha256.

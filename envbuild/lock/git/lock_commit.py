@@ -15,6 +15,8 @@ from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError, Finding, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.core.text import describe_hidden, first_hidden, human_list, printable
+from envbuild.core.yaml_reader import short
+from envbuild.lock.entry_grammar import COMMIT
 from envbuild.lock.git.commit_hint import UNKNOWN, CommitHint
 from envbuild.lock.git.commits import CommitFinder, SourceCommit, submodule_path
 from envbuild.lock.git.git_program import SlowError
@@ -25,7 +27,7 @@ from envbuild.lock.git.source_limits import check_entries, check_submodules
 from envbuild.lock.git.submodules import submodule_origin
 from envbuild.lock.git.tarball import Tarball, empty_folders, write_tar
 from envbuild.lock.git.tree import REVIEW, CommitTree
-from envbuild.lock.missing_inputs import COMMIT, InvalidInputError
+from envbuild.lock.missing_inputs import InvalidInputError
 from envbuild.lock.model import SourceFile
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.failures import NotFoundError, UnreachableError
@@ -85,10 +87,10 @@ def obtain_commit(site: Site, transport: Transport, store: Store, reporter: Repo
     names. Raises InputError, EngineError (the store).
     """
     work = CommitJob(site, transport, store, reporter, f"git {source.file}")
-    if store.has_blob(source.sha256):
+    if store.has_blob(source.sha256, source.size):
         return
     refused = work.download_tarball(source)
-    if store.has_blob(source.sha256):
+    if store.has_blob(source.sha256, source.size):
         return
     reporter.start(work.task, source.origin)
     try:
@@ -278,8 +280,11 @@ def is_included(path: str, requested: set[str]) -> bool:
 
 
 def parse_source_commit(path: str, origin: str) -> SourceCommit:
-    """Return an entry of a lock (``github:openucx/ucx@COMMIT``) as a commit."""
+    """Return an entry of a lock (``github:openucx/ucx@COMMIT``) as a commit. Raises InputError for another text: git
+    would take ``--output=FILE`` for an option."""
     repository, _, commit = origin.rpartition("@")
+    if not COMMIT.fullmatch(commit):
+        raise InputError(f"{short(origin)!r} names no commit", "make the lock again: envbuild lock NAME --fresh")
     return SourceCommit(path, repository, commit)
 
 

@@ -119,7 +119,7 @@ def add_wheel(entry: PythonFile, folder: Path, store: Store) -> None:
     SpecError for one that is outside of the project, or that others than the caller can change.
 
     A file with another digest does not become a blob, which others can read: the lock may be another user's."""
-    if store.has_blob(entry.sha256):
+    if store.has_blob(entry.sha256, entry.size):
         return
     path = find_wheel(folder, entry.origin.removeprefix(ORIGIN))
     try:

@@ -16,7 +16,6 @@ from envbuild.export.built_image import load_built_image
 from envbuild.export.output_path import Output
 from envbuild.oci.config import config_json
 from envbuild.oci.sources.kinds import is_published
-from envbuild.publish.find_squashfs import PublishedSquashfs
 from envbuild.publish.published_image import PublishedLayer, read_published
 from envbuild.publish.pull import pull_image
 from envbuild.spec.workspace import Workspace
@@ -36,7 +35,6 @@ class Claim:
     `write`: returns the path of that file, which it may write into the folder that it is called with. `engine`: that
     built it; empty: unknown. `digest` (``sha256:…``): of what a reference names; empty: it is not published. `source`:
     from which its manifest and its layers can be read (`envbuild.oci.sources.open`); empty: it has none there.
-    `artifact`: of one that is published as its squashfs file alone.
     """
 
     name: str
@@ -50,7 +48,6 @@ class Claim:
     digest: str = ""
     source: str = ""
     platform: str = ""
-    artifact: PublishedSquashfs | None = None
 
 
 def read_claim(name: str, workspace: Workspace, platform: str = "") -> Claim:
@@ -88,7 +85,6 @@ def published_claim(name: str, workspace: Workspace, platform: str) -> Claim:
         write,
         digest=found.digest,
         source=name if found.squashfs.image else "",
-        artifact=None if found.squashfs.image else found.squashfs,
         platform=platform,
     )
 

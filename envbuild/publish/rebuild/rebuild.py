@@ -6,7 +6,6 @@ The store has the inputs, and gets those that are fetched; each is compared with
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +20,11 @@ from envbuild.lock.fetch import fetch
 from envbuild.lock.model import lock_digest
 from envbuild.make import LockRule, Options, ReadyImage, build_and_write, prepare
 from envbuild.oci import manifest as m
+from envbuild.oci.config import config_json
 from envbuild.oci.document import Part as Document
-from envbuild.publish.artifact_types import DOCUMENT
 from envbuild.publish.binding import make_annotations
-from envbuild.publish.find_squashfs import PublishedSquashfs
 from envbuild.publish.image_parts import ImageParts
-from envbuild.publish.published_texts import list_texts
+from envbuild.publish.published_texts import configuration_text, list_texts
 from envbuild.publish.rebuild.claim import Claim, read_claim
 from envbuild.publish.rebuild.comparison import Part, compare_layers, find_first
 from envbuild.publish.rebuild.rebuild_document import rebuild_document, rebuild_text
@@ -35,6 +33,7 @@ from envbuild.publish.rebuild.temporary_store import link_inputs, open_temporary
 from envbuild.publish.remote_image import open_remote
 from envbuild.publish.shared_layers import share_layers
 from envbuild.publish.source_parts import compression_of
+from envbuild.publish.squashfs_artifact import project_artifacts
 from envbuild.spec.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -93,15 +92,14 @@ def compare_parts(
     layers = compare_layers(claim, built.layers)
     evidence = image_evidence(ready.plan, built.layers, ready.lock)["image"]
     parts = [*layers, Part("config", claim.config, str(evidence["config"]))]
-    if claim.source:
+    if claim.digest:
         # a manifest names blobs, of which other layers decide: those are named already
         equal = all(part.equal for part in parts)
-        parts.append(
-            Part("manifest", claim.digest, build_manifest(claim, ready, built, made, workspace) if equal else "")
-        )
-    elif claim.artifact:
-        whole = is_whole_artifact(claim.artifact, claim.config, ready, built, made, workspace)
-        parts.append(Part("manifest", claim.digest, claim.digest if whole else ""))
+        if equal and claim.source:
+            rebuilt = build_manifest(claim, ready, built, made, workspace)
+        else:
+            rebuilt = build_artifact(ready, built, made, workspace) if equal else ""
+        parts.append(Part("manifest", claim.digest, rebuilt))
     return [*parts, Part("squashfs", f"sha256:{claim.squashfs}", f"sha256:{made.sha256}")]
 
 
@@ -116,16 +114,13 @@ def build_manifest(
         return ImageParts.read(folder).annotate(make_annotations(made.sha256, list_texts(image, workspace))).digest
 
 
-def is_whole_artifact(
-    artifact: PublishedSquashfs, config: str, ready: ReadyImage, built: BuildResult, made: SquashfsFile, at: Workspace
-) -> bool:
-    """Return whether an artifact has no blob but the parts of its file, its configuration (``sha256:…``), and the
-    documents that `publish` would write for the rebuild: a statement about its digest covers them all."""
-    document = artifact.document
-    known = {document.tables.digest, *(part.digest for pack in document.packs for part in pack.blobs)}
-    known |= {hashlib.sha256(text.content).hexdigest() for text in list_texts(rebuilt_image(ready, built, made), at)}
-    known.add(config.removeprefix("sha256:"))
-    return all(layer.kind == DOCUMENT or layer.digest in known for layer in artifact.layers)
+def build_artifact(ready: ReadyImage, built: BuildResult, made: SquashfsFile, workspace: Workspace) -> str:
+    """Return the digest (``sha256:…``) of the artifact that `publish --squashfs-only` would write for the rebuild."""
+    image = rebuilt_image(ready, built, made)
+    config = configuration_text(image.plan.image, config_json(image.layers, image.plan.config, image.plan.epoch))
+    with workspace.store.workdir() as work:
+        texts = [*list_texts(image, workspace), config]
+        return project_artifacts(image, None, texts, workspace, work, whole=False)[0].digest
 
 
 def rebuilt_image(ready: ReadyImage, built: BuildResult, made: SquashfsFile) -> BuiltImage:
