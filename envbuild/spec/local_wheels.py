@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import Finding, SpecError
@@ -29,7 +29,7 @@ class LocalWheel:
 
     @property
     def origin(self) -> str:
-        return ORIGIN + self.path.removeprefix("./")
+        return ORIGIN + str(PurePosixPath(self.path))
 
 
 def find_wheel(folder: Path, path: str, top: Path | None = None) -> Path:

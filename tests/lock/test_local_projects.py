@@ -93,6 +93,12 @@ def test_what_is_locked(acme: Repo, site: Site, tmp_path: Path) -> None:
     assert Store.open(site.store).has_blob(entry.sha256)
 
 
+@pytest.mark.parametrize("before", ["./", ".//", "", "./own/../"])
+def test_the_origin_of_a_wheel_is_relative(site: Site, tmp_path: Path, before: str) -> None:
+    lock = make(site, asked(tmp_path, "", (before + local(tmp_path)[2:],)))
+    assert parse_lock(dump_lock(lock), tmp_path / "demo.lock") == lock
+
+
 def test_a_file_of_the_store_that_another_member_replaced_does_not_decide(
     acme: Repo, site: Site, tmp_path: Path
 ) -> None:
