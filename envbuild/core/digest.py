@@ -16,7 +16,7 @@ from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regu
 
 CHUNK = 1 << 20
 MOST_PARTS = 10_000  # of a file with holes
-LARGEST = 1 << 40  # bytes of a file that is digested: ten minutes
+LARGEST = 1 << 40  # bytes of a file of another user that is read: ten minutes
 UNREADABLE, HOLLOW = "no regular file that this user may read", "far more bytes than are on the disk"
 
 
@@ -43,7 +43,7 @@ def copy_digested(source: IO[bytes], target: IO[bytes]) -> str:
 
     Raises OSError before anything is written: TooLargeError for a file of holes, ENOSPC where the disk of `target` has
     less room, which the file of another user could fill otherwise."""
-    if is_hollow(source.fileno()):
+    if is_oversized(source.fileno()):
         raise TooLargeError(HOLLOW)
     left, disk = os.fstat(source.fileno()).st_size, os.fstatvfs(target.fileno())
     if disk.f_blocks and left > disk.f_bfree * disk.f_frsize:
@@ -61,20 +61,24 @@ def stored_digest(path: Path) -> str:
     a file of petabytes there that needs no disk. Raises OSError."""
     try:
         with open_regular(path, follow=False) as file:
-            if is_hollow(file.fileno()):
+            if is_oversized(file.fileno()):
                 return HOLLOW
             return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     except (NotRegularError, PermissionError):  # another member may have closed it
         return UNREADABLE
 
 
+def is_oversized(file: int) -> bool:
+    """Return whether an open file, which another user may have put there, has more bytes than one that is read:
+    `is_hollow`, or more than LARGEST. Blocks that are many times in a file count each time (reflinks of XFS and
+    btrfs)."""
+    return os.fstat(file).st_size > LARGEST or is_hollow(file)
+
+
 def is_hollow(file: int) -> bool:
     """Return whether an open file states far more bytes than it has, or has very many holes, as no file does that
-    envbuild wrote; it is then at its begin. Blocks that are many times in it count each time (reflinks of XFS and
-    btrfs): so one of more than LARGEST is, too."""
+    envbuild wrote; it is then at its begin."""
     size = os.fstat(file).st_size
-    if size > LARGEST:
-        return True
     if size <= most_unpacked(os.fstat(file).st_blocks * 512):
         return False
     data = at = 0  # some file systems count blocks later

@@ -24,7 +24,7 @@ def free_bytes(path: Path) -> int:
     return status.f_bavail * status.f_frsize if has_room_for_files(path, FEW_FILES) else 0
 
 
-def write_through(path: Path, size: int = PROBE) -> None:
+def write_through(path: Path, size: int) -> None:
     """Write a file of `size` bytes to its disk, and remove it. Raises OSError, if that is full."""
     with path.open("wb") as file:
         try:

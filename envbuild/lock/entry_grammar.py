@@ -12,8 +12,8 @@ from envbuild.net.origin_kinds import ORIGIN_KINDS
 # Debian policy 5.6.1 and 5.6.12; PEP 508 and PEP 440
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9+])?")
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~:!_-]*")
-# Signs that lead out of a word of a shell, or out of a text of YAML; no archive or repository has one.
 COMMIT = re.compile(r"[0-9a-f]{40}")
+# Signs that lead out of a word of a shell, or out of a text of YAML; no archive or repository has one.
 FORBIDDEN = re.compile(r"[\s\"'\\`$;&|<>(){}\[\]]")
 
 

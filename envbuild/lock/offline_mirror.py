@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from envbuild.core.console import Reporter
-from envbuild.core.digest import copy_digested, file_digest
+from envbuild.core.digest import LARGEST, copy_digested, file_digest
 from envbuild.core.errors import InputError, LockError, PublishError, SpecError
 from envbuild.core.regular_file import NotRegularError, TooLargeError, open_regular, read_bounded
 from envbuild.core.store.store import Store, read_json, write_atomic
@@ -173,7 +173,7 @@ class MirrorExport:
             )
         found = ""
         with contextlib.suppress(TooLargeError):
-            found = file_digest(target) if self.others else ""
+            found = file_digest(target) if self.others and target.stat().st_size <= LARGEST else ""
         if found in self.others:
             raise PublishError(
                 f"{target} cannot be replaced: another image in this folder needs a different file of that name",

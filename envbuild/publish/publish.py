@@ -10,15 +10,14 @@ from envbuild.core.result import Result
 from envbuild.core.signing.statement import Subject
 from envbuild.export.built_image import BuiltImage
 from envbuild.export.built_layout import open_built_layout
-from envbuild.oci.config import config_json
 from envbuild.publish.attached_documents import built_documents, document_artifacts
 from envbuild.publish.binding import make_annotations
 from envbuild.publish.destination import Destination, default_tag, parse_destination
 from envbuild.publish.image_parts import ImageParts
-from envbuild.publish.published_texts import configuration_text, list_texts
+from envbuild.publish.published_texts import list_texts
 from envbuild.publish.shared_layers import share_layers
 from envbuild.publish.signing_units import check_signing_units
-from envbuild.publish.squashfs_artifact import Artifact, project_artifacts
+from envbuild.publish.squashfs_artifact import Artifact, lone_artifacts, project_artifacts
 from envbuild.publish.target import Target
 from envbuild.spec.workspace import Workspace
 
@@ -115,10 +114,8 @@ def publish_squashfs(
 ) -> Result:
     """Publish the squashfs file of a built image under its tag: no layer is compressed or sent."""
     plan = image.plan
-    config = configuration_text(plan.image, config_json(image.layers, plan.config, plan.epoch))
     with workspace.store.workdir() as work:
-        texts = [*list_texts(image, workspace), config]
-        artifacts = project_artifacts(image, None, texts, workspace, work, whole=whole)
+        artifacts = lone_artifacts(image, workspace, work, whole=whole)
         packs = artifacts[0]
         artifacts += attach_documents(image, documents, packs.descriptor, packs, target.destination, work, signer)
         platform = {"architecture": plan.config.architecture, "os": "linux"}

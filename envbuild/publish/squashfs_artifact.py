@@ -22,12 +22,13 @@ from envbuild.core.regular_file import open_regular
 from envbuild.export.options import ExportOptions
 from envbuild.export.project_image import image_evidence
 from envbuild.net.registry.media_types import OCI
+from envbuild.oci.config import config_json
 from envbuild.oci.document import MAX_DOCUMENT
 from envbuild.publish import artifact_types as types
 from envbuild.publish.finished_image import FinishedImage, changed_error, check_assembly, check_samples, open_pack
 from envbuild.publish.pack_blobs import FileSlice
 from envbuild.publish.published_pack import BlobPart
-from envbuild.publish.published_texts import PublishedText
+from envbuild.publish.published_texts import PublishedText, configuration_text, list_texts
 from envbuild.publish.shared_layers import built_packs
 from envbuild.publish.shared_pack_blobs import SharedLayer, make_shared_blobs
 from envbuild.publish.squashfs_document import SquashfsDocument
@@ -56,6 +57,14 @@ class Artifact:
         entry = types.describe(OCI.manifest, self.digest.removeprefix("sha256:"), len(self.manifest))
         more = {"annotations": dict(self.annotations)} if self.annotations else {}
         return {**entry, "artifactType": self.kind, **more}
+
+
+def lone_artifacts(image: BuiltImage, workspace: Workspace, work: Path, *, whole: bool) -> list[Artifact]:
+    """Return the artifacts of an image of the project that is published without its layers: `project_artifacts`, with
+    the configuration of the image as a document."""
+    plan = image.plan
+    config = configuration_text(plan.image, config_json(image.layers, plan.config, plan.epoch))
+    return project_artifacts(image, None, [*list_texts(image, workspace), config], workspace, work, whole=whole)
 
 
 def project_artifacts(

@@ -202,6 +202,14 @@ def test_a_blob_of_one_block_many_times_is_not_read(store: Store, monkeypatch: p
         assert not store.has_blob(sha256)
 
 
+def test_a_file_that_its_user_names_may_be_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is for files that another member of a group can put into a store."""
+    monkeypatch.setattr(digest, "LARGEST", 3)
+    (tmp_path / "file").write_bytes(b"text")
+    assert file_digest(tmp_path / "file") == hashlib.sha256(b"text").hexdigest()
+    assert stored_digest(tmp_path / "file") == digest.HOLLOW
+
+
 def test_a_blob_of_another_member_does_not_fill_the_disk(tmp_path: Path) -> None:
     """A copy of it that has no room is not begun; a damaged one is removed, a sound one remains."""
     command = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(tmp_path)]

@@ -18,7 +18,7 @@ from typing import Any
 
 from envbuild.core.code_digest import code_digest
 from envbuild.core.console import Reporter
-from envbuild.core.digest import is_hollow, reported_digest
+from envbuild.core.digest import is_oversized, reported_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.file_status import file_status
 from envbuild.core.ownership import own_users
@@ -60,7 +60,7 @@ def has_holes(file: Path) -> bool:
     """Return whether a file is one of holes, which another member of a group can put there: it is written again."""
     try:
         with open_regular(file, follow=False) as opened:
-            return is_hollow(opened.fileno())
+            return is_oversized(opened.fileno())
     except OSError:
         return False
 

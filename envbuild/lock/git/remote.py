@@ -124,8 +124,7 @@ class RemoteRepository:
     def has_tags(self) -> bool:
         """Do as `LocalRepository.has_tags`, over the network."""
         address = self._find_address()
-        found = list_references(self.transport, address, options=["--tags"])
-        return bool(found.strip())
+        return bool(list_references(self.transport, address, options=["--tags"]).strip())
 
     def _list_refs(self, address: str) -> list[str]:
         """Return the branches and tags of a server, each of which becomes a file of the store, under a number: a name

@@ -20,11 +20,10 @@ from envbuild.lock.fetch import fetch
 from envbuild.lock.model import lock_digest
 from envbuild.make import LockRule, Options, ReadyImage, build_and_write, prepare
 from envbuild.oci import manifest as m
-from envbuild.oci.config import config_json
 from envbuild.oci.document import Part as Document
 from envbuild.publish.binding import make_annotations
 from envbuild.publish.image_parts import ImageParts
-from envbuild.publish.published_texts import configuration_text, list_texts
+from envbuild.publish.published_texts import list_texts
 from envbuild.publish.rebuild.claim import Claim, read_claim
 from envbuild.publish.rebuild.comparison import Part, compare_layers, find_first
 from envbuild.publish.rebuild.rebuild_document import rebuild_document, rebuild_text
@@ -33,7 +32,7 @@ from envbuild.publish.rebuild.temporary_store import link_inputs, open_temporary
 from envbuild.publish.remote_image import open_remote
 from envbuild.publish.shared_layers import share_layers
 from envbuild.publish.source_parts import compression_of
-from envbuild.publish.squashfs_artifact import project_artifacts
+from envbuild.publish.squashfs_artifact import lone_artifacts
 from envbuild.spec.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -93,34 +92,27 @@ def compare_parts(
     evidence = image_evidence(ready.plan, built.layers, ready.lock)["image"]
     parts = [*layers, Part("config", claim.config, str(evidence["config"]))]
     if claim.digest:
-        # a manifest names blobs, of which other layers decide: those are named already
-        equal = all(part.equal for part in parts)
-        if equal and claim.source:
-            rebuilt = build_manifest(claim, ready, built, made, workspace)
-        else:
-            rebuilt = build_artifact(ready, built, made, workspace) if equal else ""
+        rebuilt = ""
+        if all(part.equal for part in parts):  # a manifest names blobs: other layers, which are named already, decide
+            image = rebuilt_image(ready, built, made)
+            rebuilt = build_manifest(claim, image, workspace) if claim.source else build_artifact(image, workspace)
         parts.append(Part("manifest", claim.digest, rebuilt))
     return [*parts, Part("squashfs", f"sha256:{claim.squashfs}", f"sha256:{made.sha256}")]
 
 
-def build_manifest(
-    claim: Claim, ready: ReadyImage, built: BuildResult, made: SquashfsFile, workspace: Workspace
-) -> str:
+def build_manifest(claim: Claim, image: BuiltImage, workspace: Workspace) -> str:
     """Return the digest (``sha256:…``) of the manifest that `publish` would write for the rebuild."""
-    image = rebuilt_image(ready, built, made)
     compression = published_compression(claim, workspace)
     encode = share_layers(image, compression, workspace).encode
     with open_built_layout(image, compression, workspace, encode=encode) as folder:
-        return ImageParts.read(folder).annotate(make_annotations(made.sha256, list_texts(image, workspace))).digest
+        annotations = make_annotations(image.record.sha256, list_texts(image, workspace))
+        return ImageParts.read(folder).annotate(annotations).digest
 
 
-def build_artifact(ready: ReadyImage, built: BuildResult, made: SquashfsFile, workspace: Workspace) -> str:
+def build_artifact(image: BuiltImage, workspace: Workspace) -> str:
     """Return the digest (``sha256:…``) of the artifact that `publish --squashfs-only` would write for the rebuild."""
-    image = rebuilt_image(ready, built, made)
-    config = configuration_text(image.plan.image, config_json(image.layers, image.plan.config, image.plan.epoch))
     with workspace.store.workdir() as work:
-        texts = [*list_texts(image, workspace), config]
-        return project_artifacts(image, None, texts, workspace, work, whole=False)[0].digest
+        return lone_artifacts(image, workspace, work, whole=False)[0].digest
 
 
 def rebuilt_image(ready: ReadyImage, built: BuildResult, made: SquashfsFile) -> BuiltImage:

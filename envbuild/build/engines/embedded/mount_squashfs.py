@@ -18,7 +18,7 @@ from envbuild.build.engines.embedded.confined_program import OF_OWNERS, confine,
 from envbuild.build.engines.embedded.image_content import check_content, check_unpacked, has_all_but_devices
 from envbuild.build.engines.error_report import FULL
 from envbuild.core.errors import VerifyError
-from envbuild.core.free_space import free_bytes, is_full, write_through
+from envbuild.core.free_space import FULL_BELOW, free_bytes, is_full, write_through
 from envbuild.core.regular_file import open_regular
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError
@@ -89,7 +89,7 @@ def raise_full_disk(done: subprocess.CompletedProcess[str], target: Path) -> Non
     be those of a file's name."""
     found = FULL.search(done.stderr.encode()) if done.returncode else None
     if found and b"quota" in found[0]:
-        write_through(target.with_name("probe"))
+        write_through(target.with_name("probe"), FULL_BELOW)
     elif found and is_full(found, free_bytes(target)):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
