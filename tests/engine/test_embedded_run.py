@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from envbuild.build.engines.embedded import mount_squashfs
 from envbuild.core.errors import EngineError, SpecError, VerifyError
+from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.store import Store
 from envbuild.core.userns.namespaces import SetupError
 from envbuild.spec.recipe import Check
@@ -306,15 +307,49 @@ def test_what_unsquashfs_leaves_out_on_a_full_disk_is_not_run(
         assert "unsquashfs is a script, and what it starts is confined" in str(caught.value)
 
 
-def test_the_name_of_a_file_is_no_full_quota(image: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """unsquashfs prints the names of what it cannot make."""
+def unpack_without(
+    monkeypatch: pytest.MonkeyPatch, programs: Path, change: Callable[[Path], object], line: str
+) -> None:
+    """Let unsquashfs alone be installed. It does its work, then `change` happens to the folder, it prints `line`, and
+    its exit code is that of what is not fatal."""
     unsquashfs = shutil.which("unsquashfs")
     if unsquashfs is None:
         pytest.skip("unsquashfs is not installed")
-    text = f"{unsquashfs} \"$@\"; echo 'could not create character device /home/Disk quota exceeded' >&2; exit 2"
-    use_programs(monkeypatch, scratch / "quota", unsquashfs=text)
+    use_programs(monkeypatch, programs)
+    (programs / "unsquashfs").symlink_to(unsquashfs)
+    unpack = mount_squashfs.unpack
+
+    def changed(image: Path, target: Path) -> subprocess.CompletedProcess[str]:
+        done = unpack(image, target)
+        assert done.returncode in (0, mount_squashfs.NOT_FATAL)
+        change(target)
+        return subprocess.CompletedProcess(done.args, mount_squashfs.NOT_FATAL, stderr=line)
+
+    monkeypatch.setattr(mount_squashfs, "unpack", changed)
+
+
+def test_the_name_of_a_file_is_no_full_quota(image: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """unsquashfs prints the names of what it cannot make."""
+    line = "could not create character device /home/Disk quota exceeded"
+    unpack_without(monkeypatch, scratch / "quota", lambda target: None, line)
     (work := scratch / "quota-work").mkdir()
     assert " was unpacked to " in mount_squashfs.mount_image(image, work, one_id=True)[1]
+
+
+@pytest.mark.parametrize("change", ["removed", "cut", "a folder less"])
+def test_an_image_with_one_id_does_not_run_without_a_file(
+    change: str, image: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """unsquashfs skips a file that it cannot make, and ends as where an owner cannot be set."""
+    changes: dict[str, Callable[[Path], object]] = {
+        "removed": lambda target: (target / "data/two").unlink(),
+        "cut": lambda target: os.truncate(target / "data/two", 1),
+        "a folder less": lambda target: discard_folder(target / "data"),
+    }
+    unpack_without(monkeypatch, scratch / change, changes[change], "failed to create /data/two, skipping")
+    (work := scratch / f"{change}-work").mkdir()
+    with pytest.raises(SetupError, match="unsquashfs: failed to create /data/two, skipping"):
+        mount_squashfs.mount_image(image, work, one_id=True)
 
 
 @pytest.mark.parametrize("damage", ["cut", "table", "far"])

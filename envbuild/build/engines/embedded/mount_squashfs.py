@@ -67,10 +67,11 @@ def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path,
             done = unpack(content, target)
             raise_full_disk(done, target)
             why = "; ".join(tried)
-            if done.returncode == 0 or (one_id and done.returncode == NOT_FATAL):
+            if done.returncode == 0:
                 return target, f"{image.name} was unpacked to {work} ({why})"
-            if done.returncode == NOT_FATAL and has_all_but_devices(content, target):
-                return target, f"{image.name} was unpacked to {work} without its device nodes ({why})"
+            if done.returncode == NOT_FATAL and has_all_but_devices(content, target, owners=not one_id):
+                without = "" if one_id else " without its device nodes"
+                return target, f"{image.name} was unpacked to {work}{without} ({why})"
             tried.append(f"unsquashfs: {last_line(done.stderr, 'it failed')}{note_script('unsquashfs')}")
     raise SetupError("mount squashfs", "; ".join(tried))
 
