@@ -100,8 +100,15 @@ def is_local_image(base: str) -> bool:
 def is_image(base: str) -> bool:
     """Return whether `base` is an image: a reference with its registry (``docker.io/library/ubuntu:24.04``,
     ``localhost:5000/base:1``), or one on this machine."""
-    host, slash, _ = base.partition("/")
-    return is_local_image(base) or (bool(slash) and ("." in host or ":" in host or host == "localhost"))
+    return is_local_image(base) or has_registry(base)
+
+
+def has_registry(name: str) -> bool:
+    """Return whether the name of an image begins with its registry, by Docker's rule: the text before the first slash
+    has a dot or a port, or is ``localhost`` (github.com/distribution/reference, normalize.go). A path such as
+    ``../image`` has none."""
+    host, slash, _ = name.partition("/")
+    return bool(slash) and ("." in host.strip(".") or ":" in host or host == "localhost")
 
 
 def find_distribution(name: str) -> Distribution:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from envbuild.core.distributions import has_registry
 from envbuild.core.errors import SpecError
 from envbuild.core.shell import shell_word
 from envbuild.launch.clients import DIGESTS, Clients, older
@@ -121,6 +122,4 @@ def container_image(image: LaunchImage, clients: Clients) -> str:
     if "@" in name and enroot and older(enroot, DIGESTS):
         hint = f"make a file of it: envbuild pull {shell_word(name)} -o image.sqsh; then launch image.sqsh"
         raise SpecError(f"enroot {enroot} does not pull by digest, which {DIGESTS} and newer do", hint)
-    registry, slash, path = name.partition("/")
-    known = "." in registry or ":" in registry or registry == "localhost"
-    return f"{registry}#{path}" if slash and known else name
+    return name.replace("/", "#", 1) if has_registry(name) else name

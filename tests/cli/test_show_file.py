@@ -140,3 +140,19 @@ def test_a_fifo_in_the_place_of_an_image_is_refused(tmp_path):
     for read in (SquashTree, check_image, describe_superblock):
         with pytest.raises(OSError, match="is not a regular file"):
             read(path)
+
+
+@pytest.mark.parametrize("name", ["registry.example/team/images:mine", "localhost/a:1", "127.0.0.1:5000/team/images"])
+def test_an_image_of_a_registry_without_its_prefix_has_a_hint(name: str) -> None:
+    """`pull` and `publish --to` take a reference without one."""
+    with pytest.raises(SpecError) as caught:
+        find_squashfs_file(name)
+    assert caught.value.hint == f"for an image of a registry write docker://{name}"
+
+
+@pytest.mark.parametrize("name", ["./registry.example", "../a", "/no/such.example/a", "images/mine.sqsh"])
+def test_a_path_has_no_hint_of_a_registry(name: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError) as caught:
+        find_squashfs_file(name)
+    assert caught.value.hint == "envbuild list shows the built images"

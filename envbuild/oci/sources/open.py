@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.core.distributions import has_registry
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.judged_links import check_links
 from envbuild.core.late_import import import_object
@@ -74,8 +75,7 @@ def parse_path(text: str) -> SourceReference:
     try:
         path, _ = split_path(text)
     except InputError:
-        first = text.partition("/")[0]
-        if "." in first.strip(".") or ":" in first:  # nvcr.io/nvidia/pytorch
+        if has_registry(text):
             raise InputError(
                 f"there is no file or folder {text[:200]}", hint=f"for an image of a registry write docker://{text}"
             ) from None

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
+from envbuild.core.distributions import has_registry
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.net.registry.client import RegistryAddress, Repository
@@ -91,9 +92,7 @@ def parse_source_reference(rest: str) -> Reference:
     registry, hash_, path = rest.partition("#")
     if hash_:
         return parse_reference(f"{registry or DOCKER}/{path}")
-    first, slash, _ = rest.partition("/")
-    named = slash and ("." in first or ":" in first or first == "localhost")  # docker's own rule
-    return parse_reference(rest if named else f"{DOCKER}/{rest}")
+    return parse_reference(rest if has_registry(rest) else f"{DOCKER}/{rest}")
 
 
 def printable_reference(reference: Reference) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from envbuild.core.distributions import has_registry
 from envbuild.core.errors import SpecError
 from envbuild.core.paths import expand_home
 from envbuild.core.regular_file import open_regular
@@ -30,7 +31,10 @@ def find_squashfs_file(name: str) -> Path | None:
             magic = file.read(4)
     except OSError as error:
         why = error.strerror or "it is not a regular file"
-        raise SpecError(f"{name} cannot be read: {why}", hint="envbuild list shows the built images") from error
+        hint = "envbuild list shows the built images"
+        if isinstance(error, FileNotFoundError) and has_registry(name):
+            hint = f"for an image of a registry write docker://{shell_word(name)}"
+        raise SpecError(f"{name} cannot be read: {why}", hint) from error
     if magic != b"hsqs":
         raise SpecError(f"{name} is not a squashfs file", hint="a spec's path ends in .yaml, an image's in .sqsh")
     return path
