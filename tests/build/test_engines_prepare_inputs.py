@@ -24,7 +24,7 @@ from envbuild.oci.config import ImageConfig
 from envbuild.publish.rebuild.temporary_store import link_inputs
 from tests.support.stored_inputs import lock
 from tests.support.time_limit import ends_within
-from tests.support.tiny_root import make_deb
+from tests.support.tiny_root import make_deb, tiny_deb
 
 pytestmark = pytest.mark.unit
 
@@ -187,6 +187,27 @@ def test_an_archive_that_cannot_be_unpacked(content: bytes, store: Store, tmp_pa
     sha256 = add(store, content)
     with pytest.raises(InputError):
         prepare_inputs(store, [item("archives", "tree", [("x", sha256)])], tmp_path / "inputs")
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "twice"),
+    [
+        ("debian", ["Packages"], "Packages"),
+        ("files", ["a", "a"], "a"),
+        ("files", ["a", "a/b"], "a/b"),
+        ("files", ["a/b", "a"], "a"),
+        ("files", ["text"], "text"),
+    ],
+)
+def test_two_inputs_of_one_name(kind: str, names: list[str], twice: str, store: Store, tmp_path: Path) -> None:
+    """A lock may be of another user. The first one may be a hard link of a blob: its content would be replaced."""
+    contents = [tiny_deb() if kind == "debian" else f"content of {number}\n".encode() for number in range(len(names))]
+    digests = [add(store, content) for content in contents]
+    texts = [("text", "x")] if names == ["text"] else []
+    one = {**item("debs", kind, list(zip(names, digests, strict=True))), "texts": texts}
+    with pytest.raises(InputError, match=f"two inputs have the name {twice}"):
+        prepare_inputs(store, [one], tmp_path / "inputs")
+    assert [store.blob(sha256).read_bytes() for sha256 in digests] == contents
 
 
 def test_a_link_in_the_place_of_a_blob_is_not_read(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def input_paths(unit: Unit, name: str, files: Sequence[str], store: Store, work:
     found = [(file, blobs[file]) for file in files if file in blobs]
     if not store.is_shared:
         return [(file, str(store.blob(sha256).resolve())) for file, sha256 in found]
-    for _, sha256 in found:
+    for sha256 in {sha256 for _, sha256 in found}:  # two names may have the same content
         prepare_inputs.copy_blob(store, sha256, work / sha256)
     return [(file, str((work / sha256).resolve())) for file, sha256 in found]
 

@@ -77,23 +77,35 @@ def prepare_inputs(
                 unpack_blob(store, sha256, name, target)
             continue
         for name, text in item["texts"]:
-            place_of(target, name).write_text(text)
+            write_new(place_of(target, name), text)
         link_blobs(store, blobs, target)
         if item["kind"] == "debian":
-            (target / "Packages").write_text(
-                deb.packages_index(((name, sha, target / name) for name, sha in blobs), store)
-            )
+            text = deb.packages_index(((name, sha, target / name) for name, sha in blobs), store)
+            write_new(place_of(target, "Packages"), text)
         fix_times(target)
     return verified
 
 
 def place_of(target: Path, name: str) -> Path:
-    """Return the path of a new input below `target`, and make the folders above it. Raises InputError."""
+    """Return the path of a new input below `target`, and make the folders above it. Raises InputError.
+
+    Nothing may be there: it may be a hard link of a blob, and what is written to one is written to both."""
     if not name or {"", ".", ".."} & set(name.split("/")) or "\0" in name:
         raise InputError(f"an input has the name {escaped(name)}, which leads out of its folder", hint="lock again")
     path = target / name
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        taken = os.path.lexists(path)
+    except (FileExistsError, NotADirectoryError):
+        taken = True
+    if taken:
+        raise InputError(f"two inputs have the name {escaped(name)}, or one is a folder of the other", "lock again")
     return path
+
+
+def write_new(path: Path, text: str) -> None:
+    with path.open("x") as file:
+        file.write(text)
 
 
 def link_blobs(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> None:
@@ -114,7 +126,7 @@ def copy_blob(store: Store, sha256: str, path: Path) -> None:
     failure: Exception = InputError(f"the input sha256:{sha256} was changed while it was read", "run the command again")
     found = ""
     try:
-        with open_regular(store.blob(sha256), follow=False) as source, path.open("wb") as file:
+        with open_regular(store.blob(sha256), follow=False) as source, path.open("xb") as file:
             found = copy_digested(source, file)
     except OSError as error:
         failure = error
