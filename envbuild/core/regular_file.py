@@ -40,13 +40,13 @@ class PinnedFile:
 
 
 def mode_at(path: Path) -> int:
-    """Return the mode of what a path leads to; 0 for nothing that this user can see.
+    """Return the mode of the file to which a path leads; 0 for none that this user can see, or if no path can be so.
 
     `Path.is_file` and `Path.is_dir` raise PermissionError for a link of another user into a folder that is closed here.
     """
     try:
         return path.stat().st_mode
-    except OSError:
+    except (OSError, ValueError):
         return 0
 
 

@@ -23,10 +23,14 @@ HIDDEN = (
 BIDIRECTIONAL = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they reorder text
 LINE_ENDS = "\n\r\x85\u2028\u2029"
 # The login of an address: also after too few slashes, and of a password with a blank. A port, a path that has "//" and
-# "@", and the digest of a reference are none. The numbers bound the time.
+# "@", and the digest of a reference are none. The numbers bound the time; after a slash the next one does: tokens of
+# ECR and Entra have more than 2,000 characters.
+BLANK_PASSWORD = r"[^/\s:@]{0,999}:(?!\d+[\s:])(?:[^/\s@]|(?<=\w) (?=\w)){1,999}"
 LOGIN = re.compile(
-    r"(:/{2,}|\bhttps?:/|\bhttps?:(?=[^/\s]{0,999}@)|(?<![^\s'\"(=<\[,;])//(?=[^/\s:@]{0,999}:))"
-    r"(?:[^/\s]{0,2000}|[^/\s:@]{0,999}:(?!\d+[\s:])(?:[^/\s@]|(?<=\w) (?=\w)){1,999})@(?!sha256:)",
+    r"(?:(:/{2,}|\bhttps?:/|(?<![^\s'\"(=<\[,;])//(?=[^/\s:@]{0,999}:))"
+    rf"(?:[^/\s]*|{BLANK_PASSWORD})"
+    r"|(\bhttps?:(?=[^/\s]{0,999}@))"
+    rf"(?:[^/\s]{{0,2000}}|{BLANK_PASSWORD}))@(?!sha256:)",
     re.IGNORECASE,
 )
 OWN_LINE = re.compile(r"\n((?:error|warning|hint):)", re.IGNORECASE)
@@ -132,7 +136,7 @@ def printable(value: object) -> str:
 
 def without_logins(text: str) -> str:
     """Return a text without the logins of the addresses in it."""
-    return LOGIN.sub(r"\1", text)
+    return LOGIN.sub(r"\1\2", text)
 
 
 def printable_list(values: Collection[object], limit: int = 20) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 
 from envbuild.core.errors import ConflictError, Finding
 from envbuild.lock.model import Lock
@@ -119,5 +119,5 @@ def matches_version(requested: str, locked: str, *, python: bool = False) -> boo
         return True
     try:
         return python and SpecifierSet(f"=={requested}").contains(locked, prereleases=True)
-    except InvalidSpecifier:
+    except ValueError:  # also a number that Python does not read
         return False

@@ -12,6 +12,7 @@ from envbuild.net.origin_kinds import ORIGIN_KINDS
 # Debian policy 5.6.1 and 5.6.12; PEP 508 and PEP 440
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9+])?")
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~:!_-]*")
+LONGEST = 255  # characters; the name of a package's file has both
 COMMIT = re.compile(r"[0-9a-f]{40}")
 # Signs that lead out of a word of a shell, or out of a text of YAML; no archive or repository has one.
 FORBIDDEN = re.compile(r"[\s\"'\\`$;&|<>(){}\[\]]")
@@ -20,7 +21,7 @@ FORBIDDEN = re.compile(r"[\s\"'\\`$;&|<>(){}\[\]]")
 def check_name(name: str, version: str) -> None:
     """Raise ValueError for a package whose name or version is none."""
     for what, text, pattern in (("name", name, NAME), ("version", version, VERSION)):
-        if not pattern.fullmatch(text):
+        if len(text) > LONGEST or not pattern.fullmatch(text):
             raise ValueError(f"{short(text)!r} is not the {what} of a package")
 
 

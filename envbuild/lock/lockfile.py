@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from envbuild.core.distributions import MACHINES
 from envbuild.core.errors import EngineError, LockError
 from envbuild.core.plain_yaml import MAX_BYTES, load_plain
 from envbuild.core.regular_file import read_bounded
@@ -30,6 +31,7 @@ END_OF_TIME = 32_503_680_000  # seconds since 1970
 RELEASE_DATE = re.compile(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 LARGEST = 1 << 60  # bytes, beyond any file
 SCHEMA = 1
+TOOLS = ("envbuild", "uv")  # of each lock
 VALUE_TYPES: dict[str, type] = {
     "size": int,
     "git": bool,
@@ -199,6 +201,10 @@ def _parse_value(value: Mapping[str, Any]) -> Lock:
     )
     if not is_valid_name(lock.image):
         raise ValueError(f"{short(lock.image)!r} cannot be the name of an image")
+    for tool in TOOLS:
+        check_name(tool, lock.tools[tool])
+    if lock.arch not in MACHINES:
+        raise ValueError(f"arch is none of {', '.join(MACHINES)}")
     if not isinstance(lock.epoch, int) or isinstance(lock.epoch, bool):
         raise ValueError("epoch is not a number")
     if not 0 <= lock.epoch < END_OF_TIME:
@@ -265,6 +271,8 @@ def _check_form(entry: DebianFile | PythonFile | SourceFile) -> None:
     if not isinstance(entry, SourceFile):
         check_name(entry.name, entry.version)
     if isinstance(entry, DebianFile):
+        if not entry.file.endswith(".deb"):
+            raise ValueError(f"{short(entry.file)!r} is not the file name of a package")
         check_path(entry.path)
         check_origin(entry.archive)
     elif isinstance(entry, PythonFile) and entry.origin.startswith(ORIGIN):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.core.text import human_list
 from envbuild.lock.debian.version_order import version_key
@@ -67,7 +67,7 @@ def _versions(files: Iterable[PythonFile]) -> dict[str, Version]:
     for file in files:
         try:
             version = Version(file.version)
-        except InvalidVersion:
+        except ValueError:
             continue
         found[file.name] = max(version, found.get(file.name, version))
     return found

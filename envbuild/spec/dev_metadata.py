@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from envbuild.core.regular_file import MAX_TEXT, read_bounded
 from envbuild.core.text import printable
 from envbuild.core.yaml_reader import short
 from envbuild.spec.dev_layout import find_modules, has_code, import_root, is_inside
-from envbuild.spec.pyproject import BUILD, check_lines, check_python, plain_requirements, table, texts
+from envbuild.spec.pyproject import BUILD, check_python, load_toml, plain_requirements, table, texts
 
 PYPROJECT = "pyproject.toml"
 # Build backends, and requirements of builds, that compile.
@@ -62,8 +61,7 @@ def read_metadata(folder: Path, what: str, python: str) -> DevMetadata:
     """
     text = read_text(folder, PYPROJECT, what)
     try:
-        check_lines(PYPROJECT, text)
-        top = tomllib.loads(text)
+        top = load_toml(PYPROJECT, text)
     except (ValueError, RecursionError) as error:
         raise SpecError(f"{what} has a malformed {PYPROJECT}: {printable(str(error))}") from None
     stated, tools = table(top, "project"), table(top, "tool")
@@ -131,7 +129,7 @@ def check_release(what: str, requires: str, python: str) -> None:
 
 def version_of(folder: Path, stated: Mapping[str, Any], tools: Mapping[str, Any], root: str, what: str) -> str:
     """Return the version: of [project], or of the file that setuptools or hatch read it from. Raises SpecError."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     found = stated.get("version", "")
     if not found and "version" in texts(stated.get("dynamic")):
@@ -148,7 +146,7 @@ def version_of(folder: Path, stated: Mapping[str, Any], tools: Mapping[str, Any]
             found = constant(read_text(folder, path, what), ("__version__", "VERSION", "version"))
     try:
         return str(Version(str(found)))
-    except InvalidVersion:
+    except ValueError:  # also a number that Python does not read
         text = f"states the version '{short(str(found))}'" if found else "states no version that is readable"
         hint = f'write version = "0.1" into [project] of its {PYPROJECT}, or {BUILD}'
         raise SpecError(f"{what} {text}: envbuild does not run its build", hint) from None

@@ -69,8 +69,7 @@ def read_local_wheel(folder: Path, top: Path, path: str) -> LocalWheel:
     """Return the wheel at `path`, relative to `folder`. Raises SpecError if it is not a wheel below `top`, or
     one that others than the caller can change."""
     # imported here: most specs name no wheel, and a command that has nothing to do must not load it
-    from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-    from packaging.version import InvalidVersion
+    from packaging.utils import canonicalize_name, parse_wheel_filename
 
     place = find_wheel(folder, path, top)
     try:
@@ -78,7 +77,7 @@ def read_local_wheel(folder: Path, top: Path, path: str) -> LocalWheel:
         with open_regular(place) as file:
             size = file.seek(0, 2)
         digest = file_digest(place)
-    except (InvalidWheelFilename, InvalidVersion) as error:
+    except ValueError as error:  # also a number that Python does not read
         raise SpecError(
             f"'{path}' does not have the name of a wheel: {error}", "keep the name it was built with"
         ) from None

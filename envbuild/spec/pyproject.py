@@ -4,6 +4,7 @@ It is read without running code of the project."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,25 @@ def check_lines(name: str, text: str) -> None:
         raise ValueError(f"{name} has a name of too many parts")
     if max(dots, default=0) > DOTS or sum(dots) > ALL_DOTS:
         raise ValueError(f"{name} has too many dots")
+
+
+def load_toml(name: str, text: str) -> dict[str, Any]:
+    """Return the values of a file in TOML. Raises ValueError, RecursionError.
+
+    A number of more than 64 bits is none (TOML 1.0, "Integer"). tomllib reads a hexadecimal one of any length, and
+    Python prints none of more than 4,300 digits."""
+    check_lines(name, text)
+    found = tomllib.loads(text)
+    pending: list[object] = [found]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+        elif isinstance(value, int) and value.bit_length() > 64:
+            raise ValueError(f"{name} has a number of more than 64 bits")
+    return found
 
 
 def check_python(what: str, requires: str, python: str) -> None:

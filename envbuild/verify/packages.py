@@ -109,9 +109,9 @@ def is_same_version(left: str, right: str) -> bool:
     """
     if left == right:
         return True
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         return Version(left) == Version(right)
-    except InvalidVersion:
+    except ValueError:  # also a number that Python does not read
         return False

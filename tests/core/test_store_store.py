@@ -366,7 +366,8 @@ def test_a_shared_layer_names_a_pack_of_its_own(store: Store) -> None:
     assert not store.has_tree(record.diff_id)
     earlier = f"{'1' * 64}.v{PACK_VERSION - 1}"
     (packs / earlier).touch()
-    for name in (f"{'2' * 64}.v{PACK_VERSION}", f"{'1' * 64}/../../units/x", "/etc/passwd", earlier):
+    odd_names = (f"{'1' * 64}.{sign}.v{PACK_VERSION}" for sign in ("\0", "\ud800", "\x1b", "x" * 300))
+    for name in (f"{'2' * 64}.v{PACK_VERSION}", f"{'1' * 64}/../../units/x", "/etc/passwd", earlier, *odd_names):
         replace(layer, pack=name).write(packs)
         assert SharedLayer.read(packs, record.diff_id) is None
     for odd in (

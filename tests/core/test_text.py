@@ -117,6 +117,7 @@ def test_values_as_a_spec_has_them(value: Any, text: str) -> None:
         ("at https://bob:hu@sh@h/x", "at https://h/x"),
         ("https:/bob:hush@h/x", "https:/h/x"),
         ("HTTPS:/bob:hush@h/x", "HTTPS:/h/x"),
+        *((f"at {start}AWS:{'hush' * 1200}@h/x", f"at {start}h/x") for start in ("https://", "http:/", "//")),
         ("https:bob:hush@h/x", "https:h/x"),
         ("'https://bob:hush hush@h/x@v1' has", "'https://h/x@v1' has"),
         ("at //bob:hush@h/x", "at //h/x"),

@@ -16,10 +16,10 @@ from envbuild.lock.fetch import fetch
 from envbuild.lock.lockfile import dump_lock, parse_lock
 from envbuild.lock.make_lock import make_lock
 from envbuild.lock.python.local_projects import add_wheel
-from envbuild.lock.python.project_metadata import check_lines
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.net.site import Site
 from envbuild.spec.local_wheels import read_local_wheels
+from envbuild.spec.pyproject import check_lines, load_toml
 from envbuild.spec.recipe import GitProject
 from tests.support.as_user import open_folder
 from tests.support.debian_archive import Signer, stanza
@@ -312,3 +312,16 @@ def test_a_text_that_takes_hours_is_refused(name: str, text: str) -> None:
     with ends_within(20), pytest.raises(ValueError, match=r"setup\.cfg is longer|too many dots|too many parts"):
         check_lines(name, text)
     check_lines("pyproject.toml", '[project]\ndependencies = ["a>=1.0", "b==2.*"]\n')
+
+
+@pytest.mark.parametrize(
+    "text", ["a = 0x" + "f" * 6000, "[project]\nversion = 0x1" + "0" * 16, "a = [{b = 0b1" + "0" * 64 + "}]"]
+)
+def test_a_number_of_more_than_64_bits_is_refused(text: str) -> None:
+    """Python does not print every one of them."""
+    with pytest.raises(ValueError, match=r"pyproject\.toml has a number of more than 64 bits"):
+        load_toml("pyproject.toml", text)
+    assert load_toml("pyproject.toml", "a = 0xffffffffffffffff\nb = -9223372036854775808") == {
+        "a": 2**64 - 1,
+        "b": -(2**63),
+    }

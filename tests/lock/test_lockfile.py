@@ -48,27 +48,36 @@ WORDS = st.sampled_from(["1.10", "1e3", "yes", "no", "null", "0x1f", "1:30:00", 
 def locks(draw: st.DrawFn) -> Lock:
     names = draw(st.lists(NAMES, unique=True, max_size=6))
     debian = {
-        name: DebianFile(
-            name, draw(PACKAGES), draw(VERSIONS), "debian:trixie/main", f"pool/{name}", draw(SIZES), draw(DIGESTS)
+        f"{name}.deb": DebianFile(
+            f"{name}.deb",
+            draw(PACKAGES),
+            draw(VERSIONS),
+            "debian:trixie/main",
+            f"pool/{name}",
+            draw(SIZES),
+            draw(DIGESTS),
         )
         for name in names
     }
     python = {name: PythonFile(name, draw(PACKAGES), draw(VERSIONS), draw(SIZES), draw(DIGESTS)) for name in names}
     sources = {name: SourceFile(name, draw(ORIGINS), draw(DIGESTS), draw(SIZES)) for name in names}
     part = st.lists(st.sampled_from(names), unique=True).map(tuple) if names else st.just(())
+    packages = part.map(lambda chosen: tuple(f"{name}.deb" for name in chosen))
     unit = st.builds(
         UnitLock,
-        debian=part,
+        debian=packages,
         requested=st.lists(WORDS).map(tuple),
-        essential=part,
+        essential=packages,
         python=part,
         sdists=part,
         sources=part,
     )
     return Lock(
-        image=draw(IMAGES), inputs=draw(WORDS), base=draw(WORDS), arch=draw(WORDS), python=draw(WORDS),
+        image=draw(IMAGES), inputs=draw(WORDS), base=draw(WORDS),
+        arch=draw(st.sampled_from(["amd64", "arm64"])), python=draw(WORDS),
         epoch=draw(st.integers(0, 1 << 34)),
-        tools=draw(st.dictionaries(WORDS, WORDS, max_size=3)), versions=draw(st.dictionaries(WORDS, WORDS, max_size=3)),
+        tools={**draw(st.dictionaries(WORDS, WORDS, max_size=3)), "envbuild": draw(VERSIONS), "uv": draw(VERSIONS)},
+        versions=draw(st.dictionaries(WORDS, WORDS, max_size=3)),
         debian=debian, python_files=python, sources=sources, units=draw(st.dictionaries(NAMES, unit, max_size=4)),
         waivers=tuple(draw(st.lists(st.dictionaries(WORDS, WORDS, max_size=2), max_size=2))),
     )  # fmt: skip
@@ -76,7 +85,7 @@ def locks(draw: st.DrawFn) -> Lock:
 
 SMALL = Lock(
     image="demo", inputs=f"sha256:{SHA}", base="debian:13", arch="amd64", python="3.10",
-    epoch=1, tools={"uv": "1.0"}, versions={},
+    epoch=1, tools={"envbuild": "1", "uv": "1.0"}, versions={},
     debian={"a_1_all.deb": DebianFile("a_1_all.deb", "a", "1:1", "debian:trixie/main", "pool/a_1_all.deb", 5, SHA)},
     python_files={"b-1-py3-none-any.whl": PythonFile("b-1-py3-none-any.whl", "b", "1", 5, SHA)},
     sources={"c.tar.gz": SourceFile("c.tar.gz", "github:o/c@v1", SHA)},
@@ -128,6 +137,12 @@ def test_the_text_names_the_command_to_refresh_it_and_no_address() -> None:
         ("python: '3.10'", "python: 3.10", "'python' is not text"),
         ("units:", "units: [", "damaged"),
         ("  a_1_all.deb:", "  ../a_1_all.deb:", "not"),
+        ("  envbuild: '1'\n", "", "'envbuild' is missing"),
+        ("  uv: '1.0'\n", "", "'uv' is missing"),
+        ("    version: '1:1'\n", f"    version: '{'1' * 5000}'\n", "is not the version of a package"),
+        ("  uv: '1.0'", "  uv: ../1", "is not the version of a package"),
+        ("arch: amd64", "arch: x/../../y", "arch is none of amd64, arm64"),
+        ("a_1_all.deb", "Packages", "'Packages' is not the file name of a package"),
         ("image: demo", "image: ../demo", "cannot be the name of an image"),
         ("image: demo", "image: /etc/demo", "cannot be the name of an image"),
         ("image: demo", "image: a..b", "cannot be the name of an image"),

@@ -212,6 +212,7 @@ def test_a_lock_that_answers_its_request_is_checked_too(site: Site) -> None:
         ("2.15.0", "2.15.0+cu132", True, True),
         ("4.1.1", "4.1", True, False),
         ("abc", "4.1", True, False),
+        ("4.2", "1" * 5000, True, False),
     ],
 )
 def test_a_requested_version_matches_at_component_boundaries(

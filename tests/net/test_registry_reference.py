@@ -18,6 +18,7 @@ DIGEST = "a" * 64
         ("docker.io/debian", "docker.io", "library/debian", "latest"),
         ("docker.io/nvidia/cuda:12", "docker.io", "nvidia/cuda", "12"),
         ("localhost:5000/a__b/c-d.e", "localhost:5000", "a__b/c-d.e", "latest"),
+        ("[::1]:5000/a:1", "[::1]:5000", "a", "1"),
         (f"x.io/y:1@sha256:{DIGEST}", "x.io", "y", f"sha256:{DIGEST}"),
         (f"x.io/y@sha256:{DIGEST}", "x.io", "y", f"sha256:{DIGEST}"),
     ],
@@ -40,6 +41,8 @@ def test_references(text: str, registry: str, repository: str, wanted: str) -> N
         "x.io/a:t/b",
         "x.io/a@sha256:1",
         "x.io/a b",
+        "[::::]/a:1",
+        "[1]:5000/a:1",
         "x.io/a\n",
     ],
 )

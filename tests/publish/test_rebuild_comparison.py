@@ -73,6 +73,16 @@ def test_a_file_that_upper_layers_hide_is_named_if_the_layer_can_be_read(tmp_pat
     assert find_first(claim(path), [replace(parts[0], rebuilt=old.diff_id)], path, at, other, tmp_path) is None
 
 
+def test_the_store_answers_for_no_layer_that_another_image_names(tmp_path: Path, pair: tuple[str, str]) -> None:
+    """It may be of a private image of this user, and the answer can be published."""
+    at, other = workspace(tmp_path / "a"), workspace(tmp_path / "b")
+    private, new = layer(at.store, "one", files(secret="1")), layer(other.store, "one", files(same="1"))
+    parts = [Part("layer", private.diff_id, new.diff_id, "one")]
+    one = replace(claim(Path(pair[0]), PublishedLayer("", 0, private.diff_id, "one")), spec="schema: 1\n")
+    found = find_first(one, parts, Path(pair[0]), at, other, tmp_path)
+    assert found and (found.path, found.what) == ("", HIDDEN)
+
+
 def test_a_temporary_store_has_nothing_and_goes_away(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store")
     layer(store, "one", files(a="1"))

@@ -47,7 +47,8 @@ def lock_text(ucx: str, numpy: str, commit: str) -> bytes:
         "build-ucx": UnitLock(debian=("gcc.deb",), sources=("ucx.tar",)),
     }
     lock = Lock(
-        image="small", inputs="sha256:" + SHA, base="debian:13", arch="amd64", python="3.13", epoch=1, tools={},
+        image="small", inputs="sha256:" + SHA, base="debian:13", arch="amd64", python="3.13", epoch=1,
+        tools={"envbuild": "1", "uv": "1"},
         versions={"ucx": ucx}, debian=debians, python_files={python.file: python}, sources={"ucx.tar": source},
         units=units,
     )  # fmt: skip

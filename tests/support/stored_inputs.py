@@ -53,7 +53,8 @@ def base(store: Store, name: str = "base", tag: str = "25.10") -> BaseImage:
 
 def lock(*entries: DebianFile | PythonFile | SourceFile, image: BaseImage | None = None, name: str = "demo") -> Lock:
     return Lock(
-        image=name, inputs="", base="debian:13", arch="amd64", python="3.13", epoch=0, tools={}, versions={},
+        image=name, inputs="", base="debian:13", arch="amd64", python="3.13", epoch=0,
+        tools={"envbuild": "1", "uv": "1"}, versions={},
         debian={entry.file: entry for entry in entries if isinstance(entry, DebianFile)},
         python_files={entry.file: entry for entry in entries if isinstance(entry, PythonFile)},
         sources={entry.file: entry for entry in entries if isinstance(entry, SourceFile)},

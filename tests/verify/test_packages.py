@@ -24,3 +24,4 @@ def test_versions_are_compared_by_pep_440() -> None:
     assert is_same_version("2.8.3.post2", "2.8.3-post2")
     assert not is_same_version("2.15.0", "2.15.0+cu132")
     assert not is_same_version("1.0", "no version")
+    assert not is_same_version("1" * 5000, "1")

@@ -22,6 +22,7 @@ LONGEST = 10 * 365 * 86_400  # seconds of a build
 PACK_VERSION = 3  # raise it when the bytes of a pack, or their meaning, change
 DIFF_ID = re.compile("sha256:[0-9a-f]{64}")
 HEX = re.compile("[0-9a-f]{64}")
+PACK_NAME = re.compile(r"[0-9a-f]{64}\.[A-Za-z0-9.+_-]{1,150}")
 # The name of a file that a unit may leave: never a path (PyPA, "Binary distribution format": file name convention).
 WHEEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,200}\.whl")
 
@@ -130,7 +131,7 @@ class SharedLayer:
             found = cls(record, str(value["pack"]), folders) if record and record.diff_id == diff_id else None
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             return None
-        if found is None or not found.pack.startswith(found.record.hex) or "/" in found.pack:
+        if found is None or not found.pack.startswith(found.record.hex) or not PACK_NAME.fullmatch(found.pack):
             return None
         if not found.pack.endswith(f".v{PACK_VERSION}"):
             return None

@@ -7,7 +7,6 @@ computes while it is built (a dynamic version, requirements of a setup.py) is th
 from __future__ import annotations
 
 import configparser
-import tomllib
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import SpecError
 from envbuild.core.text import printable
 from envbuild.spec.local_wheels import LocalWheel
-from envbuild.spec.pyproject import check_lines, check_python, plain_requirements
+from envbuild.spec.pyproject import check_lines, check_python, load_toml, plain_requirements
 from envbuild.spec.recipe import GitProject
 
 LIMIT = 1 << 20  # bytes of a file with metadata
@@ -59,7 +58,7 @@ def read_project(tarball: Path, project: GitProject, python: str) -> ProjectMeta
         texts = {name: content.decode() for name, content in files.items() if name != "setup.py"}
         for name, text in texts.items():
             check_lines(name, text)
-        table = tomllib.loads(texts.get("pyproject.toml", ""))
+        table = load_toml("pyproject.toml", texts.get("pyproject.toml", ""))
         old = configparser.ConfigParser(interpolation=None)
         old.read_string(texts.get("setup.cfg", ""))
     except (ValueError, RecursionError, configparser.Error) as error:

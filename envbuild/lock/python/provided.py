@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidName, canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from envbuild.core.errors import ConflictError, SpecError
 from envbuild.lock.model import PythonFile
@@ -91,7 +91,7 @@ def parse_exact(text: str, unit: str) -> tuple[str, str]:
         clauses = [(clause.operator, clause.version) for clause in wanted.specifier]
         if len(clauses) == 1 and clauses[0][0] == "==" and not (wanted.extras or wanted.marker or wanted.url):
             return str(canonicalize_name(wanted.name)), str(Version(clauses[0][1]))
-    except (InvalidRequirement, InvalidVersion):
+    except ValueError:  # also a number that Python does not read
         pass
     raise SpecError(
         f"'{text}' of {unit} is not a package with a version", "write name and version in the recipe: apex==0.1"
@@ -103,7 +103,7 @@ def normalize_versions(packages: Mapping[str, str]) -> dict[str, str]:
     PEP 440) are left out: a lock may have them from an older envbuild."""
     found = {}
     for name, version in packages.items():
-        with suppress(InvalidName, InvalidVersion):
+        with suppress(ValueError):  # also a number that Python does not read
             found[str(canonicalize_name(name, validate=True))] = str(Version(version))
     return found
 

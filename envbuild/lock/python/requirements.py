@@ -9,6 +9,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from envbuild.core.errors import SpecError
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.unit_names import VENV, VENV_PARTS
+from envbuild.spec.pyproject import MAX_REQUIREMENT
 
 # Programs of a build whose version has no effect on its result: their version may differ from the
 # shipped one.
@@ -58,6 +59,8 @@ def build_requirements(units: Mapping[str, UnitRequest]) -> dict[str, tuple[str,
 def check_requirements(unit: str, requirements: Iterable[str]) -> None:
     """Raise SpecError for a text that is not a requirement by name (PEP 508)."""
     for text in requirements:
+        if len(text) > MAX_REQUIREMENT:  # `packaging` reads it slowly, and a number of 5,000 digits not at all
+            raise SpecError(f"'{text[:60]}…' (of {unit}) has more than {MAX_REQUIREMENT} characters")
         try:
             found = Requirement(text)
         except (InvalidRequirement, RecursionError) as error:  # parentheses of a marker in each other

@@ -7,9 +7,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from packaging.markers import UndefinedEnvironmentName
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
+from packaging.requirements import Requirement
+from packaging.specifiers import Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envbuild.core.distributions import MACHINES
@@ -49,7 +48,7 @@ def find_requirements(metadata: Metadata, arch: str, python: str, extra: str = "
                 continue
             if requirement.marker is None or requirement.marker.evaluate(environment):
                 found[str(canonicalize_name(requirement.name))] = requirement
-        except (InvalidRequirement, UndefinedEnvironmentName):
+        except ValueError:  # no requirement, an unknown name in a marker, or a number that Python does not read
             continue
     return found
 
@@ -74,7 +73,7 @@ def specifiers(text: str) -> SpecifierSet:
     enforced)."""
     try:
         found = SpecifierSet(text)
-    except InvalidSpecifier:
+    except ValueError:
         return SpecifierSet()
     return found if has_matrix_versions(found) else SpecifierSet()
 

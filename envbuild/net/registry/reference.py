@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 
 from envbuild.core.distributions import LOCAL_FORMS, is_local_image
 from envbuild.core.errors import SpecError
@@ -48,7 +49,7 @@ class Reference:
 def parse_reference(text: str) -> Reference:
     """Return the parts of a reference that names its registry. Raises SpecError."""
     found = GRAMMAR.fullmatch(text)
-    if not found:
+    if not found or not _can_be_host(found["registry"]):
         raise SpecError(
             f"'{redact_reference(text)[:200]}' is not the reference of an image",
             hint="write HOST/PATH:TAG, as in nvcr.io/nvidia/pytorch:25.10-py3",
@@ -57,6 +58,17 @@ def parse_reference(text: str) -> Reference:
     if found["registry"] == DOCKER and "/" not in repository:
         repository = f"library/{repository}"  # where its official images are: docker.io/debian:13
     return Reference(found["registry"], repository, found["tag"] or "latest", found["digest"] or "")
+
+
+def _can_be_host(registry: str) -> bool:
+    """Return whether a text in brackets is an IPv6 address."""
+    if not registry.startswith("["):
+        return True
+    try:
+        IPv6Address(registry[1:].partition("]")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def mirror_reference(base: str, digest: str) -> str:

@@ -120,9 +120,12 @@ def named(found: tuple[str, str]) -> tuple[str, str]:
 
 
 def claimed_entries(claim: Claim, number: int, diff_id: str, workspace: Workspace) -> Entries | None:
-    """Return the entries of a layer of the image, from the store or from where it was published; None if it is in
-    neither."""
-    if workspace.store.find_layer(diff_id):
+    """Return the entries of a layer of the image: of the project, from the store, else from where it was published;
+    None if that has no layers.
+
+    The store answers for nothing that another image states: that may be the digest of a layer of this user, and an
+    answer can be signed and published."""
+    if not claim.spec and workspace.store.find_layer(diff_id):
         return read_layer_entries(diff_id, workspace.store)
     if not claim.source:
         return None
