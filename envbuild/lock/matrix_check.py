@@ -46,7 +46,7 @@ def record_matrix_versions(resolution: Resolution, lock: Lock, workspace: Worksp
 
     matrix = load_fact_table(workspace.project.facts())
     shipped = shipped_python(lock_request(resolution), lock)
-    lock = replace(lock, chosen=resolution.chosen, settled=shipped_versions(shipped, matrix))
+    lock = replace(lock, chosen=resolution.chosen, settled=shipped_versions(shipped, matrix, workspace.reporter.warn))
     lock = replace(lock, facts=check_lock(resolution, lock, workspace).facts)
     if "torch" in lock.settled:
         warn_of_newer_torch(matrix, workspace)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from envbuild.core.distributions import is_image
 from envbuild.core.errors import Finding, SpecError
@@ -11,7 +11,7 @@ from envbuild.core.yaml_nodes import relative_path
 from envbuild.core.yaml_reader import one_of, short
 from envbuild.matrix.facts.atoms import pick_penalty
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.values import normalize_value
+from envbuild.matrix.facts.values import InvalidValueError, normalize_value
 from envbuild.matrix.solve.request import Ask, is_known_value, parse_ask
 from envbuild.spec.image_spec import ImageSpec
 from envbuild.spec.recipe import RecipeEnv, Runtime
@@ -137,14 +137,20 @@ def required_components(requirements: Iterable[str], matrix: FactTable) -> Itera
             yield component, (match[3] or "*").replace(" ", "")
 
 
-def shipped_versions(shipped: Mapping[str, str], matrix: FactTable) -> dict[str, str]:
+def shipped_versions(shipped: Mapping[str, str], matrix: FactTable, warn: Callable[[str], None]) -> dict[str, str]:
     """Return component → version, for the components among the Python packages that an image ships with
-    (`envbuild.lock.component_versions.shipped_python`)."""
+    (`envbuild.lock.component_versions.shipped_python`).
+
+    One in a version that the matrix does not read is unknown to it, as one that the image does not have: a base image
+    states any text. `warn` is called for it."""
     found = {name.replace("_", "-").lower(): NVIDIA.sub("", version) for name, version in shipped.items()}
     versions: dict[str, str] = {}
     for component in matrix.components:
         for package in component.packages or (component.name,):
             if component.kind == "version" and package in found:
-                versions[component.name] = normalize_value(component, found[package])
+                try:
+                    versions[component.name] = normalize_value(component, found[package])
+                except InvalidValueError as error:
+                    warn(f"{package} of the image is not checked: {error.message}")
                 break
     return versions

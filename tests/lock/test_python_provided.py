@@ -170,3 +170,11 @@ def test_accepted_versions_satisfy_every_requirement(
     texts = {name: f"{major}.{minor}" for name, (major, minor) in present.items()}
     requirements = [f"{name}{operator}{major}.{minor}" for name, operator, (major, minor) in asked]
     assert accepted_packages(texts, requirements, "3.12", "x86_64").keys() == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["a; os_name ~= 'x'", "a; os_name == 'posix' and (python_version > '3' or os_name ~= 'x')"]
+)
+def test_a_marker_that_cannot_be_compared(text: str) -> None:
+    with pytest.raises(SpecError, match="cannot be evaluated: Undefined"):
+        accepted_packages({"a": "1.0"}, [text], "3.12", "x86_64")

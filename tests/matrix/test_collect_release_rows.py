@@ -86,6 +86,15 @@ def test_which_files_make_a_release(tmp_path: Path) -> None:
     assert [build.file.name for build in found["2.8.0"].builds()] == [names[1]]
 
 
+@pytest.mark.parametrize("number", ["9" * 61, "2.8.0post_5", "9" * 5000])
+def test_a_version_that_the_matrix_does_not_read_is_left_out(number: str) -> None:
+    index = context_index(
+        IndexFile(f"demo-{number}-py3-none-any.whl", ""), IndexFile(f"demo-{number}.tar.gz", ""),
+        IndexFile("demo-1.1-py3-none-any.whl", ""),
+    )  # fmt: skip
+    assert list(list_releases(index, "demo")) == ["1.1"]
+
+
 def test_withdrawn_releases() -> None:
     index = context_index(
         IndexFile("demo-1.0-py3-none-any.whl", "", yanked=True),

@@ -15,11 +15,12 @@ from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_in
 from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.spec.image_spec import load_image_spec
-from envbuild.spec.matrix_request import key_place
+from envbuild.spec.matrix_request import key_place, shipped_versions
 from envbuild.spec.pick_versions import check_locked_versions
 from envbuild.spec.project import Project
 from envbuild.spec.resolve import Resolution
 from envbuild.spec.target import load_target as load_target
+from tests.support.shipped_facts import shipped_matrix
 
 pytestmark = pytest.mark.unit
 
@@ -248,3 +249,12 @@ def test_refusals_of_recipes_replace_conflicts_of_facts(tmp_path: Path, text: st
     assert [finding.message for finding in result.refusals if message in finding.message]
     assert "Because" not in result.text
     assert [one["where"] for one in result.data["refusals"]] == [finding.where for finding in result.refusals]
+
+
+def test_a_package_of_the_base_in_a_version_that_no_fact_reads_is_unknown() -> None:
+    """A base image states any text in its metadata."""
+    warnings: list[str] = []
+    found = shipped_versions({"setuptools": "1_0", "torch": "2.8.0"}, shipped_matrix(), warnings.append)
+    assert found == {"torch": "2.8.0"}
+    (line,) = warnings
+    assert line.startswith("setuptools of the image is not checked: '1_0' is not a version")

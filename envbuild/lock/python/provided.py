@@ -112,7 +112,9 @@ def accepted_packages(
     present: Mapping[str, str], requirements: Iterable[str], python: str, machine: str
 ) -> dict[str, str]:
     """Return those of `present` (name → version) that satisfy all `requirements` on this Python and machine; a
-    requirement with extras is not satisfied, because the dependencies of the extras may be missing."""
+    requirement with extras is not satisfied, because the dependencies of the extras may be missing.
+
+    Raises SpecError for a marker that cannot be evaluated."""
     full = python if python.count(".") > 1 else f"{python}.0"
     markers = {
         "implementation_name": "cpython",
@@ -129,8 +131,11 @@ def accepted_packages(
     for text in requirements:
         wanted = Requirement(text)
         name = str(canonicalize_name(wanted.name))
-        if name not in found or (wanted.marker and not wanted.marker.evaluate(markers)):
-            continue
-        if wanted.extras or not wanted.specifier.contains(found[name], prereleases=True):
-            del found[name]
+        try:
+            if name not in found or (wanted.marker and not wanted.marker.evaluate(markers)):
+                continue
+            if wanted.extras or not wanted.specifier.contains(found[name], prereleases=True):
+                del found[name]
+        except ValueError as error:  # as of ``os_name ~= 'x'``
+            raise SpecError(f"the requirement '{text}' cannot be evaluated: {error}", "correct its marker") from None
     return found

@@ -71,9 +71,11 @@ def list_releases(index: PackageIndex, project: str, oldest: str = "0", *, yanke
 
 
 def final_version(text: str) -> str:
-    """Return the version if it is a final release without local label and of this project's own numbers, else ""."""
+    """Return the version if it is a final release without local label and of this project's own numbers, else ""; also
+    for one that only PEP 440 reads, such as ``2.8.0post_5``, or of more than 60 digits."""
     try:
         parsed = Version(text)
+        version.parse(text)
     except ValueError:
         return ""
     return "" if parsed.is_prerelease or parsed.local or parsed.epoch else text
