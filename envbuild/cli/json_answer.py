@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,7 +41,10 @@ def note_request(value: bool) -> bool:
 
 def encode(value: Mapping[str, Any]) -> str:
     """Return an answer as text: `schema` first in meaning, keys sorted."""
-    return json.dumps({"schema": SCHEMA, **value}, indent=1, sort_keys=True)
+    text = io.StringIO()  # a list of all parts, as `json.dumps` makes it, would take ten times its memory
+    for part in json.JSONEncoder(indent=1, sort_keys=True).iterencode({"schema": SCHEMA, **value}):
+        text.write(part)
+    return text.getvalue()
 
 
 def encode_error(error: EnvbuildError) -> str:

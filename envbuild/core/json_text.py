@@ -10,13 +10,14 @@ MOST = 1 << 63  # numbers are smaller
 DIGITS = 20  # of them, with the sign
 # Of a text of a stranger: a list or an object takes up to 250 bytes of memory, any value up to 100.
 MAX_CONTAINERS, MAX_VALUES = 1_000_000, 5_000_000
+DEEPEST = 32  # levels: an answer has as many blanks on each line as its value is deep, and no real document has half
 
 
 def json_value(content: bytes | str) -> Any:
-    """Return the value of a JSON text. Raises ValueError, also for one that is nested too deeply or that would take
-    much more memory than its text."""
+    """Return the value of a JSON text. Raises ValueError, also for NaN and infinity, which JSON does not have, and for
+    a text that is nested too deeply or that would take much more memory than its text."""
     check_count(content)
-    return _load(content)
+    return _load(content, parse_float=_finite_number, parse_constant=_refuse_number)
 
 
 def record_value(content: bytes | str) -> Any:
@@ -34,6 +35,17 @@ def check_count(content: bytes | str) -> None:
         raise ValueError("it has too many values")
 
 
+def check_depth(value: Any) -> None:
+    """Raise ValueError for a value that was read as JSON and has more than `DEEPEST` levels."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        parents = [item for item in level if isinstance(item, (dict, list))]
+        if not parents:
+            return
+        level = [child for item in parents for child in (item.values() if isinstance(item, dict) else item)]
+    raise ValueError(f"it has lists and objects of more than {DEEPEST} levels")
+
+
 def canonical_json(value: Any) -> bytes:
     """Return JSON with sorted keys and no spaces: one value, one digest."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
@@ -47,9 +59,11 @@ def check_writable(value: Any) -> None:
 
 def _load(content: bytes | str, **options: Any) -> Any:
     try:
-        return json.loads(content, **options)
+        value = json.loads(content, **options)
     except RecursionError:
-        raise ValueError("it has lists and objects that are nested too deeply") from None
+        raise ValueError(f"it has lists and objects of more than {DEEPEST} levels") from None
+    check_depth(value)
+    return value
 
 
 def _whole_number(text: str) -> int:
@@ -63,4 +77,4 @@ def _finite_number(text: str) -> float:
 
 
 def _refuse_number(text: str) -> NoReturn:
-    raise ValueError(f"the number {text[:DIGITS]} is too large")
+    raise ValueError(f"the number {text[:DIGITS]} is not finite, or too large")

@@ -7,6 +7,7 @@ orders.
 from __future__ import annotations
 
 import errno
+import os
 import struct
 import sys
 from collections.abc import Iterator
@@ -78,9 +79,11 @@ def map_file(descriptor: int) -> mmap:
 def describe_damage(error: OSError | ValueError) -> str:
     """Return why a file cannot be read. Raises `error` where a limit of the machine is the cause: the file may be
     whole."""
-    if isinstance(error, OSError) and error.errno in LIMITS:
+    if not isinstance(error, OSError) or not error.errno:
+        return str(error)
+    if error.errno in LIMITS:
         raise error
-    return str(error)
+    return os.strerror(error.errno)
 
 
 def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:

@@ -102,12 +102,16 @@ def walk_entries(root: str, skip: frozenset[str], tree: ImageFiles) -> Iterator[
             with os.scandir(folder) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            tree.damaged[folder] = os.strerror(error.errno or 0)
+            tree.damaged[folder] = elf.describe_damage(error)
             continue
         for entry in found:
             if entry.path in skip:
                 continue
-            status = entry.stat(follow_symlinks=False)
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError as error:
+                tree.damaged[entry.path] = elf.describe_damage(error)
+                continue
             yield entry.path, status
             if stat.S_ISDIR(status.st_mode):
                 # on overlayfs folders have the device number of the overlay, so another number is another mount

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from envbuild.core.json_text import check_count, check_writable
+from envbuild.core.json_text import DEEPEST, check_count, check_depth, check_writable
 
 MAX_DOCUMENT = 16 << 20  # bytes of a manifest or configuration; real ones have some ten thousand
 SURROGATE = b"\\ud"  # how an escape of one begins
@@ -121,7 +121,6 @@ def parse_json(content: bytes) -> Part:
         value = json.loads(content.decode(), object_pairs_hook=unique_keys, parse_constant=refuse_constant)
         if SURROGATE in content.lower():  # alone, other programs read it as another sign
             check_writable(value)
-        return Part(value)
     except InvalidDocumentError:
         raise
     except json.JSONDecodeError as error:
@@ -129,6 +128,11 @@ def parse_json(content: bytes) -> Part:
     except UnicodeError:
         raise InvalidDocumentError("it is not text in UTF-8") from None
     except RecursionError:
-        raise InvalidDocumentError("it has lists and objects that are nested too deeply") from None
+        raise InvalidDocumentError(f"it has lists and objects of more than {DEEPEST} levels") from None
     except ValueError:  # Python's limit of 4300 digits
         raise InvalidDocumentError("it contains a number with thousands of digits") from None
+    try:
+        check_depth(value)
+    except ValueError as error:
+        raise InvalidDocumentError(str(error)) from None
+    return Part(value)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.core.json_text import json_value, record_value
+from envbuild.core.json_text import DEEPEST, json_value, record_value
 from envbuild.core.store.json_files import read_sealed, write_sealed
 
 pytestmark = pytest.mark.unit
@@ -37,6 +38,22 @@ def test_a_record_has_no_number_that_is_too_large(number: str) -> None:
 def test_nested_lists_are_a_fault(read: object) -> None:
     with pytest.raises(ValueError):
         read("[" * 200_000)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("read", [json_value, record_value])
+@pytest.mark.parametrize(("start", "end"), [("[", "]"), ('{"a":', "}")])
+def test_the_depth_of_a_value_is_limited(read: Callable[[str], object], start: str, end: str) -> None:
+    """An answer has as many blanks on a line as its value is deep: 2 MB became 900."""
+    assert read(f"{start * DEEPEST}1{end * DEEPEST}") is not None
+    for depth in (DEEPEST + 1, 900):
+        with pytest.raises(ValueError, match="more than 32 levels"):
+            read(f"{start * depth}1{end * depth}")
+
+
+@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", "[1e999]"])
+def test_what_json_does_not_have_is_a_fault(text: str) -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        json_value(text)
 
 
 def test_a_sealed_record_with_such_a_number_is_none(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -138,3 +141,33 @@ def test_a_folder_that_cannot_be_read_is_reported_and_the_walk_continues(
     found = walk_image(str(image))
     assert list(found.elves) == [str(image / "one/libx.so")]
     assert list(found.damaged) == [str(image / "two")]
+
+
+@pytest.mark.parametrize(("number", "raised"), [(errno.EIO, False), (errno.EMFILE, True)])
+def test_a_file_that_cannot_be_read_is_reported(
+    number: int, raised: bool, image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged block of a squashfs file; a limit of the machine is another matter."""
+    write(image / "one/libx.so", make_elf())
+
+    class Entry:
+        name, path = "broken", str(image / "broken")
+
+        def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+            raise OSError(number, os.strerror(number), self.path)
+
+    real = os.scandir
+
+    @contextlib.contextmanager
+    def listed(path: str) -> Iterator[list[object]]:
+        with real(path) as entries:
+            yield [*entries, *([Entry()] if path == str(image) else [])]
+
+    monkeypatch.setattr(os, "scandir", listed)
+    if raised:
+        with pytest.raises(OSError, match="Too many open files"):
+            walk_image(str(image))
+        return
+    found = walk_image(str(image))
+    assert list(found.elves) == [str(image / "one/libx.so")]
+    assert found.damaged == {str(image / "broken"): "Input/output error"}

@@ -64,6 +64,16 @@ def test_a_login_of_a_part_of_a_registry(home: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "login", [{"auth": "\u00e9"}, {"auth": "\ud800"}, {"username": "\ud800"}, {"auth": 5}, {"auth": "/w=="}]
+)
+def test_a_malformed_login_is_not_one_of_the_registry(login: dict[str, object], home: Path) -> None:
+    (home / "docker").mkdir()
+    (home / "docker/config.json").write_text(json.dumps({"auths": {"reg.example:5000": login}}))
+    with pytest.raises(CredentialError, match=r"a login in .*/docker/config\.json is malformed"):
+        user()
+
+
 def test_names_of_docker_hub_in_the_file_of_enroot(home: Path) -> None:
     (home / "config/enroot").mkdir(parents=True)
     (home / "config/enroot/.credentials").write_text("machine auth.docker.io login me password pw\n")

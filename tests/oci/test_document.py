@@ -42,7 +42,8 @@ def test_a_wrong_value_is_named_with_its_place(value: object, message: str) -> N
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"{", b"\xff", b"[" * 100_000, b"9" * 5000, b"\xff\xfe\0\1", bytes(MAX_DOCUMENT + 1),
+        b"", b"{", b"\xff", b"[" * 100_000, b"[" * 33 + b"]" * 33, b"9" * 5000, b"\xff\xfe\0\1",
+        bytes(MAX_DOCUMENT + 1),
         # other texts and numbers for Go, which reads U+FFFD, or none
         b'["/bin/sh\\udc80"]', b'["/bin/sh\\uDC80"]', b'["/bin/sh\xed\xb2\x80"]', b"[NaN]", b"[-Infinity]",
         "[1]".encode("utf-16"),

@@ -11,7 +11,6 @@ for a helper without a time limit.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import shutil
@@ -116,11 +115,15 @@ def _read_entry(entry: Mapping[str, Any], path: Path) -> Credential | None:
     if entry.get("auth"):
         try:
             text = base64.b64decode(str(entry["auth"]), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # also a text that is not ASCII
             raise CredentialError(f"a login in {path} is malformed") from None
         user, _, password = text.partition(":")
         password = password.rstrip("\0")
     token = str(entry.get("identitytoken") or "")
+    try:
+        f"{user}{password}{token}".encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        raise CredentialError(f"a login in {path} is malformed") from None
     return Credential(user, password, token, str(path)) if token or user else None
 
 
