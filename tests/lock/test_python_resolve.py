@@ -73,6 +73,9 @@ def test_earlier_versions_that_still_exist_are_preserved(tmp_path: Path, wheels:
     lock = work(tmp_path, wheels, previous=previous).lock(units)
     assert versions(lock, "venv") == ["setuptools 82.0", "sympy 1.14", "torch 2.15.0"]  # setuptools 81.0 is gone
     assert lock.units["build-mpi4py"].sdists == ("mpi4py-4.0.tar.gz",)
+    previous["build-mpi4py sdists"] = {"mpi4py": "abc"}  # of a lock that another user wrote
+    lock = work(tmp_path, wheels, previous=previous).lock(units)
+    assert lock.units["build-mpi4py"].sdists == ("mpi4py-4.1.tar.gz",)
 
 
 @pytest.mark.slow_unit

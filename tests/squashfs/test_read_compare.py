@@ -11,7 +11,7 @@ from envbuild.squashfs.read.compare import Comparison, pair_entries
 from envbuild.squashfs.read.inode import DIRECTORY, REGULAR
 from envbuild.squashfs.read.tree import SquashTree
 from tests.support.examples import examples
-from tests.support.packs import file
+from tests.support.packs import file, hard
 from tests.support.squashfs_image import compare_trees
 from tests.support.squashfs_tree import LAYER, NOISE, TEXT, build
 
@@ -45,6 +45,24 @@ def test_holes_are_compared_as_ranges(tmp_path):
         assert [comparison.fields(*pair) for pair in pairs] == [{}] * len(pairs)
         assert comparison.same.unpacked == 0
         assert list(one.content(one.lookup(b"zeros")).pieces()) == [(1 << 22, None)]
+
+
+def test_the_names_of_hard_links_are_compared(tmp_path):
+    """A write to one of them changes the others."""
+
+    def tree(name, *pairs):
+        files = [file(path, b"same") for path, _ in pairs]
+        return SquashTree(build(tmp_path, [*files, *(hard(link, path) for path, link in pairs)], name=name))
+
+    with (
+        tree("a", (b"a", b"b"), (b"c", b"d")) as one,
+        tree("b", (b"a", b"d"), (b"b", b"c")) as other,
+        tree("c", (b"d", b"c"), (b"b", b"a")) as same,
+    ):
+        found = {change.path: change.fields for change in compare_trees(one, other)}
+        links = {"links": ("2", "2, of another file")}
+        assert found == {b"b": links, b"c": links, b"d": links}
+        assert list(compare_trees(one, same)) == []
 
 
 def test_long_contents_are_compared_once(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
@@ -101,6 +102,10 @@ class FileChooser:
         Raises ConflictError when there are sdists but none that fits, InvalidInputError when there is none at all.
         """
         wanted = Requirement(text)
+        known = None
+        if earlier is not None:
+            with suppress(ValueError):  # of a lock that another user wrote
+                known = Version(earlier)
         fitting: list[tuple[bool, bool, Version, bool, int, IndexFile]] = []
         others: dict[Version, bool] = {}  # version → whether it runs on this Python
         name = str(canonicalize_name(wanted.name))
@@ -114,7 +119,7 @@ class FileChooser:
             except ValueError:
                 continue
             if runs and wanted.specifier.contains(version, prereleases=True):
-                locked = earlier is not None and version == Version(earlier)
+                locked = version == known
                 # A pre-release is chosen when it is requested, or when there is nothing else (PEP 440).
                 final = not version.is_prerelease or bool(wanted.specifier.prereleases)
                 fitting.append((locked, final, version, file.name.endswith(".tar.gz"), -place, file))

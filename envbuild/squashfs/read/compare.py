@@ -13,6 +13,7 @@ from envbuild.squashfs.read.superblock import damaged_image
 from envbuild.squashfs.read.tree import Entry, SquashTree
 
 TIME = "time"
+MAX_LINKED = 1_000_000  # inodes with several names whose names are compared: some 200 MB of memory
 # The name of a field of an inode → its value as text.
 FIELDS: dict[str, Callable[[Inode], str]] = {
     "mode": lambda inode: f"{inode.mode:04o}",
@@ -59,6 +60,8 @@ class Comparison:
         self.before, self.after = before, after
         self.same = ContentComparison(before.blocks, after.blocks)
         self._known = CachedPairs()  # pairs of inodes that have several names, or long contents
+        # of inodes with several names: old → new, new → old
+        self._linked: tuple[dict[int, int], dict[int, int]] = {}, {}
 
     def fields(self, old: Entry, new: Entry) -> dict[str, tuple[str, str]]:
         """Return the differences at one path."""
@@ -74,14 +77,25 @@ class Comparison:
             was, now = format_field(one), format_field(other)
             if was != now:
                 found[name] = (was, now)
-        if one.links != other.links and one.kind != DIRECTORY:
-            found["links"] = (str(one.links), str(other.links))
+        if one.kind != DIRECTORY:
+            if one.links != other.links:
+                found["links"] = (str(one.links), str(other.links))
+            elif one.links > 1 and not self._same_names(one.reference, other.reference):
+                found["links"] = (str(one.links), f"{other.links}, of another file")
         if one.xattr != sq.NO_XATTR or other.xattr != sq.NO_XATTR:
             was_set, now_set = self.before.xattrs(one), self.after.xattrs(other)
             self._affordable(old)
             if was_set != now_set:
                 found["attributes"] = (attribute_names(was_set), attribute_names(now_set))
         return found
+
+    def _same_names(self, old: int, new: int) -> bool:
+        """Return whether the names of two inodes that came before are each other's, too."""
+        olds, news = self._linked
+        if len(olds) < MAX_LINKED:
+            olds.setdefault(old, new)
+            news.setdefault(new, old)
+        return olds.get(old, new) == new and news.get(new, old) == old
 
     def _affordable(self, entry: Entry) -> None:
         try:
