@@ -120,6 +120,7 @@ ADVICE = {
     errno.EISDIR: IN_THE_WAY,
     errno.ENOTDIR: IN_THE_WAY,
     errno.ELOOP: IN_THE_WAY,
+    errno.ENXIO: IN_THE_WAY,  # a socket
     errno.ENOSPC: FREE_SOME,
     errno.EAGAIN: THREADS,
     errno.EFBIG: "raise the limit of the size of files: ulimit -f unlimited; or choose another file system",

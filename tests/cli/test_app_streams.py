@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -175,10 +176,16 @@ def test_a_file_of_another_kind_in_the_store_and_a_long_name_are_named(tmp_path:
     subprocess.run([*run, "store", "gc"], cwd=ROOT, env=environment, check=True, capture_output=True)
     (store / "locks").mkdir(exist_ok=True)
     (store / "locks/tmp").unlink(missing_ok=True)
-    (store / "locks/tmp").symlink_to("nowhere")
+    gc, lock = ["store", "gc"], store / "locks/tmp"
     long = ["export", "oci:absent", "--to", "squashfs", "-o", "x" * 300]
-    for words, text in ((["store", "gc"], "another kind of file has that name"), (long, "use a shorter name")):
+    other = "another kind of file has that name"
+    for words, text, make in (
+        (gc, other, lambda: lock.symlink_to("nowhere")),
+        (gc, other, lambda: os.mknod(lock, stat.S_IFSOCK | 0o600)),
+        (long, "use a shorter name", lambda: None),
+    ):
+        make()
         done = subprocess.run([*run, *words], cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
         assert done.returncode == 5 and text in done.stderr and "fault of envbuild" not in done.stderr, done.stderr
         assert max(map(len, done.stderr.splitlines())) < 500
-        (store / "locks/tmp").unlink(missing_ok=True)
+        lock.unlink(missing_ok=True)
