@@ -5,6 +5,7 @@ joined with the folders and addresses of the site."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from envbuild.core.yaml_reader import short
 from envbuild.net.origin_kinds import ORIGIN_KINDS
@@ -38,12 +39,12 @@ def check_submodule(path: str, origin: str) -> None:
     check_origin(origin, commit=True)
 
 
-def check_origin(origin: str, *, commit: bool = False) -> None:
-    """Raise ValueError for an origin (``KIND:REST``) of no known kind, or whose rest leads elsewhere, or does not end
+def check_origin(origin: str, *, commit: bool = False, kinds: Sequence[str] = ORIGIN_KINDS) -> None:
+    """Raise ValueError for an origin (``KIND:REST``) of none of `kinds`, or whose rest leads elsewhere, or does not end
     with a `commit`: git would take another text for an option."""
     if commit and not COMMIT.fullmatch(origin.rpartition("@")[2]):
         raise ValueError(f"{short(origin)!r} is not an origin with a commit")
     kind, mark, rest = origin.partition(":")
-    if kind not in ORIGIN_KINDS or not mark:
-        raise ValueError(f"{short(origin)!r} is not an origin: its kind is none of {', '.join(ORIGIN_KINDS)}")
+    if kind not in kinds or not mark:
+        raise ValueError(f"{short(origin)!r} is not an origin here: its kind is none of {', '.join(kinds)}")
     check_path(rest)

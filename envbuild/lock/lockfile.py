@@ -20,6 +20,8 @@ from envbuild.lock.entry_grammar import check_name, check_origin, check_path, ch
 from envbuild.lock.hidden_text import find_hidden
 from envbuild.lock.lock_head import read_text, read_texts
 from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock, VenvRule
+from envbuild.lock.unit_names import TOOLS
+from envbuild.net.origin_kinds import SIGNED_KINDS
 from envbuild.oci.config import parse_rfc3339
 from envbuild.oci.manifest import FOREIGN
 from envbuild.spec.local_wheels import ORIGIN
@@ -31,7 +33,8 @@ END_OF_TIME = 32_503_680_000  # seconds since 1970
 RELEASE_DATE = re.compile(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 LARGEST = 1 << 60  # bytes, beyond any file
 SCHEMA = 1
-TOOLS = ("envbuild", "uv")  # of each lock
+TOOL_NAMES = ("envbuild", "uv")  # of each lock
+INDEX_KINDS = ("python", "pip")  # origins of wheels and sdists
 VALUE_TYPES: dict[str, type] = {
     "size": int,
     "git": bool,
@@ -201,7 +204,7 @@ def _parse_value(value: Mapping[str, Any]) -> Lock:
     )
     if not is_valid_name(lock.image):
         raise ValueError(f"{short(lock.image)!r} cannot be the name of an image")
-    for tool in TOOLS:
+    for tool in TOOL_NAMES:
         check_name(tool, lock.tools[tool])
     if lock.arch not in MACHINES:
         raise ValueError(f"arch is none of {', '.join(MACHINES)}")
@@ -221,7 +224,17 @@ def _parse_value(value: Mapping[str, Any]) -> Lock:
             for file in names:
                 if file not in files:
                     raise ValueError(f"unit '{name}' names {file}, which is not listed")
+    if TOOLS in units:
+        _check_tools(lock, units[TOOLS])
     return lock
+
+
+def _check_tools(lock: Lock, unit: UnitLock) -> None:
+    """Raise ValueError if the tools of a build are not the wheel of uv alone, which is unpacked outside of the box."""
+    files = [lock.python_files[file] for file in unit.python]
+    wanted = [("uv", lock.tools["uv"], True)]
+    if [(file.name, file.version, file.file.endswith(".whl")) for file in files] != wanted:
+        raise ValueError(f"unit '{TOOLS}' is not the wheel of uv {short(lock.tools['uv'])} alone")
 
 
 def _parse_base_image(value: Mapping[str, Any]) -> BaseImage:
@@ -274,7 +287,7 @@ def _check_form(entry: DebianFile | PythonFile | SourceFile) -> None:
         if not entry.file.endswith(".deb"):
             raise ValueError(f"{short(entry.file)!r} is not the file name of a package")
         check_path(entry.path)
-        check_origin(entry.archive)
+        check_origin(entry.archive, kinds=SIGNED_KINDS)  # an origin of git names any host
     elif isinstance(entry, PythonFile) and entry.origin.startswith(ORIGIN):
         _check_local_wheel(entry.file, PurePosixPath(entry.origin.removeprefix(ORIGIN)))
     elif isinstance(entry, SourceFile):
@@ -282,7 +295,7 @@ def _check_form(entry: DebianFile | PythonFile | SourceFile) -> None:
         for path, origin in entry.submodules.items():
             check_submodule(path, origin)
     elif entry.origin:
-        check_origin(entry.origin)
+        check_origin(entry.origin, kinds=INDEX_KINDS)
 
 
 def _check_local_wheel(file: str, path: PurePosixPath) -> None:

@@ -1,16 +1,18 @@
 """``envbuild diff`` with a published image on one side or both: everything that its small documents state.
 
-Layers are compared by the digests of their content; no file of them is read. The compression does not count as a
-difference.
+Layers are compared by the digests of their content; no file of them is read. Their compression does not count as a
+difference. The squashfs file, which jobs start, may be one of another publisher: only its sha256 states its content.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from envbuild.core.digest import file_digest
 from envbuild.core.result import Result
 from envbuild.oci.sources.kinds import is_published
 from envbuild.publish.compared_image import ComparedImage, local_side, published_side
@@ -26,6 +28,7 @@ from envbuild.verify.contents.diff import (
 )
 
 MORE = ("labels", "resolution")  # sections beside those of `envbuild.verify.contents.diff`
+SQUASHFS = "squashfs file"
 MAX_LINES = 1000  # that difflib compares: its time grows with the square of the lines, a spec has some ten
 
 
@@ -56,7 +59,9 @@ def diff_remote(before: str, after: str, workspace: Workspace, platform: str = "
         "folders": {},
     }
     changed = any(data[key] for key in (*SECTIONS, *MORE, "spec"))
-    data["equal"] = not (changed or data["layers"]["added"] or data["layers"]["removed"])
+    changed = changed or bool(data["layers"]["added"] or data["layers"]["removed"])
+    data["content"] = {} if changed else compare_content(one, other)
+    data["equal"] = not (changed or data["content"])
     return Result(data, remote_diff_report(data))
 
 
@@ -95,6 +100,26 @@ def resolution(image: ComparedImage) -> dict[str, str]:
 def flat(value: object) -> str:
     """Return an item of a list of the resolution as text."""
     return f"{value.get('fact', '')}: {value.get('reason', '')}" if isinstance(value, dict) else str(value)
+
+
+def compare_content(one: ComparedImage, other: ComparedImage) -> dict[str, Any]:
+    """Return the differences of what is compared as a whole, of two images that are alike in all else."""
+    before, after = dict(whole_parts(one)), dict(whole_parts(other))
+    both = before.keys() & after.keys()
+    return diff_names(*({name: found[name] for name in sorted(both)} for found in (before, after)))
+
+
+def whole_parts(image: ComparedImage) -> Iterator[tuple[str, str]]:
+    """Yield (name, digest) of the layers in their order, of the configuration, and of the squashfs file."""
+    if image.layers is not None:
+        order = ",".join(layer.diff_id for layer in image.layers)
+        yield "layers in order", f"sha256:{hashlib.sha256(order.encode()).hexdigest()}"
+    if image.published:
+        yield "configuration", image.published.config.identity
+        if image.published.squashfs:
+            yield SQUASHFS, f"sha256:{image.published.squashfs.document.sha256}"
+    elif image.side.file:
+        yield SQUASHFS, f"sha256:{file_digest(image.side.file)}"
 
 
 def compare_layers(old: Sequence[PublishedLayer], new: Sequence[PublishedLayer]) -> dict[str, Any]:

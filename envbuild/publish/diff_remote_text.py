@@ -8,7 +8,12 @@ from typing import Any
 from envbuild.core.text import amount, counted, human_list, printable
 from envbuild.verify.contents.diff_text import TITLES, limit_lines, section_lines, side_line
 
-ALL_TITLES = {**TITLES, "labels": ("labels", "label"), "resolution": ("resolution", "part of the resolution")}
+ALL_TITLES = {
+    **TITLES,
+    "labels": ("labels", "label"),
+    "resolution": ("resolution", "part of the resolution"),
+    "content": ("content", "digest"),
+}
 NAMES = {**{key: title for key, (title, _) in ALL_TITLES.items()}, "spec": "spec", "layers": "layers"}
 
 

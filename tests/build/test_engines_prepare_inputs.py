@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 
 from envbuild.build.engines.prepare_inputs import link_blobs, prepare_inputs, unpack_archive
+from envbuild.build.engines.safe_extract import extract_zip
 from envbuild.build.plan.units import Blob, Input, Plan, Unit
+from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
@@ -187,6 +190,33 @@ def test_an_archive_that_cannot_be_unpacked(content: bytes, store: Store, tmp_pa
     sha256 = add(store, content)
     with pytest.raises(InputError):
         prepare_inputs(store, [item("archives", "tree", [("x", sha256)])], tmp_path / "inputs")
+
+
+def test_a_tree_is_of_one_archive(store: Store, tmp_path: Path) -> None:
+    """A second one could replace what a link of the first leads through, and a third be unpacked through that link."""
+    contents = {"a.tar.gz": archive("a/x", "a/y"), "b.tar.gz": archive("b/x"), "c.whl": zipped("l/written")}
+    blobs = [(name, add(store, content)) for name, content in contents.items()]
+    for listed in (blobs, blobs[:2], []):
+        with pytest.raises(InputError, match=f"a tree is of one archive, and it has {len(listed)}"):
+            prepare_inputs(store, [item("tools", "tree", listed)], tmp_path / f"{len(listed)}")
+    (target := tmp_path / "target").mkdir()
+    for number, (name, content) in enumerate(contents.items()):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match="has no folder of its own") if number else contextlib.nullcontext():
+            unpack_archive(tmp_path / name, name, target)
+    assert files(target) == ["x", "y"]
+
+
+def test_a_zip_is_not_unpacked_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (target := tmp_path / "target").mkdir()
+    (target / "l").symlink_to("../outside")
+    (target / "f").symlink_to("../outside/f")
+    for name in ("l/written", "../outside/written", "f"):
+        with zipfile.ZipFile(io.BytesIO(zipped(name))) as bundle, contextlib.suppress(zipfile.BadZipFile):
+            extract_zip(bundle, target, UnpackedFiles(1000))
+    assert not list((tmp_path / "outside").iterdir())
+    assert not (tmp_path / "outside/f").exists()
 
 
 @pytest.mark.parametrize(

@@ -392,3 +392,39 @@ def test_a_key_that_is_in_a_mapping_twice_is_refused(more: str) -> None:
     lines.insert(at + 1 if more.startswith("sha256") else len(lines), (indent if more.startswith("sha") else "") + more)
     with pytest.raises(LockError, match="twice in one mapping"):
         parse_lock("\n".join(lines) + "\n", Path("demo.lock"))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [[], ["other"], ["uv", "other"], ["sdist"], ["old"]],
+)
+def test_the_tools_of_a_build_are_the_wheel_of_uv(files: list[str]) -> None:
+    """They are unpacked outside of the box."""
+    uv = PythonFile("uv-1.0-py3-none-any.whl", "uv", "1.0", 5, SHA)
+    listed = {
+        "uv": uv,
+        "other": replace(uv, file="other-1.0-py3-none-any.whl", name="other"),
+        "sdist": replace(uv, file="uv-1.0.tar.gz"),
+        "old": replace(uv, file="uv-0.9-py3-none-any.whl", version="0.9"),
+    }
+
+    def text(*names: str) -> str:
+        unit = UnitLock(python=tuple(listed[name].file for name in names))
+        python = {file.file: file for file in listed.values()}
+        return dump_lock(replace(SMALL, python_files=python, sources={}, units={"tools": unit}))
+
+    assert parse_lock(text("uv"), Path("demo.lock")).units["tools"].python == (uv.file,)
+    with pytest.raises(LockError, match=r"unit 'tools' is not the wheel of uv 1\.0 alone"):
+        parse_lock(text(*files), Path("demo.lock"))
+
+
+@pytest.mark.parametrize("origin", ["git:host.example/f", "oci:host.example/f", "github:o/r@v1", "file:x", "mirror:x"])
+def test_packages_are_of_archives_and_indexes(origin: str) -> None:
+    """A lock of another user would name any host."""
+    package, wheel = SMALL.debian["a_1_all.deb"], PythonFile("a-1-py3-none-any.whl", "a", "1", 5, SHA, origin)
+    for lock in (
+        replace(SMALL, debian={package.file: replace(package, archive=origin)}),
+        replace(SMALL, python_files={wheel.file: wheel}, units={}),
+    ):
+        with pytest.raises(LockError, match="is not an origin here: its kind is none of"):
+            parse_lock(dump_lock(lock), Path("demo.lock"))

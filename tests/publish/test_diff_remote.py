@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envbuild.publish import artifact_types as types
-from envbuild.publish.diff_remote import diff_lines, diff_remote
+from envbuild.publish.compared_image import published_side
+from envbuild.publish.diff_remote import compare_content, diff_lines, diff_remote
+from envbuild.publish.published_image import read_published
 from envbuild.publish.published_texts import PublishedText
 from envbuild.publish.show_remote import show_remote
 from tests.support.command import envbuild
@@ -99,7 +102,30 @@ def test_what_an_image_does_not_state_is_not_compared(tmp_path: Path, two: tuple
     found = diff_remote(two[0], f"oci:{tmp_path}/shared:1", workspace(tmp_path / "c"))
     assert not any(found.data[key] for key in ("components", "debian", "python", "base", "sources", "spec"))
     assert found.data["not_compared"] == ["base", "components", "debian", "python", "sources", "resolution", "spec"]
-    assert found.data["equal"] and "not compared, because one image does not state it: base, comp" in found.text
+    assert "not compared, because one image does not state it: base, comp" in found.text
+    # Its configuration has no history, and its squashfs file another evidence.
+    assert list(found.data["content"]["changed"]) == ["configuration", "squashfs file"] and not found.data["equal"]
+    assert "different: 2 digests; " in found.text
+
+
+@pytest.mark.parametrize("other", ["squashfs", "layers", "file"])
+def test_images_that_state_the_same_and_have_another_content_are_different(
+    other: str, tmp_path: Path, two: tuple[str, str]
+) -> None:
+    """A registry may list the squashfs file of another image, with these documents; and a file may state anything."""
+    one = published_side(read_published(two[0], workspace(tmp_path / "c")))
+    assert one.published and one.published.squashfs and one.layers
+    assert compare_content(one, one) == {}
+    if other == "layers":
+        changed, name = replace(one, layers=one.layers[::-1]), "layers in order"
+    elif other == "squashfs":
+        document = replace(one.published.squashfs.document, sha256="0" * 64)
+        squashfs = replace(one.published.squashfs, document=document)
+        changed, name = replace(one, published=replace(one.published, squashfs=squashfs)), "squashfs file"
+    else:
+        (tmp_path / "file").write_text("x")
+        changed, name = replace(one, published=None, side=replace(one.side, file=tmp_path / "file")), "squashfs file"
+    assert list(compare_content(one, changed)["changed"]) == [name]
 
 
 def test_a_published_image_and_the_file_that_was_pulled(tmp_path: Path, registry: Server, two: tuple[str, str]) -> None:

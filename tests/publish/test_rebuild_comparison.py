@@ -9,6 +9,7 @@ import pytest
 
 from envbuild.core.store.store import Store
 from envbuild.publish.published_image import PublishedLayer
+from envbuild.publish.rebuild import comparison
 from envbuild.publish.rebuild.claim import Claim
 from envbuild.publish.rebuild.comparison import HIDDEN, SAME_FILES, Part, compare_files, compare_layers, find_first
 from envbuild.publish.rebuild.temporary_store import open_temporary_store
@@ -81,6 +82,26 @@ def test_the_store_answers_for_no_layer_that_another_image_names(tmp_path: Path,
     one = replace(claim(Path(pair[0]), PublishedLayer("", 0, private.diff_id, "one")), spec="schema: 1\n")
     found = find_first(one, parts, Path(pair[0]), at, other, tmp_path)
     assert found and (found.path, found.what) == ("", HIDDEN)
+
+
+def test_a_layer_of_another_image_is_read_from_its_place_alone(
+    tmp_path: Path, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registry may list the digest of a blob that this store has."""
+    at, other = workspace(tmp_path / "a"), workspace(tmp_path / "b")
+    new = layer(other.store, "one", files(same="1"))
+    listed = PublishedLayer("", 0, "sha256:" + "1" * 64, "one")
+    source = replace(claim(Path(pair[0]), listed), spec="schema: 1\n", source="docker://127.0.0.1:1/app:1")
+
+    class Asked(Exception):
+        pass
+
+    def open_alone(*_: object, alone: bool = False, **__: object) -> object:
+        raise Asked(alone)
+
+    monkeypatch.setattr(comparison, "open_source", open_alone)
+    with pytest.raises(Asked, match="True"):
+        find_first(source, [Part("layer", listed.diff_id, new.diff_id, "one")], Path(pair[0]), at, other, tmp_path)
 
 
 def test_a_temporary_store_has_nothing_and_goes_away(tmp_path: Path) -> None:

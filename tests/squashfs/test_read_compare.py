@@ -60,7 +60,7 @@ def test_the_names_of_hard_links_are_compared(tmp_path):
         tree("c", (b"d", b"c"), (b"b", b"a")) as same,
     ):
         found = {change.path: change.fields for change in compare_trees(one, other)}
-        links = {"links": ("2", "2, of another file")}
+        links = {"links": ("2", "2, with other names")}
         assert found == {b"b": links, b"c": links, b"d": links}
         assert list(compare_trees(one, same)) == []
 

@@ -10,10 +10,10 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from envbuild.build.engines import deb
-from envbuild.build.engines.safe_extract import extract_tar, single_folder
+from envbuild.build.engines.safe_extract import extract_tar, extract_zip, single_folder
 from envbuild.build.steps import INPUTS
 from envbuild.core.archive_damage import DAMAGE
 from envbuild.core.bombs import UnpackedFiles
@@ -73,8 +73,10 @@ def prepare_inputs(
                 known.add(sha256)
                 verified.append(sha256)
         if item["kind"] == "tree":
-            for name, sha256 in blobs:
-                unpack_blob(store, sha256, name, target)
+            if len(blobs) != 1:
+                raise InputError(f"a tree is of one archive, and it has {len(blobs)}", "lock again", item["name"])
+            ((name, sha256),) = blobs
+            unpack_blob(store, sha256, name, target)
             continue
         for name, text in item["texts"]:
             write_new(place_of(target, name), text)
@@ -177,12 +179,17 @@ def list_folders(top: Path) -> Iterator[str]:
 
 
 def unpack_archive(archive: Path, name: str, target: Path) -> None:
-    """Extract a tar or zip archive into the empty folder `target`, without its single top folder. Raises InputError."""
+    """Extract a tar or zip archive into the empty folder `target`, without its single top folder. Raises InputError.
+
+    In a folder with another archive this one could replace what a link of that one leads through."""
+    if any(target.iterdir()):
+        raise InputError(f"the archive {name} has no folder of its own", hint="lock again")
     try:
         with open_regular(archive, follow=False) as file:
             files = UnpackedFiles(os.fstat(file.fileno()).st_size)
             if zipfile.is_zipfile(file):
-                unpack_zip(file, target, files)
+                with zipfile.ZipFile(file) as bundle:
+                    extract_zip(bundle, target, files)
             else:
                 file.seek(0)
                 with BoundedTarFile.open(fileobj=file, tarinfo=SparseTarInfo) as tar:
@@ -204,19 +211,6 @@ def unwrap(target: Path) -> None:
         top.rename(target)
     for folder in list_folders(target):
         os.utime(folder, (TIME, TIME))
-
-
-def unpack_zip(archive: IO[bytes], target: Path, files: UnpackedFiles) -> None:
-    """Extract a zip archive with its permission bits; `zipfile` keeps names inside of the target, and reads no more of
-    a member than its size."""
-    with zipfile.ZipFile(archive) as bundle:
-        for entry in bundle.infolist():
-            files.add(entry.file_size, entry.filename)
-            path = Path(bundle.extract(entry, target))
-            mode = entry.external_attr >> 16 & 0o777
-            if not entry.is_dir():
-                path.chmod(0o755 if mode & 0o111 else 0o644)
-                os.utime(path, (TIME, TIME))
 
 
 def write_apt_files(run: Path) -> None:

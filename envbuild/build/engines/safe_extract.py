@@ -9,12 +9,15 @@ Python differ in them, and because that filter compares paths first and opens th
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tarfile
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
 from envbuild.core.bombs import UnpackedFiles
+from envbuild.core.fixed_time import TIME
 from envbuild.core.rooted_tree import PATH_ERRORS, RootedTree
 from envbuild.core.tree_entry import Slot
 
@@ -44,6 +47,39 @@ def extract_tar(tar: tarfile.TarFile, target: Path, files: UnpackedFiles) -> Non
         for name, path in links:  # where one leads is known when all are there
             if tree.leads_out(path.removeprefix(f"/{top.name}") if top else path):
                 raise tarfile.TarError(f"{name!r} is a link that leads out of its folder")
+
+
+def extract_zip(bundle: zipfile.ZipFile, target: Path, files: UnpackedFiles) -> None:
+    """Unpack all of `bundle` into the folder `target`, with permission bits of 0644 or 0755 and the fixed time. No
+    member becomes a link.
+
+    Raises BadZipFile for members that would leave the folder or that are damaged, ValueError for more bytes than
+    `files` may have."""
+    with RootedTree(target, beneath=True) as tree:
+        for member in bundle.infolist():
+            files.add(member.file_size, member.filename)
+            try:
+                _extract_zipped(bundle, member, tree)
+            except OSError as error:
+                if error.errno not in PATH_ERRORS:
+                    raise
+                raise zipfile.BadZipFile(f"{member.filename!r}: {error.strerror}") from error
+
+
+def _extract_zipped(bundle: zipfile.ZipFile, member: zipfile.ZipInfo, tree: RootedTree) -> None:
+    name = member.filename.lstrip("/")
+    if member.is_dir():
+        with tree.open_folder(name):
+            return
+    with (
+        tree.open_slot(name) as slot,
+        bundle.open(member) as content,  # it reads no more than the size of the member
+        os.fdopen(os.open(slot.name, FLAGS, 0o666, dir_fd=slot.fd), "wb") as file,
+    ):
+        shutil.copyfileobj(content, file, CHUNK)
+        os.fchmod(file.fileno(), 0o755 if member.external_attr >> 16 & 0o111 else 0o644)
+        file.flush()
+        os.utime(file.fileno(), (TIME, TIME))
 
 
 def single_folder(target: Path) -> Path | None:

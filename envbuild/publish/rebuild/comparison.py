@@ -130,7 +130,7 @@ def claimed_entries(claim: Claim, number: int, diff_id: str, workspace: Workspac
     if not claim.source:
         return None
     with (
-        open_source(claim.source, workspace.site, workspace.store, claim.platform) as image,
+        open_source(claim.source, workspace.site, workspace.store, claim.platform, alone=True) as image,
         tempfile.TemporaryFile(dir=workspace.store.tmp) as file,
     ):
         if len(image.layers) <= number or image.layers[number].diff_id != diff_id:  # a tag moved meanwhile

@@ -13,7 +13,7 @@ from envbuild.squashfs.read.superblock import damaged_image
 from envbuild.squashfs.read.tree import Entry, SquashTree
 
 TIME = "time"
-MAX_LINKED = 1_000_000  # inodes with several names whose names are compared: some 200 MB of memory
+MAX_LINKED = 1_000_000  # inodes whose names are compared, which takes some 200 MB of memory
 # The name of a field of an inode → its value as text.
 FIELDS: dict[str, Callable[[Inode], str]] = {
     "mode": lambda inode: f"{inode.mode:04o}",
@@ -60,7 +60,7 @@ class Comparison:
         self.before, self.after = before, after
         self.same = ContentComparison(before.blocks, after.blocks)
         self._known = CachedPairs()  # pairs of inodes that have several names, or long contents
-        # of inodes with several names: old → new, new → old
+        # Inodes: old → new, new → old. The number of names that an inode states may be wrong, so this holds all.
         self._linked: tuple[dict[int, int], dict[int, int]] = {}, {}
 
     def fields(self, old: Entry, new: Entry) -> dict[str, tuple[str, str]]:
@@ -80,8 +80,8 @@ class Comparison:
         if one.kind != DIRECTORY:
             if one.links != other.links:
                 found["links"] = (str(one.links), str(other.links))
-            elif one.links > 1 and not self._same_names(one.reference, other.reference):
-                found["links"] = (str(one.links), f"{other.links}, of another file")
+            elif not self._same_names(one.reference, other.reference):
+                found["links"] = (str(one.links), f"{other.links}, with other names")
         if one.xattr != sq.NO_XATTR or other.xattr != sq.NO_XATTR:
             was_set, now_set = self.before.xattrs(one), self.after.xattrs(other)
             self._affordable(old)
@@ -90,7 +90,7 @@ class Comparison:
         return found
 
     def _same_names(self, old: int, new: int) -> bool:
-        """Return whether the names of two inodes that came before are each other's, too."""
+        """Return whether the names of two inodes so far are each other's."""
         olds, news = self._linked
         if len(olds) < MAX_LINKED:
             olds.setdefault(old, new)
