@@ -61,7 +61,9 @@ def diff_remote(before: str, after: str, workspace: Workspace, platform: str = "
     changed = any(data[key] for key in (*SECTIONS, *MORE, "spec"))
     changed = changed or bool(data["layers"]["added"] or data["layers"]["removed"])
     data["content"] = {} if changed else compare_content(one, other)
-    data["equal"] = not (changed or data["content"])
+    unsure = [] if changed or data["content"] else unsure_parts(one, other)
+    data["not_compared"] = [*unknown, *unsure]
+    data["equal"] = not (changed or data["content"] or unsure)
     return Result(data, remote_diff_report(data))
 
 
@@ -107,6 +109,14 @@ def compare_content(one: ComparedImage, other: ComparedImage) -> dict[str, Any]:
     before, after = dict(whole_parts(one)), dict(whole_parts(other))
     both = before.keys() & after.keys()
     return diff_names(*({name: found[name] for name in sorted(both)} for found in (before, after)))
+
+
+def unsure_parts(one: ComparedImage, other: ComparedImage) -> list[str]:
+    """Return the parts without which two images that are finished are not known to be equal: what a squashfs file
+    states of its layers is its own word."""
+    finished = all(side.published or side.side.file for side in (one, other))
+    files = [bool(side.side.file or (side.published and side.published.squashfs)) for side in (one, other)]
+    return ["content"] if finished and files[0] != files[1] else []
 
 
 def whole_parts(image: ComparedImage) -> Iterator[tuple[str, str]]:

@@ -60,6 +60,8 @@ def summary_line(data: Mapping[str, Any]) -> str:
     if data["spec"]:
         parts.append(f"{counted(len(data['spec']), 'line')} of the spec")
     after = f"; {amount(data['new_bytes'])} of B to fetch with A in the store" if data["new_bytes"] is not None else ""
+    if not parts:
+        return f"not known to be equal: one of them has no squashfs file to compare{after}"
     return f"different: {', '.join(parts)}{after}"
 
 

@@ -74,7 +74,9 @@ def private_content(path: Path, workspace: Workspace) -> Iterator[Path]:
         if not intrusion:
             yield real
             return
-        copy = stack.enter_context(store.workdir()) / path.name
+        folder = stack.enter_context(store.workdir()) / "copy"  # beside the work folder's own files
+        folder.mkdir(mode=0o700)
+        copy = folder / path.name
         reporter.info(f"{intrusion.path} {intrusion.reason}: a copy of {path.name} is used")
         check_room(opened.fileno(), store)
         reporter.start(COPY, f"copy {path.name}")

@@ -13,7 +13,7 @@ import pytest
 
 from envbuild.publish import artifact_types as types
 from envbuild.publish.compared_image import published_side
-from envbuild.publish.diff_remote import compare_content, diff_lines, diff_remote
+from envbuild.publish.diff_remote import SQUASHFS, compare_content, diff_lines, diff_remote, unsure_parts
 from envbuild.publish.published_image import read_published
 from envbuild.publish.published_texts import PublishedText
 from envbuild.publish.show_remote import show_remote
@@ -126,6 +126,11 @@ def test_images_that_state_the_same_and_have_another_content_are_different(
         (tmp_path / "file").write_text("x")
         changed, name = replace(one, published=None, side=replace(one.side, file=tmp_path / "file")), "squashfs file"
     assert list(compare_content(one, changed)["changed"]) == [name]
+    assert unsure_parts(one, changed) == []
+    alone = replace(one, published=replace(one.published, squashfs=None))
+    assert unsure_parts(one, alone) == unsure_parts(alone, one) == ["content"] and unsure_parts(alone, alone) == []
+    unbuilt = replace(one, published=None)
+    assert unsure_parts(unbuilt, one) == [] and SQUASHFS not in compare_content(unbuilt, one)
 
 
 def test_a_published_image_and_the_file_that_was_pulled(tmp_path: Path, registry: Server, two: tuple[str, str]) -> None:

@@ -62,6 +62,16 @@ def test_what_another_user_exchanges_and_puts_back_is_not_read(way: str, place: 
     assert list(home.store.tmp.iterdir()) == []
 
 
+def test_a_copy_has_any_name(place: Path, tmp_path: Path) -> None:
+    """Also that of a file which marks the work folder."""
+    if os.geteuid():
+        pytest.skip("only root is in no group of its own")
+    path = place.rename(place.with_name("alive"))
+    path.chmod(0o775)
+    with pin_image(path, workspace(tmp_path / "store")) as pinned:
+        assert pinned.content.name == "alive" and pinned.content.read_bytes() == b"good"
+
+
 def test_an_own_store_below_a_folder_of_a_group_is_not_copied(tmp_path: Path) -> None:
     """Who can replace the store is trusted."""
     (tmp_path / "team").mkdir()

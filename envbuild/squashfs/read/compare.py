@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from envbuild.oci.tar import name_count
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.read.content_comparison import CHUNK, CachedPairs, ContentComparison
 from envbuild.squashfs.read.decompress import CorruptDataError
@@ -13,7 +15,6 @@ from envbuild.squashfs.read.superblock import damaged_image
 from envbuild.squashfs.read.tree import Entry, SquashTree
 
 TIME = "time"
-MAX_LINKED = 1_000_000  # inodes whose names are compared, which takes some 200 MB of memory
 # The name of a field of an inode → its value as text.
 FIELDS: dict[str, Callable[[Inode], str]] = {
     "mode": lambda inode: f"{inode.mode:04o}",
@@ -60,8 +61,10 @@ class Comparison:
         self.before, self.after = before, after
         self.same = ContentComparison(before.blocks, after.blocks)
         self._known = CachedPairs()  # pairs of inodes that have several names, or long contents
-        # Inodes: old → new, new → old. The number of names that an inode states may be wrong, so this holds all.
-        self._linked: tuple[dict[int, int], dict[int, int]] = {}, {}
+        # Numbers of inodes: old → new, new → old. How many names an inode states may be wrong, so all are here.
+        # Files of more entries are refused when they are read.
+        counts = (min(tree.superblock.inodes, name_count.MAX_ENTRIES) + 1 for tree in (before, after))
+        self._news, self._olds = (array("I", bytes(4 * count)) for count in counts)
 
     def fields(self, old: Entry, new: Entry) -> dict[str, tuple[str, str]]:
         """Return the differences at one path."""
@@ -80,7 +83,7 @@ class Comparison:
         if one.kind != DIRECTORY:
             if one.links != other.links:
                 found["links"] = (str(one.links), str(other.links))
-            elif not self._same_names(one.reference, other.reference):
+            elif not self._same_names(one.number, other.number):
                 found["links"] = (str(one.links), f"{other.links}, with other names")
         if one.xattr != sq.NO_XATTR or other.xattr != sq.NO_XATTR:
             was_set, now_set = self.before.xattrs(one), self.after.xattrs(other)
@@ -91,11 +94,10 @@ class Comparison:
 
     def _same_names(self, old: int, new: int) -> bool:
         """Return whether the names of two inodes so far are each other's."""
-        olds, news = self._linked
-        if len(olds) < MAX_LINKED:
-            olds.setdefault(old, new)
-            news.setdefault(new, old)
-        return olds.get(old, new) == new and news.get(new, old) == old
+        same = self._news[old] in (0, new) and self._olds[new] in (0, old)
+        if same:
+            self._news[old], self._olds[new] = new, old
+        return same
 
     def _affordable(self, entry: Entry) -> None:
         try:
