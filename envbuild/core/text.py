@@ -29,8 +29,8 @@ BLANK_PASSWORD = r"[^/\s:@]{0,999}:(?!\d+[\s:])(?:[^/\s@]|(?<=\w) (?=\w)){1,999}
 LOGIN = re.compile(
     r"(?:(:/{2,}|\bhttps?:/|(?<![^\s'\"(=<\[,;])//(?=[^/\s:@]{0,999}:))"
     rf"(?:[^/\s]*|{BLANK_PASSWORD})"
-    r"|(\b(?:https?|docker):(?=[^/\s]{0,6000}@))"
-    rf"(?:[^/\s]{{0,6000}}|{BLANK_PASSWORD}))@(?!sha256:)",
+    r"|(\b(?:https?|docker):(?=[^/\s]{0,999}@))"
+    rf"(?:[^/\s]{{0,999}}|{BLANK_PASSWORD}))@(?!sha256:)",
     re.IGNORECASE,
 )
 OWN_LINE = re.compile(r"\n((?:error|warning|hint):)", re.IGNORECASE)
