@@ -22,17 +22,18 @@ HIDDEN = (
 )  # fmt: skip
 BIDIRECTIONAL = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they reorder text
 LINE_ENDS = "\n\r\x85\u2028\u2029"
-# The login of an address: also after too few slashes, and of a password with a blank. A port, a path that has "//" and
-# "@", and the digest of a reference are none. The numbers bound the time; after a slash the next one does: tokens of
-# ECR and Entra have more than 2,000 characters.
-BLANK_PASSWORD = r"[^/\s:@]{0,999}:(?!\d+[\s:])(?:[^/\s@]|(?<=\w) (?=\w)){1,999}"
+# The login of an address, also of a password with a blank. A port, a path that has "//" and "@", and the digest of a
+# reference are none. A login ends at the next slash, so that each sign is read by few attempts; tokens of ECR and Entra
+# have more than 2,000 characters.
 LOGIN = re.compile(
-    r"(?:(:/{2,}|\bhttps?:/|(?<![^\s'\"(=<\[,;])//(?=[^/\s:@]{0,999}:))"
-    rf"(?:[^/\s]*|{BLANK_PASSWORD})"
-    r"|(\b(?:https?|docker):(?=[^/\s]{0,999}@))"
-    rf"(?:[^/\s]{{0,999}}|{BLANK_PASSWORD}))@(?!sha256:)",
+    r"(:/{2,}|\bhttps?:/|(?<![^\s'\"(=<\[,;])//(?=[^/\s:@]{0,999}:))"
+    r"(?:[^/\s]*|[^/\s:@]{0,999}:(?!\d+[\s:])(?:[^/\s@]|(?<=\w) (?=\w)){1,999})@(?!sha256:)",
     re.IGNORECASE,
 )
+# The part of a word up to its last "@": a login where the slashes of an address are missing. It begins only where the
+# word does: from each sign of a long word a search to its end would take the square of the length.
+UP_TO_AT = re.compile(r"(?<![^/\s])[^/\s]*@(?!sha256:)")
+SCHEME = re.compile(r"\b(?:https?|docker):", re.IGNORECASE)
 OWN_LINE = re.compile(r"\n((?:error|warning|hint):)", re.IGNORECASE)
 NAME_LENGTH = 200  # characters of an untrusted text in a list
 
@@ -135,8 +136,13 @@ def printable(value: object) -> str:
 
 
 def without_logins(text: str) -> str:
-    """Return a text without the logins of the addresses in it."""
-    return LOGIN.sub(r"\1\2", text)
+    """Return a text without the logins of the addresses in it. Takes time in proportion to the text."""
+    return UP_TO_AT.sub(_without_login, LOGIN.sub(r"\1", text))
+
+
+def _without_login(found: re.Match[str]) -> str:
+    scheme = SCHEME.search(found[0])
+    return found[0][: scheme.end()] if scheme else found[0]
 
 
 def printable_list(values: Collection[object], limit: int = 20) -> str:

@@ -18,7 +18,9 @@ from envbuild.core.text import (
     printable_lines,
     printable_message,
     table,
+    without_logins,
 )
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 
@@ -117,7 +119,7 @@ def test_values_as_a_spec_has_them(value: Any, text: str) -> None:
         ("at https://bob:hu@sh@h/x", "at https://h/x"),
         ("https:/bob:hush@h/x", "https:/h/x"),
         ("HTTPS:/bob:hush@h/x", "HTTPS:/h/x"),
-        *((f"at {start}AWS:{'hush' * 1200}@h/x", f"at {start}h/x") for start in ("https://", "http:/", "//")),
+        *((f"at {start}AWS:{'hush' * 1200}@h/x", f"at {start}h/x") for start in ("https://", "http:/", "//", "https:")),
         ("docker:AWS:hush@h/x:1", "docker:h/x:1"),
         ("docker:app@sha256:1", "docker:app@sha256:1"),
         ("https:bob:hush@h/x", "https:h/x"),
@@ -138,3 +140,13 @@ def test_values_as_a_spec_has_them(value: Any, text: str) -> None:
 )
 def test_a_message_has_no_login(text: str, printed: str) -> None:
     assert printable_message(text) == printed
+
+
+LONG = [f"{'https:' * 130}@sha256:", f"{'docker:' * 800}@sha256:", "https:@sha256:", "https:a:b ", "://a:b b"]
+
+
+@pytest.mark.parametrize("text", [*LONG, "(https:", "docker:", "http:", "://a:", "://", "a@", "//a:b ", "@", "x"])
+def test_the_time_for_logins_is_in_proportion_to_the_text(text: str) -> None:
+    """A file of another user, or what a program prints of one, may have megabytes."""
+    with ends_within(10):
+        without_logins(text * (1_000_000 // len(text)))
