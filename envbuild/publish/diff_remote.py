@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envbuild.core.digest import file_digest
+from envbuild.core.console import Reporter
+from envbuild.core.digest import reported_digest
 from envbuild.core.result import Result
 from envbuild.oci.sources.kinds import is_published
 from envbuild.publish.compared_image import ComparedImage, local_side, published_side
@@ -60,7 +61,7 @@ def diff_remote(before: str, after: str, workspace: Workspace, platform: str = "
     }
     changed = any(data[key] for key in (*SECTIONS, *MORE, "spec"))
     changed = changed or bool(data["layers"]["added"] or data["layers"]["removed"])
-    data["content"] = {} if changed else compare_content(one, other)
+    data["content"] = {} if changed else compare_content(one, other, workspace.reporter)
     unsure = [] if changed or data["content"] else unsure_parts(one, other)
     data["not_compared"] = [*unknown, *unsure]
     data["equal"] = not (changed or data["content"] or unsure)
@@ -104,9 +105,9 @@ def flat(value: object) -> str:
     return f"{value.get('fact', '')}: {value.get('reason', '')}" if isinstance(value, dict) else str(value)
 
 
-def compare_content(one: ComparedImage, other: ComparedImage) -> dict[str, Any]:
+def compare_content(one: ComparedImage, other: ComparedImage, reporter: Reporter) -> dict[str, Any]:
     """Return the differences of what is compared as a whole, of two images that are alike in all else."""
-    before, after = dict(whole_parts(one)), dict(whole_parts(other))
+    before, after = dict(whole_parts(one, reporter)), dict(whole_parts(other, reporter))
     both = before.keys() & after.keys()
     return diff_names(*({name: found[name] for name in sorted(both)} for found in (before, after)))
 
@@ -119,7 +120,7 @@ def unsure_parts(one: ComparedImage, other: ComparedImage) -> list[str]:
     return ["content"] if finished and files[0] != files[1] else []
 
 
-def whole_parts(image: ComparedImage) -> Iterator[tuple[str, str]]:
+def whole_parts(image: ComparedImage, reporter: Reporter) -> Iterator[tuple[str, str]]:
     """Yield (name, digest) of the layers in their order, of the configuration, and of the squashfs file."""
     if image.layers is not None:
         order = ",".join(layer.diff_id for layer in image.layers)
@@ -129,7 +130,7 @@ def whole_parts(image: ComparedImage) -> Iterator[tuple[str, str]]:
         if image.published.squashfs:
             yield SQUASHFS, f"sha256:{image.published.squashfs.document.sha256}"
     elif image.side.file:
-        yield SQUASHFS, f"sha256:{file_digest(image.side.file)}"
+        yield SQUASHFS, f"sha256:{reported_digest(image.side.file, reporter)}"
 
 
 def compare_layers(old: Sequence[PublishedLayer], new: Sequence[PublishedLayer]) -> dict[str, Any]:

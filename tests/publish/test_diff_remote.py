@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from envbuild.core.console import SilentReporter
 from envbuild.publish import artifact_types as types
 from envbuild.publish.compared_image import published_side
 from envbuild.publish.diff_remote import SQUASHFS, compare_content, diff_lines, diff_remote, unsure_parts
@@ -115,7 +116,7 @@ def test_images_that_state_the_same_and_have_another_content_are_different(
     """A registry may list the squashfs file of another image, with these documents; and a file may state anything."""
     one = published_side(read_published(two[0], workspace(tmp_path / "c")))
     assert one.published and one.published.squashfs and one.layers
-    assert compare_content(one, one) == {}
+    assert compare_content(one, one, SilentReporter()) == {}
     if other == "layers":
         changed, name = replace(one, layers=one.layers[::-1]), "layers in order"
     elif other == "squashfs":
@@ -125,12 +126,12 @@ def test_images_that_state_the_same_and_have_another_content_are_different(
     else:
         (tmp_path / "file").write_text("x")
         changed, name = replace(one, published=None, side=replace(one.side, file=tmp_path / "file")), "squashfs file"
-    assert list(compare_content(one, changed)["changed"]) == [name]
+    assert list(compare_content(one, changed, SilentReporter())["changed"]) == [name]
     assert unsure_parts(one, changed) == []
     alone = replace(one, published=replace(one.published, squashfs=None))
     assert unsure_parts(one, alone) == unsure_parts(alone, one) == ["content"] and unsure_parts(alone, alone) == []
     unbuilt = replace(one, published=None)
-    assert unsure_parts(unbuilt, one) == [] and SQUASHFS not in compare_content(unbuilt, one)
+    assert unsure_parts(unbuilt, one) == [] and SQUASHFS not in compare_content(unbuilt, one, SilentReporter())
 
 
 def test_a_published_image_and_the_file_that_was_pulled(tmp_path: Path, registry: Server, two: tuple[str, str]) -> None:
