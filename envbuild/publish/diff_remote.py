@@ -107,7 +107,8 @@ def flat(value: object) -> str:
 
 def compare_content(one: ComparedImage, other: ComparedImage, reporter: Reporter) -> dict[str, Any]:
     """Return the differences of what is compared as a whole, of two images that are alike in all else."""
-    before, after = dict(whole_parts(one, reporter)), dict(whole_parts(other, reporter))
+    published = any(side.published and side.published.squashfs for side in (one, other))  # else no file is compared
+    before, after = (dict(whole_parts(side, reporter, hashed=published)) for side in (one, other))
     both = before.keys() & after.keys()
     return diff_names(*({name: found[name] for name in sorted(both)} for found in (before, after)))
 
@@ -120,8 +121,9 @@ def unsure_parts(one: ComparedImage, other: ComparedImage) -> list[str]:
     return ["content"] if finished and files[0] != files[1] else []
 
 
-def whole_parts(image: ComparedImage, reporter: Reporter) -> Iterator[tuple[str, str]]:
-    """Yield (name, digest) of the layers in their order, of the configuration, and of the squashfs file."""
+def whole_parts(image: ComparedImage, reporter: Reporter, *, hashed: bool) -> Iterator[tuple[str, str]]:
+    """Yield (name, digest) of the layers in their order, of the configuration, and of the squashfs file. `hashed`: the
+    digest of a file here is computed."""
     if image.layers is not None:
         order = ",".join(layer.diff_id for layer in image.layers)
         yield "layers in order", f"sha256:{hashlib.sha256(order.encode()).hexdigest()}"
@@ -129,7 +131,7 @@ def whole_parts(image: ComparedImage, reporter: Reporter) -> Iterator[tuple[str,
         yield "configuration", image.published.config.identity
         if image.published.squashfs:
             yield SQUASHFS, f"sha256:{image.published.squashfs.document.sha256}"
-    elif image.side.file:
+    elif image.side.file and hashed:
         yield SQUASHFS, f"sha256:{reported_digest(image.side.file, reporter)}"
 
 

@@ -216,7 +216,6 @@ def test_a_zip_is_not_unpacked_through_a_link(tmp_path: Path) -> None:
         with zipfile.ZipFile(io.BytesIO(zipped(name))) as bundle, contextlib.suppress(zipfile.BadZipFile):
             extract_zip(bundle, target, UnpackedFiles(1000))
     assert not list((tmp_path / "outside").iterdir())
-    assert not (tmp_path / "outside/f").exists()
 
 
 @pytest.mark.parametrize(
