@@ -6,11 +6,12 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from envbuild.core.errors import EnvbuildError, InputError, VerifyError
+from envbuild.net.download import Transfer
 from envbuild.oci import manifest as m
 from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
 from envbuild.publish.artifact_types import DOCUMENT, EMPTY, EMPTY_TYPE, FAMILY, SQUASHFS, WHOLE
 from envbuild.publish.binding import Binding, read_binding
-from envbuild.publish.remote_blob import read_blob
+from envbuild.publish.remote_blob import read_blob, read_document
 from envbuild.publish.remote_image import ImageDocument, RemoteImage, entries_of
 from envbuild.publish.squashfs_document import SquashfsDocument, decode_document
 
@@ -33,20 +34,28 @@ class PublishedSquashfs:
         return self.image or self.artifact
 
     @property
+    def description(self) -> str:
+        """The digest (hex) of the blob with the document."""
+        return next(layer.digest for layer in self.layers if layer.kind == DOCUMENT)
+
+    @property
     def sizes(self) -> dict[str, int]:
         """The sizes of the blobs of the artifact by digest (hex)."""
         return {layer.digest: layer.size for layer in self.layers}
 
 
-def find_squashfs(image: RemoteImage, found: ImageDocument, *, bound: bool = False) -> PublishedSquashfs | None:
+def find_squashfs(
+    image: RemoteImage, found: ImageDocument, *, bound: bool = False, transfer: Transfer | None = None
+) -> PublishedSquashfs | None:
     """Return the squashfs file of an image, or of the artifact that is named; None if it was published without one, or
     if its manifest has none and the image was named by its digest, or only what the manifest names is wanted (`bound`).
+    `transfer`: into the store that caches its document (None: none does).
 
     Raises InputError for a newer format, and if a part is damaged or not available; VerifyError for an artifact of
     another image or with another file, ConflictError.
     """
     if str(found.value.get("artifactType", "")).startswith(FAMILY):
-        named = read_artifact(image, found)
+        named = read_artifact(image, found, transfer)
         if not named.image:
             return named
         owner = image.read(named.image)  # what it claims; the image's manifest names its file
@@ -59,7 +68,8 @@ def find_squashfs(image: RemoteImage, found: ImageDocument, *, bound: bool = Fal
     failed: EnvbuildError | None = None
     for artifact in list_artifacts(image, found)[: CANDIDATES if binding.file else 1]:
         try:
-            return check_artifact(read_artifact(image, image.read(artifact)), binding, image.name, found.digest)
+            read = read_artifact(image, image.read(artifact), transfer)
+            return check_artifact(read, binding, image.name, found.digest)
         except EnvbuildError as error:
             failed = failed or error
     if failed:
@@ -79,7 +89,7 @@ def check_artifact(found: PublishedSquashfs, binding: Binding, name: str, digest
     return found
 
 
-def read_artifact(image: RemoteImage, artifact: ImageDocument) -> PublishedSquashfs:
+def read_artifact(image: RemoteImage, artifact: ImageDocument, transfer: Transfer | None = None) -> PublishedSquashfs:
     """Return the squashfs file of an artifact. Raises as `find_squashfs`."""
     try:
         whole = Part(artifact.value)
@@ -98,7 +108,8 @@ def read_artifact(image: RemoteImage, artifact: ImageDocument) -> PublishedSquas
             f"the document of the squashfs file of {image.name} has more than {MAX_DOCUMENT >> 20} MiB",
             hint="publish the image again",
         )
-    content = read_blob(image, documents[0].digest, documents[0].size)
+    digest, size = documents[0].digest, documents[0].size
+    content = read_document(image, transfer, digest, size) if transfer else read_blob(image, digest, size)
     document = decode_document(content, {layer.digest: layer.size for layer in layers}, image.name)
     if document.manifest != subject:
         raise other_image_error(image.name, document.manifest, subject)

@@ -72,7 +72,13 @@ def compare_image(image: RemoteImage, workspace: Workspace, platform: str, *, at
     Raises as `pull_image`."""
     document = image.find(Platform.of(platform))
     signed = check_policy(image, document, workspace, attestations=attestations)
-    return Compared(image, document, signed, find_squashfs(image, document, bound=bool(signed.keys)))
+    transfer = transfer_of(image, workspace)
+    return Compared(image, document, signed, find_squashfs(image, document, bound=bool(signed.keys), transfer=transfer))
+
+
+def transfer_of(image: RemoteImage, workspace: Workspace) -> Transfer:
+    """Return what fetches blobs of an image into the store."""
+    return Transfer(image.transport, workspace.store, pause=FIRST_PAUSE, attempts=TRIES)
 
 
 def pull_compared(
@@ -89,8 +95,8 @@ def pull_compared(
     image = compared.image
     if compared.found is None:
         return convert_compared(compared, output, workspace, platform, link=link)
-    transfer = Transfer(image.transport, workspace.store, pause=FIRST_PAUSE, attempts=TRIES)
-    result = write_published(Pull(image, compared.found, transfer, workspace), output, began, link=link)
+    pull = Pull(image, compared.found, transfer_of(image, workspace), workspace)
+    result = write_published(pull, output, began, link=link)
     return add_signatures(result, compared.signed)
 
 
@@ -160,7 +166,7 @@ def write_published(pull: Pull, output: Output | None, began: float, *, link: bo
             "digest": pull.published.digest,
             "layers": [pack.key.partition(".")[0] for pack in document.packs if pack.key in pull.own],
         }
-        write_record(record, made, blobs=pull.wanted())
+        write_record(record, made, blobs={pull.published.description, *pull.wanted()})
     return describe_pull(pull, SquashfsFile(path, document.sha256, document.size), time.monotonic() - began, present)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 
-from envbuild.core.errors import EnvbuildError, VerifyError
+from envbuild.core.errors import EnvbuildError, InputError, VerifyError
 from envbuild.net.arrival import Arrival
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.failures import NotFoundError, UnreachableError
@@ -29,6 +30,16 @@ def read_blob(image: RemoteImage, digest: str, size: int) -> bytes:
         why = f"digest mismatch: expected sha256 {digest}, got {found}"
         misses.append(Miss(redact(place), MissKind.MISMATCH, why))
     raise blob_error(image, digest, misses)
+
+
+def read_document(image: RemoteImage, transfer: Transfer, digest: str, size: int) -> bytes:
+    """Return a document (hex) of the store, into which it is fetched first: processes that share a store fetch it once.
+
+    Raises as `read_blob`, EngineError."""
+    obtain(image, transfer, digest, size)
+    with contextlib.suppress(InputError, OSError):  # damaged, or removed meanwhile
+        return transfer.store.read_document(digest)
+    return read_blob(image, digest, size)
 
 
 def obtain(image: RemoteImage, transfer: Transfer, digest: str, size: int, arrival: Arrival | None = None) -> None:

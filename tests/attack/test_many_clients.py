@@ -58,9 +58,7 @@ def test_many_clients_of_several_stores_fetch_each_blob_once_per_store(tmp_path:
             made.append(json.loads(output))
     assert {item["sha256"] for item in made} == {sha256}
     assert {file_digest(Path(path)) for path in {item["path"] for item in made}} == {sha256}
-    artifact = json.loads(artifacts[0].manifest)["layers"]
-    wanted = {item["digest"] for item in artifact if item["size"] > 100_000}
-    assert len(wanted) >= 5
     for store, door in enumerate(doors):
         fetched = Counter(path.rpartition("/")[2] for path, _ in door.asked)
-        assert {digest: fetched[digest] for digest in wanted} == dict.fromkeys(wanted, 1), f"store {store}"
+        assert len(fetched) >= 6, f"store {store}"  # packs, tables, the list of packs
+        assert set(fetched.values()) == {1}, f"store {store}: {fetched}"
