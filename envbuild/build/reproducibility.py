@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import tarfile
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from envbuild.build.engines.base import BuildOptions, Engine, build_units
 from envbuild.build.plan.units import Plan
@@ -16,8 +15,13 @@ from envbuild.core.console import Reporter
 from envbuild.core.errors import BuildError
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
 from envbuild.core.text import printable
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.oci.tar.reader import read_tar
+from envbuild.oci.tar.unpack_limit import HoleCount
+from envbuild.oci.tar.writer import ZEROS
 
-FIELDS = ("type", "mode", "uid", "gid", "mtime", "linkname", "size")
+# Of an entry
+NAMES = ("type", "mode", "uid", "gid", "mtime", "link", "size", "device number", "attributes", "content")
 
 
 def rebuild_and_compare(
@@ -86,7 +90,7 @@ def first_difference(before: UnitRecord, after: UnitRecord, store: Store) -> str
     return "one build left more wheels than the other"
 
 
-Entries = dict[str, tuple[object, ...]]  # path → fields and content digest
+Entries = dict[str, tuple[object, ...]]  # path → what NAMES names
 
 
 def describe_difference(old: Entries, new: Entries, what: str) -> str:
@@ -101,11 +105,7 @@ def find_difference(old: Entries, new: Entries, what: str) -> tuple[str, str]:
         if path not in new or path not in old:
             return path, f"is only in the {'first' if path in old else 'second'} {what}"
         if old[path] != new[path]:
-            names = [
-                name
-                for name, left, right in zip((*FIELDS, "content"), old[path], new[path], strict=True)
-                if left != right
-            ]
+            names = [name for name, left, right in zip(NAMES, old[path], new[path], strict=True) if left != right]
             return path, f"differs in {', '.join(names)}"
     return "", "the order of entries differs"
 
@@ -119,18 +119,42 @@ def read_layer_entries(diff_id: str, store: Store) -> Entries:
     with tempfile.TemporaryFile(dir=store.tmp) as file:
         write_layer_tar(store, store.layer(diff_id), file)
         file.seek(0)
-        return read_tar_entries(file)
+        sink = EntrySink()
+        read_tar(file, sink)
+    return sink.entries
 
 
-def read_tar_entries(file: IO[bytes]) -> Entries:
-    """Return the entries of a layer as a tar."""
-    found: Entries = {}
-    with tarfile.open(fileobj=file) as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isreg() else None
-            digest = hashlib.file_digest(content, "sha256").hexdigest() if content else ""  # type: ignore[arg-type]
-            found[member.name] = (*(getattr(member, name) for name in FIELDS), digest)
-    return found
+class EntrySink:
+    """Sink that has the entries of a layer, with digests of their contents. Raises LayerTooLargeError for too many
+    bytes in holes."""
+
+    def __init__(self) -> None:
+        self.entries: Entries = {}
+        self.holes = HoleCount()
+
+    def begin(self, member: Member) -> None:
+        self.member, self.digest = member, hashlib.sha256()
+
+    def data(self, chunk: bytes) -> None:
+        self.digest.update(chunk)
+
+    def zeros(self, count: int) -> None:
+        self.holes.add(count)
+        while count > 0:
+            piece = memoryview(ZEROS)[:count]
+            self.digest.update(piece)
+            count -= len(piece)
+
+    def end(self) -> None:
+        member = self.member
+        content = self.digest.hexdigest() if member.kind is Kind.FILE else ""
+        self.entries[os.fsdecode(member.path)] = (
+            member.kind, member.mode, member.uid, member.gid, member.mtime, member.link, member.size, member.device,
+            dict(member.xattrs), content,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Do nothing: all is read."""
 
 
 def read_wheel_entries(wheel: Path) -> Entries:
@@ -148,6 +172,8 @@ def read_wheel_entries(wheel: Path) -> Entries:
                     str(info.date_time),
                     "",
                     info.file_size,
+                    None,
+                    None,
                     info.CRC,
                 )
                 for info in archive.infolist()

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import lzma
+import re
 import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Self
 
+from envbuild.core.limited_xz import CHUNK, LimitedXz
+
 MAX_EXTENDED = 1 << 20  # bytes of one extended header or long name, as in Go's archive/tar
+MAX_DIGITS = 255  # in a row: the time that `tarfile` of Python 3.11.7 takes to search them grows with their square
 MAX_CHAIN = 8  # extended headers of one member
 MAX_GLOBALS = 100  # global records; every member has a copy of them
 MAX_MEMBERS = 1_000_000  # of one archive; the largest sources have 100,000
 MAX_TEXTS = 64 << 20  # bytes of their names, targets and extended headers: `tarfile` holds those of all members
 MAX_HEADERS = 1 << 30  # bytes of all headers, of which nothing may remain
 MAX_MAP = 4 << 20  # bytes of the map of a sparse file: 170,000 parts; `tarfile` makes a pair of numbers of each
+DIGITS, RECORD = re.compile(rb"[0-9]+"), re.compile(rb"([0-9]{1,9}) [^=\0]")
 HEADERS = (
     tarfile.XHDTYPE,
     tarfile.SOLARIS_XHDTYPE,
@@ -62,6 +70,13 @@ class BoundedTarInfo(tarfile.TarInfo):
         if not self.sparse_files:
             raise tarfile.ReadError(f"{self.name[:200]!r} is a sparse file")
 
+    def _proc_pax(self, archive: BoundedTarFile) -> Any:
+        content = archive.read_ahead(self.size)
+        if why := refuse_records(content[: self.size]):
+            raise tarfile.ReadError(f"an extended header {why}")
+        with archive.returned(content):
+            return super()._proc_pax(archive)  # type: ignore[misc]
+
     def _proc_gnusparse_10(self, *arguments: Any) -> Any:
         self.refuse_sparse()  # before its map is read
         return super()._proc_gnusparse_10(*arguments)  # type: ignore[misc]
@@ -79,6 +94,43 @@ class SparseTarInfo(BoundedTarInfo):
     def _proc_gnusparse_10(self, following: Any, pax_headers: Any, archive: BoundedTarFile) -> Any:
         with archive.limited(MAX_MAP):
             return super()._proc_gnusparse_10(following, pax_headers, archive)
+
+
+def refuse_records(content: bytes) -> str:
+    """Return what is wrong with the records of an extended header (``LENGTH KEY=VALUE`` and a line feed, POSIX.1-2008,
+    pax); empty for nothing."""
+    if any(run.end() - run.start() > MAX_DIGITS for run in DIGITS.finditer(content)):
+        return f"has more than {MAX_DIGITS} digits in a row"
+    at, end = 0, len(content.rstrip(b"\0"))
+    while at < end:
+        length = RECORD.match(content, at)
+        after = at + int(length[1]) if length else 0
+        if not length or not length.end() < after <= end or content[after - 1 : after] != b"\n":
+            return "has a record of another form"
+        at = after
+    return ""
+
+
+class _ReturnedBytes:
+    """A file of which the next bytes were read already."""
+
+    def __init__(self, file: Any, content: bytes) -> None:
+        self.file = file
+        self.content = content
+
+    def read(self, size: int) -> bytes:
+        content, self.content = self.content[:size], self.content[size:]
+        more: bytes = self.file.read(size - len(content)) if len(content) < size else b""
+        return content + more
+
+    def tell(self) -> int:
+        position: int = self.file.tell() - len(self.content)
+        return position
+
+    def seek(self, *arguments: Any) -> int:
+        self.content = b""
+        position: int = self.file.seek(*arguments)
+        return position
 
 
 class _LimitedReads:
@@ -113,6 +165,41 @@ class BoundedTarFile(tarfile.TarFile):
         """Read at most `most` bytes meanwhile. Raises ReadError for more."""
         whole = self.fileobj
         self.fileobj = _LimitedReads(whole, most)  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            self.fileobj = whole
+
+    @classmethod
+    def xzopen(cls, name: Any, mode: Any = "r", fileobj: Any = None, preset: Any = None, **options: Any) -> Self:
+        """Open an .xz archive for reading, as `tarfile.TarFile.open` calls it. Raises ReadError."""
+        file = fileobj or Path(name).open("rb")  # noqa: SIM115  `LimitedXz` closes it
+        content = io.BufferedReader(LimitedXz(file, owned=not fileobj), CHUNK)
+        try:
+            found = cls.taropen(name, mode, content, **options)
+        except (lzma.LZMAError, EOFError) as error:
+            content.close()
+            raise tarfile.ReadError(f"not an xz archive: {error}") from None
+        except BaseException:
+            content.close()
+            raise
+        found._extfileobj = False  # type: ignore[attr-defined]  # it closes `content`, as tarfile's own xzopen has it
+        return found
+
+    def read_ahead(self, size: int) -> bytes:
+        """Read the blocks of `size` bytes. Raises ReadError if the file ends before."""
+        assert self.fileobj
+        blocks = -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+        content: bytes = self.fileobj.read(blocks)
+        if len(content) < blocks:
+            raise tarfile.ReadError("unexpected end of data")
+        return content
+
+    @contextlib.contextmanager
+    def returned(self, content: bytes) -> Iterator[None]:
+        """Let the next bytes be read again meanwhile."""
+        whole = self.fileobj
+        self.fileobj = _ReturnedBytes(whole, content)  # type: ignore[assignment]
         try:
             yield
         finally:

@@ -1,6 +1,7 @@
 """The link ``NAME.sqsh`` beside the artifacts: what a job script names.
 
-Images of projects have it for themselves: a third-party image of the same name gets ``NAME-image.sqsh``. Of two
+Images of projects have it for themselves: a third-party image of the same name gets ``NAME-image.sqsh``, or more of
+the suffix. Of two
 third-party images of different repositories the first one has it."""
 
 from __future__ import annotations
@@ -77,5 +78,7 @@ def is_project_link(store: Store, name: str) -> bool:
 
 def free_name(name: str, workspace: Workspace) -> str:
     """Return the name of a third-party image in the store: another one if an image of a project has it."""
-    taken = name in workspace.project.images() or is_project_link(workspace.store, name)
-    return f"{name}-image" if taken else name
+    images = workspace.project.images()
+    while name in images or is_project_link(workspace.store, name):
+        name = f"{name}-image"
+    return name

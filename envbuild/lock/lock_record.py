@@ -55,7 +55,7 @@ def decisive_parts(resolution: Resolution, workspace: Workspace) -> Iterator[str
     files = [recipe_file(recipe) for recipe in resolution.recipes]
     yield from (path.read_bytes() for path in files)
     for folder in dict.fromkeys(path.parent for path in files):  # patches and programs that recipes read
-        beside = [*folder.glob("*.patch"), *folder.glob("*.diff"), *folder.glob("data/**/*")]
+        beside = [*(path for path in folder.glob("[!.]*") if path.suffix != ".py"), *folder.glob("data/**/*")]
         yield from (file_digest(path) for path in sorted(beside) if path.is_file() and "__pycache__" not in path.parts)
 
 

@@ -114,11 +114,11 @@ def compare_content(one: ComparedImage, other: ComparedImage, reporter: Reporter
 
 
 def unsure_parts(one: ComparedImage, other: ComparedImage) -> list[str]:
-    """Return the parts without which two images that are finished are not known to be equal: what a squashfs file
-    states of its layers is its own word."""
+    """Return the parts without which two images are not known to be equal: a lock states no content, and what a
+    squashfs file states of its layers is its own word."""
     finished = all(side.published or side.side.file for side in (one, other))
     files = [bool(side.side.file or (side.published and side.published.squashfs)) for side in (one, other)]
-    return ["content"] if finished and files[0] != files[1] else []
+    return ["content"] if not finished or files[0] != files[1] else []
 
 
 def whole_parts(image: ComparedImage, reporter: Reporter, *, hashed: bool) -> Iterator[tuple[str, str]]:

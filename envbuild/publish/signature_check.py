@@ -100,9 +100,9 @@ def listed_keys(image: RemoteImage, workspace: Workspace) -> tuple[TrustedKey, .
 
 
 def read_rebuilds(image: RemoteImage, digest: str, keys: Sequence[TrustedKey]) -> list[tuple[str, bool]]:
-    """Return (file of the key, whether all parts are equal) of each second build of the image `digest` (``sha256:…``)
+    """Return each (file of the key, whether all parts are equal) of second builds of the image `digest` (``sha256:…``)
     whose answer a listed key signed (`envbuild.publish.rebuild`)."""
-    found = []
+    found = dict[tuple[str, bool], None]()  # a registry may list one answer many times
     for content in read_artifacts(image, digest, BUNDLE, (SIGNED, *(kind for kind in ATTESTATIONS if kind != REBUILD))):
         attested: dict[str, Any] = {}
         try:
@@ -113,8 +113,8 @@ def read_rebuilds(image: RemoteImage, digest: str, keys: Sequence[TrustedKey]) -
             answer = attested.get(REBUILD)
             subject = answer.get("subject") if isinstance(answer, dict) else None
             if isinstance(answer, dict) and isinstance(subject, dict) and subject.get("digest") == digest:
-                found.append((key.name, answer.get("equal") is True))
-    return found
+                found[key.name, answer.get("equal") is True] = None
+    return list(found)
 
 
 def refuse_unsigned(source: str, site: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import lzma
 import tarfile
 import zipfile
 import zlib
@@ -17,6 +18,7 @@ from envbuild.core.bounded_tar import MAX_CHAIN, MAX_EXTENDED, MAX_TEXTS, Bounde
 from envbuild.core.errors import InputError
 from envbuild.oci.sources.archive import index_archive
 from envbuild.oci.sources.archive_stream import index_compressed_archive
+from tests.support.foreign_images import noise
 from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
@@ -204,6 +206,87 @@ def test_a_package_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path: P
     with pytest.raises(InputError, match="unpack to more than"):
         deb.unpack_packages([write(tmp_path / "x.deb", ar)], tmp_path / "root")
     assert not list((tmp_path / "root").iterdir())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"1" * (1 << 19),
+        record("comment", "1" * (1 << 19)),
+        record("comment", "0")[:-1],
+        record("path", "other") + b"9 path=",
+        b"99 path=short\n",
+        b"3 =\n",
+        b"0 path=x\n",
+        b"path=x\n",
+    ],
+)
+@pytest.mark.parametrize("kind", [b"x", b"g", b"X"])
+def test_an_extended_header_of_another_form_is_refused_in_time(content: bytes, kind: bytes, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tar", extended(kind, content) + member("file") + bytes(1024))
+    with ends_within(10), pytest.raises(tarfile.ReadError, match="an extended header has "):
+        BoundedTarFile.open(path)
+
+
+def test_bytes_that_were_read_ahead_are_read_again() -> None:
+    content = io.BytesIO()
+    with tarfile.open(
+        fileobj=content, mode="w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "of all"}
+    ) as archive:
+        for number in range(3):
+            found = tarfile.TarInfo(f"{'ü' * 120}-{number}")
+            found.size, found.pax_headers = 5, {"SCHILY.xattr.user.a": f"line\n{number}=9"}
+            archive.addfile(found, io.BytesIO(f"text{number}".encode()))
+    for mode in ("r:", "r|"):
+        content.seek(0)
+        with BoundedTarFile.open(fileobj=content, mode=mode) as read:
+            for number, found in enumerate(read):
+                assert found.name == f"{'ü' * 120}-{number}" and found.pax_headers["comment"] == "of all"
+                assert found.pax_headers["SCHILY.xattr.user.a"] == f"line\n{number}=9"
+                part = read.extractfile(found)
+                assert part and part.read() == f"text{number}".encode()
+            assert number == 2
+
+
+def test_an_xz_archive_takes_no_more_memory_than_real_ones_request(tmp_path: Path) -> None:
+    content = b"".join(member(f"file-{number}") for number in range(3)) + bytes(1024)
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 30}]
+    large = write(tmp_path / "large.tar.xz", lzma.compress(content, filters=filters))
+    with pytest.raises(tarfile.ReadError, match="Memory usage limit"):
+        BoundedTarFile.open(large, mode="r:xz")
+    with pytest.raises(InputError, match="cannot be unpacked"):
+        (tmp_path / "out").mkdir()
+        unpack_archive(large, "large.tar.xz", tmp_path / "out")
+    parts = lzma.compress(content[:700], preset=9) + bytes(8) + lzma.compress(content[700:])
+    for packed in (parts, lzma.compress(content, lzma.FORMAT_ALONE, preset=9)):
+        for mode in ("r", "r:xz"):
+            with BoundedTarFile.open(write(tmp_path / "a.tar.xz", packed), mode=mode) as found:
+                assert found.getnames() == [f"file-{number}" for number in range(3)]
+    with pytest.raises(tarfile.ReadError):
+        BoundedTarFile.open(write(tmp_path / "cut.tar.xz", lzma.compress(noise(5000, 1))[:1000]), mode="r:xz")
+
+
+def test_a_file_of_an_xz_archive_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar.xz"
+    with tarfile.open(path, "w:xz") as archive:
+        for number in range(3):
+            found = tarfile.TarInfo(f"{number}")
+            found.size = 300_000
+            archive.addfile(found, io.BytesIO(noise(300_000, number)))
+    with path.open("rb") as file, BoundedTarFile.open(fileobj=file) as read:
+        members = read.getmembers()
+        for number in (2, 0, 1, 0):
+            part = read.extractfile(members[number])
+            assert part and part.read() == noise(300_000, number)
+        assert not file.closed
+
+
+def test_a_wheel_of_lzma_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.whl", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a.py", "x" * 1000)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="compressed with LZMA"):
+        unpack_archive(tmp_path / "a.whl", "a.whl", tmp_path / "out")
 
 
 def test_headers_below_the_limits_are_read() -> None:

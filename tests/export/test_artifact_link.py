@@ -8,7 +8,8 @@ import pytest
 
 from envbuild.core.store.records import write_record
 from envbuild.core.store.store import Store
-from envbuild.export.artifact_link import is_project_link, link_by_name
+from envbuild.export.artifact_link import free_name, is_project_link, link_by_name
+from tests.support.foreign_images import workspace
 
 pytestmark = pytest.mark.unit
 
@@ -38,3 +39,12 @@ def test_only_images_of_projects_have_their_link_for_themselves(store: Store) ->
     assert not is_project_link(store, "cuda") and not is_project_link(store, "none")
     (store.root / "images" / "app-1.sqsh.json").write_text("[]")
     assert not is_project_link(store, "app")
+
+
+def test_no_third_party_image_gets_the_name_of_an_image_of_a_project(tmp_path: Path) -> None:
+    """Neither its own name nor the one with the suffix."""
+    found = workspace(tmp_path / "store")
+    assert free_name("app", found) == "app"
+    for name in ("app", "app-image"):
+        link_by_name(write_artifact(found.store, f"{name}-1.sqsh", lock="sha256:1"), name)
+    assert free_name("app", found) == "app-image-image"

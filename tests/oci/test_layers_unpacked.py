@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.core.errors import EngineError
 from envbuild.core.store.build_records import SharedLayer
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.layers.layer import make_layer
+from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import PackSink
-from envbuild.squashfs.pack.unpack import ensure_trees
+from envbuild.squashfs.pack.unpack import ensure_trees, unpack_layers
 from tests.support.stored_layers import EPOCH, layer
 
 pytestmark = [
@@ -28,8 +30,9 @@ def fill_base(tree: Path) -> None:
     (tree / "usr/low").write_text("low")
 
 
-def build(store: Store) -> LayerRecord:
-    """Return a layer over a base; its folder usr is not a member of it."""
+def build(store: Store, *, packed: bool = True) -> LayerRecord:
+    """Return a layer over a base; its folder usr is not a member of it. Of a unit that only builds use there is no
+    pack."""
     base = layer(store, "base", fill_base)
     with store.workdir() as work:
         tree = work / "layer/tree"
@@ -38,10 +41,12 @@ def build(store: Store) -> LayerRecord:
         lower = store.layer_tree(base.diff_id)
         for path in ("", "usr"):
             shutil.copystat(lower / path, tree / path)
-        return make_layer(work / "layer", [lower], store, epoch=EPOCH, unit="up", sinks=[PackSink(PackFormat())])
+        sinks = [PackSink(PackFormat())] if packed else []
+        return make_layer(work / "layer", [lower], store, epoch=EPOCH, unit="up", sinks=sinks)
 
 
-def test_a_built_tree_replaces_one_with_described_folders(tmp_path: Path) -> None:
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_built_tree_replaces_one_with_described_folders(tmp_path: Path, packed: bool) -> None:
     first, second = Store.open(tmp_path / "a"), Store.open(tmp_path / "b")
     made = build(first)
     (pack,) = (path for path in (first.root / "packs").iterdir() if path.name.startswith(made.hex))
@@ -50,7 +55,7 @@ def test_a_built_tree_replaces_one_with_described_folders(tmp_path: Path) -> Non
     ensure_trees(second, [made.diff_id])
     folder = second.layer_tree(made.diff_id) / "usr"
     assert folder.stat().st_uid == 12345
-    assert build(second) == made
+    assert build(second, packed=packed) == made
     assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (0, 0o755)
     shutil.rmtree(second.layer_path(made.diff_id))
     ensure_trees(second, [made.diff_id])  # by its record, which is of the build, too
@@ -61,6 +66,23 @@ def test_a_built_tree_replaces_one_with_described_folders(tmp_path: Path) -> Non
     build(second)
     ensure_trees(second, [made.diff_id])
     assert len(list(second.tmp.glob("removed-*"))) == 2
+
+
+def test_the_pack_of_another_user_has_a_limit(tmp_path: Path) -> None:
+    """Another member of a group: a pack of some kB holds files of zeros of any size."""
+    store = Store.open(tmp_path)
+    writer, diff_id = PackSink(PackFormat()), f"sha256:{'a' * 64}"
+    with writer.open(tmp_path / "pack") as sink:
+        sink.begin(Member(b"zeros", Kind.FILE, 0o644, size=6 << 30))
+        sink.zeros(6 << 30)
+        sink.end()
+        sink.close()
+    pack = writer.give(tmp_path / "pack", store, diff_id)
+    SharedLayer(LayerRecord(diff_id, 6 << 30, 1, "zeros"), pack.name, ()).write(pack.parent)
+    os.chown(pack, 12345, 12345)
+    with pytest.raises(EngineError, match=r"corrupt pack in the store: .* unpack to 6\.4 GB"):
+        unpack_layers(store=str(store.root), diff_ids=[diff_id])
+    assert not pack.exists()
 
 
 def test_a_built_tree_replaces_one_whose_record_is_damaged(tmp_path: Path) -> None:

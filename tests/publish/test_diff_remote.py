@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from envbuild.core.console import SilentReporter
+from envbuild.core.digest import file_digest
+from envbuild.core.errors import VerifyError
 from envbuild.publish import artifact_types as types
 from envbuild.publish.compared_image import published_side
 from envbuild.publish.diff_remote import SQUASHFS, compare_content, diff_lines, diff_remote, unsure_parts
 from envbuild.publish.published_image import read_published
 from envbuild.publish.published_texts import PublishedText
+from envbuild.publish.rebuild.claim import published_claim
 from envbuild.publish.show_remote import show_remote
 from tests.support.command import envbuild
 from tests.support.cutting_proxy import cutting
@@ -82,6 +85,18 @@ def test_two_published_images(tmp_path: Path, two: tuple[str, str]) -> None:
     assert "  ~ ucx 1.19 → 1.20" in lines and any(line.startswith("  + ucx ") for line in lines)
 
 
+def test_the_file_of_a_claim_is_the_one_that_was_named_at_the_begin(tmp_path: Path, registry: Server) -> None:
+    """A rebuild takes hours, after which a tag may name another image."""
+    for number, one in enumerate((layers(), layers()[:1])):
+        parts, artifacts, _ = built(tmp_path / f"{number}", one, texts=texts("1.19", "2.1", "a"))
+        publish(parts, artifacts, f"{registry.host}/moving:1", move=True)
+        if not number:
+            claim = published_claim(f"docker://{registry.host}/moving:1", workspace(tmp_path / "c"), "")
+            assert file_digest(claim.write(tmp_path)) == claim.squashfs
+    with pytest.raises(VerifyError, match="names another image than at the begin"):
+        claim.write(tmp_path)
+
+
 def test_no_layer_is_fetched(tmp_path: Path, registry: Server, two: tuple[str, str]) -> None:
     with cutting(registry.host) as counter:
         host = counter.url.removeprefix("http://")
@@ -131,7 +146,7 @@ def test_images_that_state_the_same_and_have_another_content_are_different(
     alone = replace(one, published=replace(one.published, squashfs=None))
     assert unsure_parts(one, alone) == unsure_parts(alone, one) == ["content"] and unsure_parts(alone, alone) == []
     unbuilt = replace(one, published=None)
-    assert unsure_parts(unbuilt, one) == [] and SQUASHFS not in compare_content(unbuilt, one, SilentReporter())
+    assert unsure_parts(unbuilt, one) == ["content"] and SQUASHFS not in compare_content(unbuilt, one, SilentReporter())
 
 
 def test_a_published_image_and_the_file_that_was_pulled(tmp_path: Path, registry: Server, two: tuple[str, str]) -> None:

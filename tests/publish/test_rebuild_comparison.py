@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +73,23 @@ def test_a_file_that_upper_layers_hide_is_named_if_the_layer_can_be_read(tmp_pat
     found = find_first(claim(path, PublishedLayer("", 0, old.diff_id, "")), parts, path, without, other, tmp_path)
     assert found and (found.path, found.what) == ("", HIDDEN)
     assert find_first(claim(path), [replace(parts[0], rebuilt=old.diff_id)], path, at, other, tmp_path) is None
+
+
+def test_a_capability_alone_is_named(tmp_path: Path, pair: tuple[str, str]) -> None:
+    at, other = workspace(tmp_path / "a"), workspace(tmp_path / "b")
+    made = []
+    for place, value in ((at, b"1"), (other, b"2")):
+
+        def fill(tree: Path, value: bytes = value) -> None:
+            (tree / "program").write_text("x")
+            os.setxattr(tree / "program", "user.note", value)
+
+        made.append(layer(place.store, "one", fill).diff_id)
+    found = find_first(
+        claim(Path(pair[0]), PublishedLayer("", 0, made[0], "one")),
+        [Part("layer", made[0], made[1], "one")], Path(pair[0]), at, other, tmp_path,
+    )  # fmt: skip
+    assert found and (found.path, found.what) == ("program", "differs in attributes")
 
 
 def test_the_store_answers_for_no_layer_that_another_image_names(tmp_path: Path, pair: tuple[str, str]) -> None:

@@ -12,6 +12,9 @@ import pytest
 
 from envbuild.core.errors import VerifyError
 from envbuild.squashfs import format as sq
+from envbuild.squashfs.read.compare import Comparison, pair_entries
+from envbuild.squashfs.read.content import RAW
+from envbuild.squashfs.read.sound_entries import sound_entries
 from envbuild.squashfs.read.tree import SquashTree
 from tests.support.packs import file, folder
 from tests.support.squashfs_tree import build
@@ -111,6 +114,34 @@ def test_two_fragment_blocks_at_one_place(tmp_path: Path) -> None:
     path.write_bytes(wrong)
     with SquashTree(path) as tree, pytest.raises(VerifyError, match="two fragment blocks are at one place"):
         tree.read(b"file-000")
+
+
+@pytest.mark.parametrize("mark", [0, RAW])
+def test_two_blocks_of_other_length_or_form_at_one_place(tmp_path: Path, mark: int) -> None:
+    """squashfuse and unsquashfs show what they unpacked for the one when the other is read."""
+    block = os.urandom(1 << 17)
+    path = build(tmp_path, [file(b"a", block), file(b"b", os.urandom(1 << 17)), file(b"c", block)], codec="none")
+    with SquashTree(path) as tree:
+        assert list(sound_entries(tree))  # a and c have the same blocks
+        found = [tree.lookup(name) for name in (b"a", b"b")]
+    first, second = (inode for inode in found if inode)
+    wrong = bytearray(path.read_bytes())
+    (inodes,) = struct.unpack_from("<Q", wrong, 64)
+    at = inodes + 2 + (second.reference & 0xFFFF)
+    struct.pack_into("<I", wrong, at + 16, first.start)
+    if not mark:
+        struct.pack_into("<II", wrong, at + 28, 1000, RAW | 1000)  # its size, and the block's
+    else:
+        struct.pack_into("<I", wrong, at + 32, 1 << 17)  # not marked as raw
+    path.write_bytes(wrong)
+    with SquashTree(path) as tree, pytest.raises(VerifyError, match="two blocks of different length or form"):
+        list(sound_entries(tree))
+    with SquashTree(path) as tree:
+        comparison = Comparison(tree, tree)
+        with pytest.raises(VerifyError, match="two blocks of different length or form"):
+            for before, after in pair_entries(tree, tree):
+                assert before and after
+                comparison.fields(before, after)
 
 
 @pytest.mark.parametrize("program", ["mksquashfs", "gensquashfs"])

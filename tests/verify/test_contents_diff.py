@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from envbuild.lock.lockfile import parse_lock
+from envbuild.lock.model import Lock
+from envbuild.squashfs.read.tree import SquashTree
+from envbuild.verify.contents import diff
 from envbuild.verify.contents.diff import Side, compare_sections, diff_images
+from envbuild.verify.contents.metadata import read_metadata
 from tests.support.image_pair import AFTER, BEFORE, RC, SITE, image, lock_text
 from tests.support.image_pair import pair as pair  # a fixture
 from tests.support.packs import file, hard, pack
@@ -144,3 +150,36 @@ def test_locks_are_compared():
         "sources": {"ucx.tar": [f"github:openucx/ucx@{'a' * 40}", f"github:openucx/ucx@{'b' * 40}"]},
     }
     assert not any(compare_sections(Side("a", None, one), Side("b", None, one)).values())
+
+
+def test_locks_with_other_content_of_the_same_versions_are_different():
+    """A package index may provide another wheel of a version, a host another tarball of a tag."""
+    lock = parse_lock(lock_text("1.19", "2.0", "a" * 40).decode(), Path("x.lock"))
+    assert lock.python_files and lock.sources
+
+    def inputs(changed: Lock) -> dict[str, Any]:
+        found = compare_sections(Side("a", None, lock), Side("b", None, changed))
+        assert not any(part for name, part in found.items() if name != "inputs")
+        return found["inputs"]
+
+    wheels = {key: replace(file, sha256="f" * 64) for key, file in lock.python_files.items()}
+    one = inputs(replace(lock, python_files=wheels))["changed"]
+    assert one["python numpy"][1] == f"2.0 sha256:{'f' * 64}"
+    sources = {key: replace(file, sha256="f" * 64) for key, file in lock.sources.items()}
+    assert list(inputs(replace(lock, sources=sources))["changed"]) == ["source ucx.tar"]
+    assert list(inputs(replace(lock, epoch=lock.epoch + 1))["changed"]) == ["lock"]
+    assert inputs(replace(lock, image="other", facts=("a",), releases={"debian:a/main": "b"})) == {}
+
+
+def test_a_file_is_not_known_to_equal_a_lock(pair, monkeypatch):
+    """What both state is the same; whether the bytes are is not known."""
+    with SquashTree(Path(pair[0])) as tree:
+        lock = read_metadata(tree).lock
+    side = Side("small", None, lock)
+    monkeypatch.setattr(diff, "find_side", lambda name, _: side if name == "small" else Side(name, Path(name), None))
+    found = diff_images(pair[0], "small", None)  # type: ignore[arg-type]
+    assert not any(found.data[name] for name in ("debian", "python", "sources", "inputs"))
+    assert found.data["components"] and not found.data["equal"]  # those of the file's resolution
+    monkeypatch.setattr(diff, "compare_sections", lambda *_: {key: {} for key in diff.SECTIONS})
+    found = diff_images(pair[0], "small", None)  # type: ignore[arg-type]
+    assert not found.data["equal"] and "\nnot known to be equal: only one of them is built\n" in found.text

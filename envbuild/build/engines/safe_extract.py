@@ -58,6 +58,8 @@ def extract_zip(bundle: zipfile.ZipFile, target: Path, files: UnpackedFiles) -> 
     with RootedTree(target, beneath=True) as tree:
         for member in bundle.infolist():
             files.add(member.file_size, member.filename)
+            if member.compress_type == zipfile.ZIP_LZMA:  # its header may request a dictionary of 4 GiB
+                raise zipfile.BadZipFile(f"{member.filename!r} is compressed with LZMA, which no wheel is")
             try:
                 _extract_zipped(bundle, member, tree)
             except OSError as error:

@@ -136,6 +136,6 @@ def accepted_packages(
                 continue
             if wanted.extras or not wanted.specifier.contains(found[name], prereleases=True):
                 del found[name]
-        except ValueError as error:  # as of ``os_name ~= 'x'``
+        except (ValueError, KeyError) as error:  # as of ``os_name ~= 'x'``, ``'a' == 'b'``
             raise SpecError(f"the requirement '{text}' cannot be evaluated: {error}", "correct its marker") from None
     return found

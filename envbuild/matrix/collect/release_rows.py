@@ -48,7 +48,9 @@ def find_requirements(metadata: Metadata, arch: str, python: str, extra: str = "
                 continue
             if requirement.marker is None or requirement.marker.evaluate(environment):
                 found[str(canonicalize_name(requirement.name))] = requirement
-        except ValueError:  # no requirement, an unknown name in a marker, or a number that Python does not read
+        # no requirement, an unknown name in a marker, or a number that Python does not read; a name that is not in the
+        # environment is a KeyError of newer packaging
+        except (ValueError, KeyError):
             continue
     return found
 

@@ -96,8 +96,7 @@ def make_layer(
     make_canonical(found)
     record = LayerRecord(tar.diff_id, tar.size, tar.files, unit)
     given = [sink.give(path, store, record.diff_id) for path, sink in zip(temporary, sinks, strict=True)]
-    if given:
-        share_layer(store, record, given[0], tree, found.implied)
+    share_layer(store, record, given[0] if given else None, tree, found.implied)
     add_layer(store, folder, record, found.implied)
     return record
 
@@ -113,11 +112,14 @@ def add_layer(
     move_to_store(folder, store.layer_path(record.diff_id), store.tmp)
 
 
-def share_layer(store: Store, record: LayerRecord, pack: Path, tree: Path, implied: Iterable[bytes]) -> None:
-    """Record, in a store that a group shares, which pack others can unpack a layer from. A record that a cache of units
-    left is replaced in any store."""
-    if store.is_shared or SharedLayer.read(pack.parent, record.diff_id):
-        SharedLayer(record, pack.name, describe_folders(tree, implied)).write(pack.parent)
+def share_layer(store: Store, record: LayerRecord, pack: Path | None, tree: Path, implied: Iterable[bytes]) -> None:
+    """Record, in a store that a group shares, which pack others can unpack a layer from (None: of a unit that only
+    builds use no pack is made). A record that a cache of units left is replaced in any store."""
+    packs = store.root / "packs"
+    known = SharedLayer.read(packs, record.diff_id)
+    if known or (pack and store.is_shared):
+        name = pack.name if pack else known.pack if known else ""
+        SharedLayer(record, name, describe_folders(tree, implied)).write(packs)
 
 
 def move_to_store(folder: Path, target: Path, tmp: Path) -> None:

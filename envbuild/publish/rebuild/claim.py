@@ -70,9 +70,12 @@ def published_claim(name: str, workspace: Workspace, platform: str) -> Claim:
     if not (found.spec and found.lock and found.squashfs):
         raise LockError(NO_LOCK.format(found.reference), hint=f"envbuild show {shell_word(name)}")
 
+    squashfs = found.squashfs
+
     def write(folder: Path) -> Path:
         path = folder / "claimed.sqsh"
-        pull_image(name, Output(path), workspace, platform)
+        if pull_image(name, Output(path), workspace, platform).data["sha256"] != squashfs.document.sha256:
+            raise VerifyError(f"{found.reference} names another image than at the begin", hint="run the command again")
         return path
 
     return Claim(

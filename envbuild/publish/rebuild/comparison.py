@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.build.reproducibility import Entries, find_difference, read_layer_entries, read_tar_entries
+from envbuild.build.reproducibility import Entries, EntrySink, find_difference, read_layer_entries
 from envbuild.core.store.store import LayerRecord
 from envbuild.oci.sources.open import open_source
 from envbuild.oci.sources.read_layer import read_layer
-from envbuild.oci.tar.unpack_limit import ForeignTarSink
 from envbuild.publish.rebuild.claim import Claim
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.read.compare import Comparison, pair_entries
@@ -129,15 +127,12 @@ def claimed_entries(claim: Claim, number: int, diff_id: str, workspace: Workspac
         return read_layer_entries(diff_id, workspace.store)
     if not claim.source:
         return None
-    with (
-        open_source(claim.source, workspace.site, workspace.store, claim.platform, alone=True) as image,
-        tempfile.TemporaryFile(dir=workspace.store.tmp) as file,
-    ):
+    with open_source(claim.source, workspace.site, workspace.store, claim.platform, alone=True) as image:
         if len(image.layers) <= number or image.layers[number].diff_id != diff_id:  # a tag moved meanwhile
             return None
-        read_layer(image.layers[number], [ForeignTarSink(file)])
-        file.seek(0)
-        return read_tar_entries(file)
+        sink = EntrySink()
+        read_layer(image.layers[number], [sink])
+    return sink.entries
 
 
 def compare_files(claimed: Path, rebuilt: Path) -> tuple[str, str]:

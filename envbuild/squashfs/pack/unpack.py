@@ -6,18 +6,21 @@ that user. The pack holds the same layer, and its digest shows that nothing is m
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from envbuild.core.bombs import EMPTY, most_unpacked
 from envbuild.core.errors import DamagedPackError, EngineError, EnvbuildError
 from envbuild.core.store.build_records import SharedLayer
 from envbuild.core.store.store import Store
+from envbuild.core.text import amount
 from envbuild.core.userns import file_calls
 from envbuild.core.userns.call import call
 from envbuild.oci.layers.copy_tree import TreeSink
 from envbuild.oci.layers.layer import add_layer
 from envbuild.oci.tar.writer import TarSink
-from envbuild.squashfs.pack.file import MALFORMED, read_pack
+from envbuild.squashfs.pack.file import MALFORMED, Pack, read_pack
 from envbuild.squashfs.pack.reader import send_members
 
 
@@ -47,7 +50,8 @@ def _unpack(store: Store, diff_id: str) -> None:
         folder.mkdir(mode=0o700)
         tar, tree = TarSink(), TreeSink(folder / "tree", shared.folders)
         try:
-            send_members(read_pack(pack), [tar, tree])
+            found = read_pack(pack)
+            send_members(found, [tar, tree], _limit(found))
         except (*MALFORMED, EnvbuildError) as error:
             if isinstance(error, EngineError) and not isinstance(error, DamagedPackError):
                 raise  # the tree cannot be made here
@@ -57,6 +61,20 @@ def _unpack(store: Store, diff_id: str) -> None:
             raise _remove_corrupt(pack, f"expected {diff_id}, got {tar.diff_id}")
         file_calls.sync(work)
         add_layer(store, folder, shared.record, tree.implied, unpacked=True)
+
+
+def _limit(pack: Pack) -> int | None:
+    """Return the most bytes that the pack of another user may unpack to; None: of one's own as many as it has.
+
+    By a few bytes, another member could fill the disk, or keep a processor busy for days. Raises DamagedPackError."""
+    assert pack.file is not None
+    found = os.fstat(pack.file.fd)
+    if found.st_uid == os.geteuid():
+        return None
+    most = most_unpacked(found.st_size) + EMPTY
+    if (total := sum(pack.index.columns["sizes"])) > most:
+        raise DamagedPackError(f"{amount(found.st_size)} unpack to {amount(total)}")
+    return most
 
 
 def _remove_corrupt(pack: Path, why: str) -> EngineError:

@@ -116,6 +116,8 @@ class Comparison:
             spent = self.same.spent
             before, after = self.before.content(one), self.after.content(other)
             try:
+                before.reader.claim(before.start, before.words)
+                after.reader.claim(after.start, after.words)
                 known = self.same(before, after)
             except CorruptDataError as error:
                 which = f"{self.before.path} or {self.after.path}"

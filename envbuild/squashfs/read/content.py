@@ -22,6 +22,7 @@ LENGTH = RAW - 1
 FRAGMENT = struct.Struct("<QII")  # of the table of fragment blocks: position, size word, unused
 CACHED_BYTES = 16 << 20  # bytes of fragment blocks in memory
 STEP = 4096  # bytes that a read costs at least
+MAX_PLACES = 5_000_000  # of blocks, whose size words are in memory: 640 GB at the usual 128 KiB
 
 
 class BlockReader:
@@ -38,6 +39,7 @@ class BlockReader:
         self._fragments, self._fragment_count = fragments, superblock.fragments
         self._cached: dict[int, bytes] = {}
         self._checked = False  # the places of fragment blocks
+        self._words: dict[int, int] = {}  # of the blocks of files, by their places
         self.spent = 0
 
     def count(self, size: int, fragment: int) -> int:
@@ -98,6 +100,17 @@ class BlockReader:
             raise CorruptDataError("two fragment blocks are at one place")
         self._checked = True
 
+    def claim(self, start: int, words: Sequence[int]) -> None:
+        """Check that no block at the places of a file's blocks has another size word in another file: squashfuse and
+        unsquashfs find a block that they have unpacked by its place alone, and would show the other file's."""
+        at, known = start, self._words
+        for word in words:
+            if word and known.setdefault(at, word) != word:
+                raise CorruptDataError("two blocks of different length or form are at one place")
+            at += word & LENGTH
+        if len(known) > MAX_PLACES:
+            raise CorruptDataError(f"it has more than {MAX_PLACES} blocks")
+
     def tail(self, number: int, offset: int, size: int) -> bytes:
         """Return `size` bytes at `offset` of a fragment block."""
         data = self._cached.get(number)
@@ -133,6 +146,7 @@ class FileContent:
     def check(self) -> None:
         """Check where the blocks and the tail are, and the sizes of those that are stored as they are; they are not
         read."""
+        self.reader.claim(self.start, self.words)
         at, left, full = self.start, self.size, self.reader.size
         for word in self.words:
             if word:

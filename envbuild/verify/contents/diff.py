@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from envbuild.core.result import Result
-from envbuild.lock.model import Lock
+from envbuild.lock.model import Lock, lock_digest
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.read.compare import TIME, Change, Comparison, pair_entries
 from envbuild.squashfs.read.inode import KINDS, printable_path
 from envbuild.squashfs.read.superblock import describe_superblock
 from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.diff_text import diff_report
-from envbuild.verify.contents.metadata import ImageMetadata, locked_packages, read_metadata
+from envbuild.verify.contents.metadata import ImageMetadata, locked_inputs, locked_packages, read_metadata
 from envbuild.verify.contents.size_summary import SizeSummary, known_folder
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
@@ -62,7 +62,8 @@ class FileDiff:
 
 
 def diff_images(before: str, after: str, workspace: Workspace, *, files: bool = False) -> Result:
-    """Return the changes from `before` to `after`; ``data["equal"]`` is whether there are none.
+    """Return the changes from `before` to `after`; ``data["equal"]`` is whether there are none: of a squashfs file
+    and a lock this is not known.
 
     `files`: list every path.
 
@@ -85,7 +86,8 @@ def diff_images(before: str, after: str, workspace: Workspace, *, files: bool = 
     data["folders"] = folder_changes(diff) if diff else {}
     if diff and (files or len(diff.changes) == sum(diff.counts.values())):
         data["paths"] = [change_row(change) for change in diff.changes]
-    data["equal"] = not any(data[key] for key in SECTIONS) and not (diff and diff.counts)
+    changed = any(data[key] for key in SECTIONS) or bool(diff and diff.counts)
+    data["equal"] = not changed and bool(one.file) == bool(other.file)
     return Result(data, diff_report(data, everything=files))
 
 
@@ -119,12 +121,12 @@ def read_side_alone(side: Side) -> Side:
 
 
 # metadata of the images
-SECTIONS = ("base", "components", "debian", "python", "sources", "env", "start")
+SECTIONS = ("base", "components", "debian", "python", "sources", "inputs", "env", "start")
 
 
 def compare_sections(one: Side, other: Side) -> dict[str, dict[str, Any]]:
     """Return the differences by section. Packages come from the two locks, or from the installed ones if a side has no
-    lock."""
+    lock. `inputs`: what else two locks have differently, if an image is known by its lock alone."""
     result: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
     result["components"] = diff_names(versions(one), versions(other))
     if one.lock and other.lock:
@@ -135,10 +137,28 @@ def compare_sections(one: Side, other: Side) -> dict[str, dict[str, Any]]:
         old, new = installed(one), installed(other)
     for name in ("debian", "python"):
         result[name] = diff_names(old[name], new[name])
+    if one.lock and other.lock and not (one.metadata and other.metadata):
+        result["inputs"] = compare_inputs(one.lock, other.lock, result)
     if one.metadata and other.metadata:
         result["env"] = diff_names(one.metadata.env, other.metadata.env)
         result["start"] = diff_names(start(one.metadata), start(other.metadata))
     return result
+
+
+def compare_inputs(old: Lock, new: Lock, reported: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the inputs that differ beside those that are `reported` by version: other content of the same version,
+    and what only builds use; the whole lock if it differs in anything else that decides an image."""
+    sections = {"debian": "debian", "python": "python", "source": "sources"}
+    known = {(kind, name) for kind, key in sections.items() for names in reported[key].values() for name in names}
+    before, after = (
+        {f"{kind} {name}": text for (kind, name), text in locked_inputs(lock).items() if (kind, name) not in known}
+        for lock in (old, new)
+    )
+    found = diff_names(before, after)
+    if found or any(reported.values()):
+        return found
+    digests = (lock_digest(replace(lock, image="", inputs="", waivers=(), chosen={}, facts=())) for lock in (old, new))
+    return diff_names(*({"lock": digest} for digest in digests))
 
 
 def diff_names(before: Names, after: Names) -> dict[str, Any]:

@@ -16,6 +16,7 @@ TITLES = {  # section → its title, and what one of it is called
     "debian": ("Debian packages", "Debian package"),
     "python": ("Python packages", "Python package"),
     "sources": ("sources", "source"),
+    "inputs": ("inputs", "input"),
     "env": ("environment", "variable"),
     "start": ("start", "part of the start"),
 }
@@ -79,7 +80,7 @@ def summary_line(data: Mapping[str, Any]) -> str:
         before, after = files["unpacked"]
         if before != after:
             parts.append(f"{amount(before)} → {amount(after)} unpacked")
-    return f"different: {', '.join(parts)}"
+    return f"different: {', '.join(parts)}" if parts else "not known to be equal: only one of them is built"
 
 
 def section_lines(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

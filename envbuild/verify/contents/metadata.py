@@ -167,6 +167,19 @@ def locked_packages(lock: Lock) -> dict[str, dict[str, str]]:
     }
 
 
+def locked_inputs(lock: Lock) -> dict[tuple[str, str], str]:
+    """Return every input of a lock, also those that only builds use: (kind, name), with the kinds of `locked_packages`
+    → its files' versions (of a source: its origin) and sha256, as one text."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for file in lock.debian.values():
+        found.setdefault(("debian", file.name), set()).add(f"{file.version} sha256:{file.sha256}")
+    for python in lock.python_files.values():
+        found.setdefault(("python", normalize_name(python.name)), set()).add(f"{python.version} sha256:{python.sha256}")
+    for source in lock.sources.values():
+        found[("source", source.file)] = {f"{source.origin} sha256:{source.sha256}"}
+    return {key: ", ".join(sorted(texts)) for key, texts in found.items()}
+
+
 def group_versions(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return name → its versions, sorted."""
     found: dict[str, set[str]] = {}
