@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.digest import reported_digest
 from envbuild.core.errors import EngineError, VerifyError
 from envbuild.core.shell import shell_word
 from envbuild.core.text import amount, printable
@@ -15,6 +16,7 @@ from envbuild.launch.gpu_package import write_package
 from envbuild.launch.gpu_tiers import TierRequest, dry_run_text, prepare_tier, run_tier
 from envbuild.spec.target import load_target
 from envbuild.spec.workspace import Workspace
+from envbuild.verify.contents.squashfs_path import find_squashfs_file
 from envbuild.verify.floor_verdict import audit_results
 from envbuild.verify.gpu_image import read_gpu_image
 from envbuild.verify.measured import Measured, change_lines, check_image, last_evidence, read_measured, store_evidence
@@ -38,7 +40,7 @@ def verify_tier(name: str, request: TierRequest, workspace: Workspace) -> TierAn
     if request.dry_run:
         text = dry_run_text(job, prepared, request, workspace)
         return TierAnswer({"image": job.image, "tier": request.tier, "text": text}, text, 0)
-    return report(run_tier(job, prepared, request, workspace), workspace)
+    return report(run_tier(job, prepared, request, workspace), workspace, find_squashfs_file(name))
 
 
 def pack_tier(name: str, out: Path, workspace: Workspace) -> TierAnswer:
@@ -61,18 +63,20 @@ def read_tier(name: str, file: str, workspace: Workspace) -> TierAnswer:
     measured = read_measured(path)
     image = read_gpu_image(name or str(measured.document["image"]), workspace)
     check_image(measured, image.lock, image.target, path)
-    return report(measured, workspace)
+    return report(measured, workspace, find_squashfs_file(name) if name else None)
 
 
-def report(measured: Measured, workspace: Workspace) -> TierAnswer:
-    """Compare figures with their floors, store the evidence, and return the answer."""
+def report(measured: Measured, workspace: Workspace, file: Path | None = None) -> TierAnswer:
+    """Compare figures with their floors, store the evidence, and return the answer. `file`: the squashfs file that was
+    named: its evidence is of its bytes."""
     document = measured.document
     target = load_target(str(document["target"]), workspace.project)
     results = list(audit_results(measured.outcomes, target))
     ran = any(outcome.status != NOT_RUN for outcome in measured.outcomes)
-    before = last_evidence(measured, workspace.store)
+    sha256 = reported_digest(file, workspace.reporter) if file else ""
+    before = last_evidence(measured, workspace.store, sha256)
     changes = change_lines(measured, before)
-    path = store_evidence(measured, workspace.store) if ran else None
+    path = store_evidence(measured, workspace.store, sha256) if ran else None
     failed = any(result.status == Status.FAIL for result in results)
     code = VerifyError.exit_code if failed else 0 if ran else EngineError.exit_code
     data = {

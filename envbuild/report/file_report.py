@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from envbuild.core.digest import reported_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.regular_file import open_regular
 from envbuild.core.shell import shell_word
@@ -46,7 +47,7 @@ from envbuild.verify.contents.metadata import ImageMetadata, read_metadata
 from envbuild.verify.contents.size_summary import SizeSummary
 from envbuild.verify.evidence import Evidence, forgery_line
 from envbuild.verify.host_image import target_of
-from envbuild.verify.measured import Measured, find_measured
+from envbuild.verify.measured import Measured, find_measured, has_file_evidence
 from envbuild.verify.pinned_image import private_content
 from envbuild.verify.stored_evidence import find_file_evidence
 
@@ -65,8 +66,12 @@ def report_file(file: Path, workspace: Workspace) -> Report:
             within, summary = read_content(file, content, workspace)
             superblock = describe_superblock(content)
         evidence, sha256, reason = find_evidence(file, content, within, workspace)
+        if within.lock and not sha256 and has_file_evidence(workspace.store):
+            sha256 = reported_digest(content, workspace.reporter, name=file.name)
     lock, target = within.lock, target_of(within, workspace.project)
-    measured = find_measured(lock.image, lock_digest(lock), target.name, workspace.store) if lock and target else ()
+    measured: tuple[Measured, ...] = ()
+    if lock and target:
+        measured = find_measured(lock.image, lock_digest(lock), target.name, workspace.store, sha256)
     results = known_results(evidence, measured, target)
     faults, tiers = failure_rows(results), tier_rows(results, reason)
     checks = check_rows(results, known_seconds(evidence, measured))
@@ -159,8 +164,8 @@ def limits_of(evidence: Evidence | None, measured: Sequence[Measured]) -> Iterat
         return
     if evidence:
         yield forgery_line(evidence)
-    if measured:
-        tiers = human_list(sorted({item.tier for item in measured}), len(measured))
+    if of_name := {item.tier for item in measured if not item.of_file}:
+        tiers = human_list(sorted(of_name), len(of_name))
         yield f"{tiers}: measured with an image of the same lock; it is not known whether with this file"
 
 

@@ -67,7 +67,8 @@ def find_known(name: str, workspace: Workspace, matrix: MatrixAnswer) -> KnownIm
     from envbuild.build.plan.planner import make_plan
 
     plan, made = make_plan(resolution, lock), read_image_record(resolution, workspace)
-    measured = find_measured(lock.image, lock_digest(lock), target.name, workspace.store)
+    sha256 = made.sha256 if made else ""
+    measured = find_measured(lock.image, lock_digest(lock), target.name, workspace.store, sha256)
     locked = KnownImage(spec, target, resolution, lock, plan, made, measured=measured)
     if made is None:
         reason = f"the store has no build of this spec and lock by this envbuild: envbuild make {word}"

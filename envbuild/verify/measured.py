@@ -1,6 +1,8 @@
 """Evidence of GPU checks: its file in the store, and the change since the last one.
 
 measured/<lock 12>/<target>-<tier>-<date>.json in the user's part of the store: documents of `envbuild.gpu.sealed`.
+measured/file-<sha256>/ has those that were measured with a squashfs file: that may state any lock, and is the image of
+none.
 """
 
 from __future__ import annotations
@@ -20,14 +22,16 @@ from envbuild.gpu.sealed import LARGEST, RefusedError, read_document
 from envbuild.verify.tiers import MEASURED
 
 FOLDER = "measured"
+OF_FILE = "file-"
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A document and its results."""
+    """A document and its results. `of_file`: they were measured with a squashfs file, not with an image by its name."""
 
     document: Mapping[str, Any]
     outcomes: tuple[Outcome, ...]
+    of_file: bool = False
 
     @property
     def tier(self) -> str:
@@ -73,10 +77,10 @@ def check_image(measured: Measured, lock: str, target: str, path: Path) -> None:
         )
 
 
-def store_evidence(measured: Measured, store: Store) -> Path:
-    """Write evidence into the store; return its file."""
+def store_evidence(measured: Measured, store: Store, sha256: str = "") -> Path:
+    """Write evidence into the store; return its file. `sha256`: of the squashfs file that was named."""
     document = measured.document
-    folder: Path = store.own_folder(FOLDER) / lock_folder(document["lock"])
+    folder: Path = store.own_folder(FOLDER) / measured_folder(document["lock"], sha256)
     folder.mkdir(mode=0o700, exist_ok=True)
     date = document["date"].replace(":", "")
     path = folder / f"{document['target']}-{document['tier']}-{date}.json"
@@ -84,32 +88,44 @@ def store_evidence(measured: Measured, store: Store) -> Path:
     return path
 
 
-def lock_folder(lock: str) -> str:
-    """Return the name of the folder with the evidence of a lock."""
-    return lock.rpartition(":")[2][:12]
+def measured_folder(lock: str, sha256: str = "") -> str:
+    """Return the name of the folder with the evidence of a lock, or of a squashfs file."""
+    return f"{OF_FILE}{sha256}" if sha256 else lock.rpartition(":")[2][:12]
 
 
-def last_evidence(measured: Measured, store: Store) -> Measured | None:
-    """Return the newest older evidence of the same image, target and tier, of any lock."""
+def last_evidence(measured: Measured, store: Store, sha256: str = "") -> Measured | None:
+    """Return the newest older evidence of the same image, target and tier, of any lock; or of a squashfs file."""
     own = measured.document
-    found = stored_measurements(store, "*", own["tier"], image=own["image"], target=own["target"])
+    folder = measured_folder("", sha256) if sha256 else "*"
+    found = stored_measurements(store, folder, own["tier"], image=own["image"], target=own["target"])
     return newest(one for one in found if one.document["date"] < own["date"])
 
 
-def find_measured(image: str, lock: str, target: str, store: Store) -> tuple[Measured, ...]:
-    """Return the newest evidence of each tier that this user has of an image, of exactly this lock and target."""
+def find_measured(image: str, lock: str, target: str, store: Store, sha256: str = "") -> tuple[Measured, ...]:
+    """Return the newest evidence of each tier that this user has of an image, of exactly this lock and target.
+
+    sha256: of its squashfs file, by which that was measured, too."""
     of = {"image": image, "lock": lock, "target": target}
-    found = (newest(stored_measurements(store, lock_folder(lock), tier, **of)) for tier in MEASURED)
+    folders = [measured_folder(lock), *([measured_folder(lock, sha256)] if sha256 else [])]
+    found = (
+        newest(one for folder in folders for one in stored_measurements(store, folder, tier, **of)) for tier in MEASURED
+    )
     return tuple(one for one in found if one)
+
+
+def has_file_evidence(store: Store) -> bool:
+    """Return whether this user has evidence that was measured with a squashfs file, of any."""
+    return any((store.own / FOLDER).glob(f"{OF_FILE}*"))
 
 
 def stored_measurements(store: Store, folder: str, tier: str, **values: str) -> Iterator[Measured]:
     """Yield the evidence of a tier in folders of `measured` whose document has these values."""
     for path in sorted((store.own / FOLDER).glob(f"{folder}/*-{tier}-*.json")):
-        if not is_own_file(path):
+        of_file = path.parent.name.startswith(OF_FILE)
+        if not is_own_file(path) or of_file != folder.startswith(OF_FILE):
             continue
         try:
-            found = Measured(*read_document(read_bounded(path, LARGEST).decode()))
+            found = Measured(*read_document(read_bounded(path, LARGEST).decode()), of_file)
         except (RefusedError, NotRegularError, TooLargeError, OSError, UnicodeDecodeError):
             continue  # a file that another program left there proves nothing
         if found.tier == tier and all(found.document[key] == value for key, value in values.items()):

@@ -77,6 +77,9 @@ ANSWERS: list[tuple[str, tuple[int, ...], int, int]] = [
     ("ioctl", (0, 0x5412), EPERM, EPERM),
     ("ioctl", (0, 1 << 32 | 0x5412), EPERM, EPERM),  # the kernel reads 32 bits
     ("ioctl", (0, 0x541C), EPERM, EPERM),
+    ("fcntl", (0, 1024), EPERM, EPERM),  # F_SETLEASE
+    ("fcntl", (0, 1025), 0, 0),
+    ("fcntl", (0, 2), 0, 0),
     ("socket", (1,), 0, 0),
     ("socket", (2, 3, 1), 0, 0),
     ("socket", (10,), 0, 0),

@@ -128,6 +128,19 @@ def test_the_newest_evidence_of_each_tier_is_found_by_image_lock_and_target(tmp_
     assert found[1] == fabric
 
 
+def test_evidence_of_a_file_is_of_its_bytes_alone(tmp_path: Path) -> None:
+    """Any file can contain the lock of an image, and its programs print what they like."""
+    store = Store.open(tmp_path / "store")
+    own = ("net", job().lock, "h100-ib", store)
+    store_evidence(measured(outcome(1.0)), store, "a" * 64)
+    assert find_measured(*own) == find_measured(*own, "b" * 64) == ()
+    assert last_evidence(measured(outcome(), day=2), store) is None
+    assert [one.of_file for one in find_measured(*own, "a" * 64)] == [True]
+    assert last_evidence(measured(outcome(), day=2), store, "a" * 64)
+    store_evidence(measured(outcome(2.0), day=3), store)
+    assert [one.of_file for one in find_measured(*own, "a" * 64)] == [False]
+
+
 @pytest.mark.parametrize(("lock", "target"), [(f"sha256:{'2' * 64}", "h100-ib"), (job().lock, "p5-efa")])
 def test_evidence_of_another_lock_or_target_is_refused(lock: str, target: str) -> None:
     with pytest.raises(VerifyError, match=r"another lock|of target"):

@@ -22,6 +22,7 @@ from envbuild.core.digest import copy_digested
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
 from envbuild.core.folder_removal import remove_folder
+from envbuild.core.plain_zip import PlainZipFile
 from envbuild.core.regular_file import open_regular
 from envbuild.core.rooted_tree import PATH_ERRORS
 from envbuild.core.store.store import Store
@@ -188,7 +189,7 @@ def unpack_archive(archive: Path, name: str, target: Path) -> None:
         with open_regular(archive, follow=False) as file:
             files = UnpackedFiles(os.fstat(file.fileno()).st_size)
             if zipfile.is_zipfile(file):
-                with zipfile.ZipFile(file) as bundle:
+                with PlainZipFile(file) as bundle:
                     extract_zip(bundle, target, files)
             else:
                 file.seek(0)

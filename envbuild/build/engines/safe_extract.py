@@ -18,6 +18,7 @@ from pathlib import Path
 
 from envbuild.core.bombs import UnpackedFiles
 from envbuild.core.fixed_time import TIME
+from envbuild.core.plain_zip import PlainZipFile
 from envbuild.core.rooted_tree import PATH_ERRORS, RootedTree
 from envbuild.core.tree_entry import Slot
 
@@ -49,7 +50,7 @@ def extract_tar(tar: tarfile.TarFile, target: Path, files: UnpackedFiles) -> Non
                 raise tarfile.TarError(f"{name!r} is a link that leads out of its folder")
 
 
-def extract_zip(bundle: zipfile.ZipFile, target: Path, files: UnpackedFiles) -> None:
+def extract_zip(bundle: PlainZipFile, target: Path, files: UnpackedFiles) -> None:
     """Unpack all of `bundle` into the folder `target`, with permission bits of 0644 or 0755 and the fixed time. No
     member becomes a link.
 
@@ -58,8 +59,6 @@ def extract_zip(bundle: zipfile.ZipFile, target: Path, files: UnpackedFiles) -> 
     with RootedTree(target, beneath=True) as tree:
         for member in bundle.infolist():
             files.add(member.file_size, member.filename)
-            if member.compress_type == zipfile.ZIP_LZMA:  # its header may request a dictionary of 4 GiB
-                raise zipfile.BadZipFile(f"{member.filename!r} is compressed with LZMA, which no wheel is")
             try:
                 _extract_zipped(bundle, member, tree)
             except OSError as error:
@@ -68,7 +67,7 @@ def extract_zip(bundle: zipfile.ZipFile, target: Path, files: UnpackedFiles) -> 
                 raise zipfile.BadZipFile(f"{member.filename!r}: {error.strerror}") from error
 
 
-def _extract_zipped(bundle: zipfile.ZipFile, member: zipfile.ZipInfo, tree: RootedTree) -> None:
+def _extract_zipped(bundle: PlainZipFile, member: zipfile.ZipInfo, tree: RootedTree) -> None:
     name = member.filename.lstrip("/")
     if member.is_dir():
         with tree.open_folder(name):

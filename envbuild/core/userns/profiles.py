@@ -68,6 +68,9 @@ def check_sockets(families: tuple[int, ...], netlink: tuple[int, ...]) -> Argume
     )
 
 
+# Of another process: who gets its signals and which (SIGKILL), leases, notices of folders.
+F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY = 8, 10, 15, 1024, 1026
+
 BUILD = Profile(
     refused=frozenset(f"{KEYS} {MOUNTS} {MACHINE} {KERNEL} {DEBUGGING} setns".split()),
     absent=frozenset({"clone3"}),
@@ -80,6 +83,8 @@ BUILD = Profile(
         "ioctl": ArgumentCheck(
             (Case((Condition(1, TIOCSTI),), errno.EPERM), Case((Condition(1, TIOCLINUX),), errno.EPERM)), otherwise=0
         ),
+        # A lease of an input lets each other build that opens it fail, or wait for 45 s.
+        "fcntl": ArgumentCheck((Case((Condition(1, F_SETLEASE),), errno.EPERM),), otherwise=0),
         "socket": check_sockets((AF_UNIX, AF_INET, AF_INET6), (NETLINK_ROUTE,)),
         "socketpair": ArgumentCheck((Case((Condition(0, AF_UNIX),)),), errno.EAFNOSUPPORT),
     },
@@ -116,8 +121,6 @@ CLONE_THREAD = 0x00010000
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | (os.O_TMPFILE & ~os.O_DIRECTORY)
 
 
-# Of another process: who gets its signals and which (SIGKILL), leases, notices of folders.
-F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY = 8, 10, 15, 1024, 1026
 OF_ITSELF = {
     "prlimit64": ArgumentCheck((Case((Condition(0, 0),)),)),
     "fcntl": ArgumentCheck(

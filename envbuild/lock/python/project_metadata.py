@@ -7,7 +7,6 @@ computes while it is built (a dynamic version, requirements of a setup.py) is th
 from __future__ import annotations
 
 import configparser
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.parser import BytesHeaderParser
@@ -20,6 +19,7 @@ from packaging.version import Version
 from envbuild.core.archive_damage import is_damage
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import SpecError
+from envbuild.core.plain_zip import PlainZipFile
 from envbuild.core.text import printable
 from envbuild.spec.local_wheels import LocalWheel
 from envbuild.spec.pyproject import check_lines, check_python, load_toml, plain_requirements
@@ -96,7 +96,7 @@ def read_wheel(path: Path, wheel: LocalWheel, python: str) -> ProjectMetadata:
     """Return the metadata of a wheel. Raises SpecError for one that is malformed or for another Python."""
     what = f"the wheel '{wheel.path}'"
     try:
-        with zipfile.ZipFile(path) as archive:
+        with PlainZipFile(path) as archive:
             (name,) = [
                 item for item in archive.namelist() if item.count("/") == 1 and item.endswith(".dist-info/METADATA")
             ]

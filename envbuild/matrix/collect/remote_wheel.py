@@ -26,6 +26,7 @@ from urllib3.exceptions import HTTPError
 
 from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.errors import InputError
+from envbuild.core.plain_zip import PlainZipFile
 from envbuild.net.body import Pace, read_some
 from envbuild.net.failures import NotFoundError, UnreachableError, describe_error
 from envbuild.net.python_index import IndexFile
@@ -87,7 +88,7 @@ class RemoteWheel:
     """An open wheel. Methods raise MalformedFileError."""
 
     name: str
-    archive: zipfile.ZipFile
+    archive: PlainZipFile
 
     def names(self) -> list[str]:
         return self.archive.namelist()
@@ -121,8 +122,6 @@ class RemoteWheel:
         found = [info for info in self.archive.infolist() if info.filename == member]
         if len(found) != 1:
             raise MalformedFileError(f"{len(found)} members are named {member}")
-        if found[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or found[0].flag_bits & 1:
-            raise MalformedFileError(f"{member} is compressed or encrypted in a way that no wheel is")
         return found[0]
 
 
@@ -136,7 +135,7 @@ class Wheels:
     @contextmanager
     def open(self, file: IndexFile) -> Iterator[RemoteWheel]:
         """Open one wheel. Raise InputError, also for errors of the archive in the body of the ``with``."""
-        with self._errors(file), self._file(file.url) as stream, zipfile.ZipFile(stream) as archive:
+        with self._errors(file), self._file(file.url) as stream, PlainZipFile(stream) as archive:
             yield RemoteWheel(file.name, archive)
 
     def metadata(self, file: IndexFile) -> Metadata:

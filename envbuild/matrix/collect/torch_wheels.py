@@ -62,7 +62,7 @@ def _code(context: Context, release: Release, arch: str) -> tuple[Cell, DeviceCo
 
 def cuda_version(text: str) -> str:
     """Return major.minor of ``cuda`` in torch/version.py; empty for None. Raise MalformedFileError."""
-    match = re.search(r"^cuda(?:: [^=]+)? = (?:'(\d+\.\d+)[\d.]*'|None)$", text, re.MULTILINE)
+    match = re.search(r"^cuda(?:: [^=\n]+)? = (?:'(\d+\.\d+)[\d.]*'|None)$", text, re.MULTILINE)
     if not match:
         raise MalformedFileError("torch/version.py does not name the CUDA version")
     return match[1] or ""

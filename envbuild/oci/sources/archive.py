@@ -22,6 +22,7 @@ from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive_index import HINT, ArchiveIndex, convert_archive_errors
 from envbuild.oci.sources.archive_stream import index_compressed_archive, is_compressed, with_layer_stream
 from envbuild.oci.sources.base import SourceImage, SourceLayer
+from envbuild.oci.sources.both_forms import check_both_forms
 from envbuild.oci.sources.oci_layout import read_layout_image, several_images_error
 from envbuild.oci.sources.platform import Platform
 
@@ -64,11 +65,13 @@ def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceIma
     try:
         names = [name.expect(str) for name in item.part("Layers").parts()]
         configuration = item.part("Config").expect(str)
+        called = [name.expect(str) for name in item.part("RepoTags").parts()]
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(reference, error, MANIFEST) from None
     content = archive.read(configuration)
     found = image_documents.read_configuration(content, reference, platform)
     image_documents.check_layer_count(found, names, reference)
+    check_both_forms(archive, called, found.identity, reference, platform)
     layers = [
         SourceLayer(
             diff_id,

@@ -123,8 +123,13 @@ def read_layout_image(
 def find_manifest(files: LayoutFiles, tag: str, reference: str, platform: Platform) -> str:
     """Return the digest (``sha256:…``) to which index.json leads from `tag`, through at most `m.INDEXES` indexes.
     Raises InputError, ConflictError."""
-    digest, value = "", m.parse_document(files.read(INDEX), reference, INDEX)
-    listed = find_entries(value, tag, reference)
+    value = m.parse_document(files.read(INDEX), reference, INDEX)
+    return follow_entries(files, find_entries(value, tag, reference), reference, platform)
+
+
+def follow_entries(files: LayoutFiles, listed: list[Part], reference: str, platform: Platform) -> str:
+    """Return the digest (``sha256:…``) to which entries of index.json lead. Raises as `find_manifest`."""
+    digest = ""
     for _ in range(m.INDEXES):
         digest = f"sha256:{pick_manifest(listed, reference, platform).digest}"
         value = m.parse_document(read_document(files, digest, reference), reference)

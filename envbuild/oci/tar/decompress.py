@@ -120,7 +120,8 @@ def decompress(stream: Readable) -> Iterator[bytes]:
     import zstandard
     from isal import isal_zlib
 
-    corrupt: Any = (EOFError, gzip.BadGzipFile, zlib.error, isal_zlib.error, zstandard.ZstdError)
+    # OverflowError: of isal, a header of more than 512 KiB
+    corrupt: Any = (EOFError, OverflowError, gzip.BadGzipFile, zlib.error, isal_zlib.error, zstandard.ZstdError)
     head, whole = read_magic(stream)
     try:
         if head[:2] == GZIP:

@@ -1,0 +1,69 @@
+"""Archives with Docker's manifest.json and an OCI layout, as `docker save` writes them since release 25: programs read
+the one or the other (containerd the layout), so both must name the same image."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from envbuild.core.errors import ConflictError, InputError
+from envbuild.net.registry.media_types import REF_NAME, is_referrer
+from envbuild.oci import manifest as m
+from envbuild.oci.document import InvalidDocumentError, Part
+from envbuild.oci.sources.archive_index import ArchiveIndex
+from envbuild.oci.sources.oci_layout import INDEX, blob_path, follow_entries, has_file, read_document
+from envbuild.oci.sources.platform import Platform
+
+IMAGE_NAME = "io.containerd.image.name"  # of an entry: the whole name (containerd, images/annotations.go)
+OTHERS = ("docker.io/library/", "docker.io/", "localhost/")  # that programs write in front of a name
+
+
+def check_both_forms(
+    archive: ArchiveIndex, names: Collection[str], config: str, reference: str, platform: Platform
+) -> None:
+    """Check that the layout of an archive, if it has one, has no other image than the chosen one of manifest.json.
+
+    names: those that manifest.json has for the image (none: it is the only one). config: the digest (``sha256:…``) of
+    its configuration. Raises InputError."""
+    if INDEX not in archive.places and INDEX not in archive.links:
+        return
+    wanted = {plain_name(name) for name in names}
+    value = m.parse_document(archive.read(INDEX), reference, INDEX)
+    try:
+        listed = [item for item in m.list_index(value, reference, INDEX) if not is_referrer(item.expect(dict))]
+        called = [item for item in listed if is_called(item, wanted)]
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(reference, error, INDEX) from None
+    for item in called:
+        try:
+            digest = follow_entries(archive, [item], reference, platform)
+        except ConflictError:  # of other platforms
+            continue
+        found = m.read_manifest(
+            m.parse_document(read_document(archive, digest, reference), reference),
+            reference,
+            lambda part: has_file(archive, blob_path(part.digest)),
+        )
+        if f"sha256:{found.config.digest}" != config:
+            raise InputError(
+                f"{reference} is two images: manifest.json has the configuration {config}, and index.json "
+                f"sha256:{found.config.digest}",
+                hint="programs differ in which of both they read: save the image again, e.g. docker save -o FILE NAME",
+            )
+
+
+def is_called(item: Part, wanted: Collection[str]) -> bool:
+    """Return whether an entry of index.json has one of the names, or none. Raises InvalidDocumentError."""
+    annotations = item.part("annotations")
+    name, tag = annotations.optional(IMAGE_NAME).text(), annotations.optional(REF_NAME).text()
+    if not wanted or not (name or tag):
+        return True
+    if name:
+        return plain_name(name) in wanted
+    return plain_name(tag) in wanted or any(other.rpartition(":")[2] == tag for other in wanted)
+
+
+def plain_name(name: str) -> str:
+    """Return a name without what programs write in front of it, with its tag."""
+    for prefix in OTHERS:
+        name = name.removeprefix(prefix)
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"

@@ -1,0 +1,95 @@
+"""Archives with Docker's manifest.json and an OCI layout: both must name the same image."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.core.errors import InputError
+from envbuild.oci.sources.open import open_source
+from tests.support.foreign_images import document, image, workspace
+from tests.support.local_registry import Layout, file, tar
+
+pytestmark = pytest.mark.unit
+NAMES = {"io.containerd.image.name": "docker.io/library/app:1", "org.opencontainers.image.ref.name": "1"}
+
+
+def layer(word: bytes) -> list[bytes]:
+    return [tar(file("etc/which", word))]
+
+
+def write_archive(
+    path: Path, words: list[bytes], annotations: list[dict[str, str]], listed: list[tuple[bytes, list[str]]], mode: str
+) -> Path:
+    """Write an archive: a layout with an image of each of `words`, and manifest.json with those of `listed`."""
+    layout = Layout(path.parent / "layout")
+    for number, word in enumerate(words):
+        layout.add(image(layout, layer(word)), str(number))
+    index = json.loads((layout.path / "index.json").read_text())
+    for item, names in zip(index["manifests"], annotations, strict=True):
+        item["annotations"] = names
+    (layout.path / "index.json").write_text(json.dumps(index))
+    entries: list[dict[str, Any]] = []
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+
+        def add(name: str, content: bytes) -> None:
+            found = tarfile.TarInfo(name)
+            found.size = len(content)
+            archive.addfile(found, io.BytesIO(content))
+
+        for part in sorted(layout.path.rglob("*")):
+            if part.is_file():
+                archive.add(part, str(part.relative_to(layout.path)))
+        for number, (word, tags) in enumerate(listed):
+            content = json.dumps(document(layer(word))).encode()
+            name = f"{number}-{hashlib.sha256(content).hexdigest()}.json"
+            add(name, content)
+            add(f"{number}/layer.tar", layer(word)[0])
+            entries.append({"Config": name, "RepoTags": tags, "Layers": [f"{number}/layer.tar"]})
+        add("manifest.json", json.dumps(entries).encode())
+    return path
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+@pytest.mark.parametrize("names", [NAMES, {"org.opencontainers.image.ref.name": "1"}, {}])
+def test_an_archive_of_two_images_is_refused(tmp_path: Path, mode: str, names: dict[str, str]) -> None:
+    at = workspace(tmp_path / "store")
+    two = write_archive(tmp_path / "two.tar", [b"B"], [names], [(b"A", ["app:1"])], mode)
+    with (
+        pytest.raises(InputError, match="is two images: manifest.json has"),
+        open_source(f"docker-archive:{two}", at.site, at.store),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+@pytest.mark.parametrize("names", [NAMES, {"org.opencontainers.image.ref.name": "app:1"}, {}])
+def test_an_archive_of_both_forms_of_an_image_is_read(tmp_path: Path, mode: str, names: dict[str, str]) -> None:
+    at = workspace(tmp_path / "store")
+    one = write_archive(tmp_path / "one.tar", [b"A"], [names], [(b"A", ["app:1"])], mode)
+    for tag in ("", ":app:1"):
+        with open_source(f"docker-archive:{one}{tag}", at.site, at.store) as found:
+            assert len(found.layers) == 1
+
+
+def test_only_the_image_that_is_named_is_compared(tmp_path: Path) -> None:
+    at = workspace(tmp_path / "store")
+    other = {"io.containerd.image.name": "docker.io/library/b:1", "org.opencontainers.image.ref.name": "1"}
+    both = [(b"A", ["app:1"]), (b"B", ["b:1"])]
+    path = write_archive(tmp_path / "a.tar", [b"A", b"B"], [NAMES, other], both, "w")
+    for tag in ("app:1", "b:1"):
+        with open_source(f"docker-archive:{path}:{tag}", at.site, at.store) as found:
+            assert len(found.layers) == 1
+    (tmp_path / "x").mkdir()
+    exchanged = write_archive(tmp_path / "x/a.tar", [b"B", b"A"], [NAMES, other], both, "w")
+    with (
+        pytest.raises(InputError, match="is two images"),
+        open_source(f"docker-archive:{exchanged}:b:1", at.site, at.store),
+    ):
+        pass
