@@ -9,19 +9,23 @@ import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from tarfile import EOFHeaderError, InvalidHeaderError, ReadError, TruncatedHeaderError  # type: ignore[attr-defined]
 from typing import Any, Self
 
 from envbuild.core.limited_xz import CHUNK, LimitedXz
+from envbuild.core.pax_records import check_records
 
 MAX_EXTENDED = 1 << 20  # bytes of one extended header or long name, as in Go's archive/tar
-MAX_DIGITS = 255  # in a row: the time that `tarfile` of Python 3.11.7 takes to search them grows with their square
 MAX_CHAIN = 8  # extended headers of one member
 MAX_GLOBALS = 100  # global records; every member has a copy of them
 MAX_MEMBERS = 1_000_000  # of one archive; the largest sources have 100,000
 MAX_TEXTS = 64 << 20  # bytes of their names, targets and extended headers: `tarfile` holds those of all members
 MAX_HEADERS = 1 << 30  # bytes of all headers, of which nothing may remain
+USUAL_RECORDS, MAX_RECORDS = 10, 2_000_000  # of a member; of all above that: each takes 3 µs
 MAX_MAP = 4 << 20  # bytes of the map of a sparse file: 170,000 parts; `tarfile` makes a pair of numbers of each
-DIGITS, RECORD = re.compile(rb"[0-9]+"), re.compile(rb"([0-9]{1,9}) [^=\0]")
+# Octal digits, nothing, or base-256. `tarfile` ends a number at a null byte in front of it, and GNU tar and Go do not.
+POSIX, STAR = b"ustar\0", b"tar\0"  # magic of a header; at its end
+SIZE = re.compile(rb" *[0-7]+ *(\0.*)?|[ \0]*|[\x80\xff].*", re.DOTALL)
 HEADERS = (
     tarfile.XHDTYPE,
     tarfile.SOLARIS_XHDTYPE,
@@ -40,6 +44,10 @@ class BoundedTarInfo(tarfile.TarInfo):
     def frombuf(cls, *arguments: Any, **options: Any) -> Self:
         """Return the member of a header. Raises TarError."""
         found = super().frombuf(*arguments, **options)
+        if not SIZE.fullmatch(arguments[0][124:136]):
+            raise tarfile.ReadError(f"the size of {found.name[:200]!r} is a number that programs read differently")
+        if has_ambiguous_prefix(arguments[0]):
+            raise tarfile.ReadError(f"{found.name[:200]!r} has a prefix that programs read differently")
         found.refuse_negative()
         if found.type in HEADERS and found.size > MAX_EXTENDED:
             raise tarfile.ReadError(f"an extended header has {found.size} bytes")
@@ -52,8 +60,16 @@ class BoundedTarInfo(tarfile.TarInfo):
         """Return the next member; called again for the one behind an extended header. Raises TarError."""
         assert isinstance(tarfile, BoundedTarFile)
         tarfile.enter()
-        found = super().fromtarfile(tarfile)
-        tarfile.chain = 0
+        try:
+            found = super().fromtarfile(tarfile)
+        except EOFHeaderError:
+            tarfile.check_end()
+            raise
+        except (InvalidHeaderError, TruncatedHeaderError) as error:  # else the archive would end here for `tarfile`
+            if tarfile.offset:
+                raise ReadError(f"a header is damaged: {error}") from None
+            raise
+        tarfile.chain, tarfile.kinds = 0, b""
         found.refuse_negative()  # of a pax header
         tarfile.count(found)
         if found.issparse():  # also by a map in a pax header
@@ -70,12 +86,22 @@ class BoundedTarInfo(tarfile.TarInfo):
         if not self.sparse_files:
             raise tarfile.ReadError(f"{self.name[:200]!r} is a sparse file")
 
+    def _proc_member(self, archive: BoundedTarFile) -> Any:
+        if self.type in HEADERS:
+            archive.begin_header(self.type)
+        return super()._proc_member(archive)  # type: ignore[misc]
+
     def _proc_pax(self, archive: BoundedTarFile) -> Any:
         content = archive.read_ahead(self.size)
-        if why := refuse_records(content[: self.size]):
-            raise tarfile.ReadError(f"an extended header {why}")
+        archive.count_records(check_records(content[: self.size], shared=self.type == tarfile.XGLTYPE))
         with archive.returned(content):
             return super()._proc_pax(archive)  # type: ignore[misc]
+
+    def _proc_gnulong(self, archive: BoundedTarFile) -> Any:
+        found = super()._proc_gnulong(archive)  # type: ignore[misc]
+        if not (found.name if self.type == tarfile.GNUTYPE_LONGNAME else found.linkname):
+            raise tarfile.ReadError("a long name is empty")  # which counts for `tarfile`, and not for Go
+        return found
 
     def _proc_gnusparse_10(self, *arguments: Any) -> Any:
         self.refuse_sparse()  # before its map is read
@@ -96,19 +122,12 @@ class SparseTarInfo(BoundedTarInfo):
             return super()._proc_gnusparse_10(following, pax_headers, archive)
 
 
-def refuse_records(content: bytes) -> str:
-    """Return what is wrong with the records of an extended header (``LENGTH KEY=VALUE`` and a line feed, POSIX.1-2008,
-    pax); empty for nothing."""
-    if any(run.end() - run.start() > MAX_DIGITS for run in DIGITS.finditer(content)):
-        return f"has more than {MAX_DIGITS} digits in a row"
-    at, end = 0, len(content.rstrip(b"\0"))
-    while at < end:
-        length = RECORD.match(content, at)
-        after = at + int(length[1]) if length else 0
-        if not length or not length.end() < after <= end or content[after - 1 : after] != b"\n":
-            return "has a record of another form"
-        at = after
-    return ""
+def has_ambiguous_prefix(head: bytes) -> bool:
+    """Return whether a header has a prefix of its name where `tarfile` alone reads one (it has no POSIX header), or one
+    that Go ends earlier (star's form)."""
+    if head[257:263] != POSIX:
+        return bool(head[345])
+    return head[508:512] == STAR and bool(head[475])
 
 
 class _ReturnedBytes:
@@ -157,7 +176,8 @@ class BoundedTarFile(tarfile.TarFile):
     for sparse files, unless `tarinfo` is SparseTarInfo."""
 
     tarinfo = BoundedTarInfo
-    chain = found = texts = headers = 0
+    chain = found = texts = headers = records = 0
+    kinds = b""  # of the extended headers of the current member
     most_members = MAX_MEMBERS
 
     @contextlib.contextmanager
@@ -204,6 +224,30 @@ class BoundedTarFile(tarfile.TarFile):
             yield
         finally:
             self.fileobj = whole
+
+    def count_records(self, count: int) -> None:
+        """Count the records of one extended header. Raises ReadError."""
+        self.records += max(count - USUAL_RECORDS, 0)
+        if self.records > MAX_RECORDS:
+            raise tarfile.ReadError(f"it has more than {MAX_RECORDS} unusual records in extended headers")
+
+    def begin_header(self, kind: bytes) -> None:
+        """Note an extended header of the current member. Raises ReadError for those in an order in which other programs
+        take other names than `tarfile`."""
+        long_names = tarfile.GNUTYPE_LONGNAME + tarfile.GNUTYPE_LONGLINK
+        if kind == tarfile.SOLARIS_XHDTYPE:
+            raise tarfile.ReadError("it has an extended header of Solaris")
+        if kind in self.kinds or (self.kinds and not (kind in long_names and self.kinds in long_names)):
+            raise tarfile.ReadError("a member has two extended headers, which programs read differently")
+        if kind != tarfile.XGLTYPE:
+            self.kinds += kind
+
+    def check_end(self) -> None:
+        """Check that the block of zeros at which `tarfile` ends is not a single one: GNU tar reads on behind it. Raises
+        ReadError."""
+        assert self.fileobj
+        if self.fileobj.read(tarfile.BLOCKSIZE).strip(b"\0"):
+            raise tarfile.ReadError("it continues after its end")
 
     def enter(self) -> None:
         """Count a header of the current member. Raises ReadError."""

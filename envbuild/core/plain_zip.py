@@ -1,7 +1,7 @@
-"""Python's zip reader for the archives of others: members that are stored or deflated alone.
+"""Python's zip reader for third-party archives: members that are stored or deflated alone.
 
-`zipfile` unpacks members of other methods whole, whatever size they state: 1.6 kB of bzip2 took 4 GB of memory. Wheels
-have no others."""
+`zipfile` unpacks members of other methods whole, of any size that they state: 1.6 kB of bzip2 took 4 GB of memory.
+Wheels have no others."""
 
 from __future__ import annotations
 

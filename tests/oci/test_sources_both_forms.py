@@ -62,7 +62,7 @@ def test_an_archive_of_two_images_is_refused(tmp_path: Path, mode: str, names: d
     at = workspace(tmp_path / "store")
     two = write_archive(tmp_path / "two.tar", [b"B"], [names], [(b"A", ["app:1"])], mode)
     with (
-        pytest.raises(InputError, match="is two images: manifest.json has"),
+        pytest.raises(InputError, match=r"is two images: manifest\.json has"),
         open_source(f"docker-archive:{two}", at.site, at.store),
     ):
         pass

@@ -47,6 +47,7 @@ def index_archive(path: Path) -> ArchiveIndex:
     with convert_archive_errors(path), ImageTarFile.open(path, "r:") as tar:
         for entry in tar:
             archive.add(entry)
+    archive.check_folders()
     end = path.stat().st_size
     if any(start + size > end for start, size in archive.places.values()):
         raise InputError(f"{path} is truncated", hint=HINT)

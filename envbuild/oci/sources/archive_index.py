@@ -38,6 +38,11 @@ class FileSection(io.RawIOBase):
         super().close()
 
 
+def plain_path(name: str) -> str:
+    """Return a name as `ArchiveIndex` has it: Docker takes an absolute one from the top of the archive, too."""
+    return posixpath.normpath(name).lstrip("/")
+
+
 @dataclass(slots=True)
 class ArchiveIndex:
     """Files of an archive by name. `places`: (start, size); `links`: name → what it is another name of;
@@ -51,7 +56,7 @@ class ArchiveIndex:
     def add(self, entry: tarfile.TarInfo) -> str:
         """Enter an entry; returns its name. Raises InputError for a second file of one name: programs differ in which
         of both they take."""
-        name = posixpath.normpath(entry.name)
+        name = plain_path(entry.name)
         if not entry.isdir() and (name in self.places or name in self.links):
             raise InputError(f"{self.path} contains two files called {name[:200]!r}", hint=HINT)
         if entry.issym() or entry.islnk():  # `docker save` and podman write a layer that occurs twice so
@@ -61,9 +66,18 @@ class ArchiveIndex:
             self.places[name] = entry.offset_data, entry.size
         return name
 
+    def check_folders(self) -> None:
+        """Raise InputError for a file in a folder that is a link: Docker writes it where that leads."""
+        for name in (*self.places, *self.links):
+            above = posixpath.dirname(name)
+            while above:
+                if above in self.links:
+                    raise InputError(f"{self.path} contains {name[:200]!r}, and {above[:200]!r} is a link", hint=HINT)
+                above = posixpath.dirname(above)
+
     def real(self, name: str) -> str:
         """Return the name of the file that `name` is, links followed. Raises InputError."""
-        real = posixpath.normpath(name)
+        real = plain_path(name)
         for _ in range(HOPS):
             if real not in self.links:
                 break

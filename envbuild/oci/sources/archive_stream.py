@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import posixpath
 import tarfile
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -16,7 +15,7 @@ from envbuild.core import bombs
 from envbuild.core.bounded_tar import ImageTarFile
 from envbuild.core.errors import InputError
 from envbuild.oci.sources import image_documents
-from envbuild.oci.sources.archive_index import ArchiveIndex, convert_archive_errors
+from envbuild.oci.sources.archive_index import ArchiveIndex, convert_archive_errors, plain_path
 from envbuild.oci.sources.base import SourceImage, SourceLayer
 
 AGAIN = "save it or copy it here again, e.g. docker save NAME | gzip > FILE"
@@ -79,6 +78,7 @@ def index_compressed_archive(path: Path) -> ArchiveIndex:
                     total += len(content)
             if total > ALL:
                 raise InputError(f"{path} holds more than {ALL} bytes of JSON", hint="it is not an archive of an image")
+    archive.check_folders()
     return archive
 
 
@@ -104,7 +104,7 @@ def with_layer_stream(image: SourceImage, archive: ArchiveIndex) -> SourceImage:
             yield (
                 replace(layers[name], open=partial(open_entry, tar, entry))
                 for entry in iterate_entries(tar)
-                if (name := posixpath.normpath(entry.name)) in layers
+                if (name := plain_path(entry.name)) in layers
             )
 
     return replace(image, stream=stream)
@@ -153,7 +153,7 @@ def read_sent_layers(tar: tarfile.TarFile, diff_ids: Collection[str]) -> Iterato
     for entry in iterate_entries(tar):
         if not entry.isreg() or entry.sparse:
             continue
-        name = posixpath.normpath(entry.name)
+        name = plain_path(entry.name)
         file = cast("IO[bytes]", tar.extractfile(entry))
         head = file.read(HEAD)
         if not may_be_layer(head):

@@ -19,6 +19,7 @@ from envbuild.oci.tar.fields import (
     quote_name,
 )
 from envbuild.oci.tar.header import check_id
+from envbuild.oci.tar.name_count import NameCount
 from envbuild.oci.tar.sparse import SPARSE
 
 BLOCK = 512
@@ -32,10 +33,10 @@ class ExtendedHeaders:
     """The extended headers so far, which apply to the next member: `local`, `long_name`, `long_link`. `padding`: the
     bytes behind the content of the last one."""
 
-    __slots__ = ("local", "long_link", "long_name", "padding", "source")
+    __slots__ = ("local", "long_link", "long_name", "names", "padding", "source")
 
-    def __init__(self, source: ChunkReader) -> None:
-        self.source, self.padding = source, b""
+    def __init__(self, source: ChunkReader, names: NameCount) -> None:
+        self.source, self.names, self.padding = source, names, b""
         self.local: list[Record] | None = None
         self.long_name: bytes | None = None
         self.long_link: bytes | None = None
@@ -51,11 +52,11 @@ class ExtendedHeaders:
         if kind == EXTENDED:
             if self.local is not None:
                 raise LayerError("a member has two extended headers")
-            self.local = parse_records(self.read_content(head))
+            self.local = self.read_records(head)
         elif kind == GLOBAL:
             if self.is_pending():  # Go discards what precedes a global header
                 raise LayerError("a global header is between a member and its extended header")
-            for key, _ in parse_records(self.read_content(head)):
+            for key, _ in self.read_records(head):
                 if key in MEANING or key.startswith((SPARSE, SCHILY)):
                     raise LayerError(f"it sets one {quote_name(key)} for all its members")
         elif kind == LONG_NAME:
@@ -65,6 +66,12 @@ class ExtendedHeaders:
         else:
             return False
         return True
+
+    def read_records(self, head: bytes) -> list[Record]:
+        """Return the records of an extended header. Raises LayerError."""
+        found = parse_records(self.read_content(head))
+        self.names.add_records(len(found))
+        return found
 
     def read_long_name(self, head: bytes) -> bytes:
         """Return a long name. Raises LayerError for an empty one, which counts for GNU tar, and not for Go, and for one

@@ -78,7 +78,7 @@ class _Reader:
     def __init__(self, source: ChunkReader, sink: Sink, names: NameCount) -> None:
         self.source, self.sink, self.names = source, sink, names
         self.data = cast("Callable[[memoryview], None]", sink.data)
-        self.extended = ExtendedHeaders(source)
+        self.extended = ExtendedHeaders(source, names)
         self.holes = 0
         self.owners: dict[bytes, tuple[int, int, int]] = {}
         self.folders: dict[bytes, bytes] = {}
