@@ -18,7 +18,7 @@ from envbuild.build.engines.base import BuildOptions, build_units
 from envbuild.core.errors import ConflictError, DamagedLayerError
 from envbuild.core.text import counted
 from envbuild.export.artifact_link import link_by_name
-from envbuild.export.built_image import ImageRecord, read_image_record, write_image_record
+from envbuild.export.built_image import ImageRecord, RecordKey, key_of_lock, read_image_record, write_image_record
 from envbuild.lock.resolve import resolve_as_locked, resolve_image, resolve_in
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.target import check_machine
@@ -87,7 +87,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     caches = inputs.used_caches()
     base_caches = ready.build.base_caches
     all_caches = sorted({*base_caches, *caches})
-    documents = image_documents(resolution, lock, evidence, built.engine, workspace, all_caches)
+    documents = image_documents(resolution, lock, ready.key.lock, evidence, built.engine, workspace, all_caches)
     write_documents(documents, artifact.path, artifact.sha256)
     link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
     made = ImageRecord(
@@ -107,9 +107,8 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         seconds=round(time.monotonic() - began, 1),
         forecast=inputs.forecast.row() if inputs.forecast else {},
     )
-    write_image_record(made, plan, resolution, workspace)
-    if resolution.contents:  # `run` mounts the folders, so any copy of them will do
-        write_image_record(made, plan, resolution.mounted(), workspace)
+    for key in (ready.key, *ready.mounted):
+        write_image_record(made, plan, key)
     return made
 
 
@@ -123,10 +122,13 @@ def resolve_before(spec: ImageSpec, workspace: Workspace) -> Resolution | None:
 
 @dataclass(frozen=True, slots=True)
 class ReadyImage:
-    """An image that can be built: `inputs` obtains what its units need."""
+    """An image that can be built: `inputs` obtains what its units need. `mounted`: the key of the image in which its
+    project folders are mounted, for `run`: any copy of them will do."""
 
     resolution: Resolution
     lock: Lock
+    key: RecordKey
+    mounted: tuple[RecordKey, ...]
     engine: Engine
     plan: Plan
     build: BuildOptions
@@ -156,6 +158,8 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
         rules = {LockRule.MAKE: ensure_lock, LockRule.RENEW: renew_lock, LockRule.REQUIRE: require_lock}
         write = partial(rules[options.lock], resolution, workspace, partial(open_base_layout, workspace))
         lock, resolution = lock_beside_contents(resolution, workspace.project, write)
+    key = key_of_lock(resolution, lock, workspace)
+    mounted = (key_of_lock(resolution.mounted(), lock, workspace),) if resolution.contents else ()
     check_base_caches(resolution, lock, workspace)
     engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
     plan = make_plan(resolution, lock)
@@ -163,7 +167,7 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     below = {cache for names in caches_below(resolution, lock, workspace).values() for cache in names}
     build = replace(options.build, compiler_cache=site.compiler_cache, caches=caches, base_caches=tuple(sorted(below)))
     inputs = UnitSupply(engine, plan, lock, lock_request(resolution), workspace, build, options.caches)
-    return ReadyImage(resolution, lock, engine, plan, build, inputs)
+    return ReadyImage(resolution, lock, key, mounted, engine, plan, build, inputs)
 
 
 def cache_names(options: Options, workspace: Workspace) -> frozenset[str]:

@@ -31,7 +31,7 @@ def caches_below(
     known = set(record.base_caches) if record else set()
     while is_own_image(resolution.spec.base):
         resolution = resolve_image(resolution.spec.base, workspace)
-        made = read_any_record(resolution, workspace)
+        _, made = read_any_record(resolution, workspace)
         for digest in digests:
             if layer := workspace.store.find_layer(digest):
                 known.update(layer.all_caches)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envbuild.core.digest import reported_digest
-from envbuild.core.errors import EngineError, EnvbuildError
+from envbuild.core.errors import EngineError, EnvbuildError, LockError
 from envbuild.core.regular_file import mode_at
 from envbuild.core.store.access import check_readable
 from envbuild.core.store.records import forget_damaged, read_record, record_path, write_record
@@ -26,6 +26,17 @@ if TYPE_CHECKING:  # reading a file needs none of them
 
 
 @dataclass(frozen=True, slots=True)
+class RecordKey:
+    """Key of a build: all that an image is made from, as it was read at the begin. A build takes hours, in which a file
+    may change.
+
+    path: of the record in the store, whose name is a digest of all of it. lock: the bytes of the lock file."""
+
+    path: Path
+    lock: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class BuiltImage:
     """A built image: everything about it that is in the project and the store."""
 
@@ -34,6 +45,7 @@ class BuiltImage:
     plan: Plan
     record: ImageRecord
     layers: tuple[LayerRecord, ...]
+    key: RecordKey
 
 
 def load_built_image(name: str, workspace: Workspace, *, mounted: bool = False) -> BuiltImage:
@@ -43,6 +55,7 @@ def load_built_image(name: str, workspace: Workspace, *, mounted: bool = False) 
     be read.
     """
     from envbuild.build.plan.planner import make_plan
+    from envbuild.lock.model import lock_digest
     from envbuild.lock.resolve import resolve_image
     from envbuild.lock.update import current_lock
 
@@ -50,8 +63,11 @@ def load_built_image(name: str, workspace: Workspace, *, mounted: bool = False) 
     if mounted:
         resolution = resolution.mounted()
     lock = current_lock(resolution, workspace)
-    made = read_any_record(resolution, workspace)
-    if made is None:
+    key, made = read_any_record(resolution, workspace)
+    if key and made and made.lock != lock_digest(lock):  # the file changed before a record could have its name
+        forget_damaged(key.path)
+        made = None
+    if key is None or made is None:
         raise EnvbuildError(
             f"{resolution.spec.name} is not built, or something changed since", hint=f"envbuild make {name}"
         )
@@ -63,9 +79,9 @@ def load_built_image(name: str, workspace: Workspace, *, mounted: bool = False) 
     try:
         layers = tuple(workspace.store.layer(layer) for layer in made.layers)
     except EngineError as error:  # a damaged one was moved aside: the next make builds it
-        forget_damaged(image_record_path(resolution, workspace))
+        forget_damaged(key.path)
         raise EngineError(error.message, hint=f"envbuild make {name}") from None
-    return BuiltImage(resolution, lock, make_plan(resolution, lock), made, layers)
+    return BuiltImage(resolution, lock, make_plan(resolution, lock), made, layers, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +116,8 @@ class ImageRecord:
         return tuple(sorted({*self.caches, *self.base_caches}))
 
 
-def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | None:
-    """Return the path of the record of an image in the store; None without a lock."""
+def read_key(resolution: Resolution, workspace: Workspace) -> RecordKey | None:
+    """Return what an image is made from now; None without a lock."""
     try:
         lock = workspace.project.lock_path(resolution.spec.path).read_bytes()
     except FileNotFoundError:
@@ -110,7 +126,20 @@ def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | No
     from envbuild.lock.lock_record import decisive_parts
 
     contents = (content.sha256 for content in resolution.contents)
-    return record_path(workspace.store, [lock, str(MODEL), *decisive_parts(resolution, workspace), *contents])
+    path = record_path(workspace.store, [lock, str(MODEL), *decisive_parts(resolution, workspace), *contents])
+    return RecordKey(path, lock)
+
+
+def key_of_lock(resolution: Resolution, lock: Lock, workspace: Workspace) -> RecordKey:
+    """Return what an image is made from, with `lock`. Raises LockError if the file has another one meanwhile."""
+    from envbuild.lock.lockfile import parse_lock
+    from envbuild.lock.model import lock_digest
+
+    path = workspace.project.lock_path(resolution.spec.path)
+    key = read_key(resolution, workspace)
+    if key is None or lock_digest(parse_lock(key.lock.decode(errors="replace"), path)) != lock_digest(lock):
+        raise LockError(f"{path} was changed while it was read", hint="run the command again")
+    return key
 
 
 def read_image_record(
@@ -122,7 +151,7 @@ def read_image_record(
     shares the store. None if there is none. Raises EngineError for a store that this user may not read, SignatureError
     for a key of a cache that cannot be read.
     """
-    made = read_any_record(resolution, workspace)
+    _, made = read_any_record(resolution, workspace)
     if made is None or (verified and not made.evidence) or engine not in ("", "auto", made.engine):
         return None
     if names_without(made.all_caches, workspace.site.caches):
@@ -131,14 +160,14 @@ def read_image_record(
     return replace(made, evidence=evidence)
 
 
-def read_any_record(resolution: Resolution, workspace: Workspace) -> ImageRecord | None:
-    """Return the record of an earlier run, if its artifact is unchanged, also with units of caches that the site does
-    not list. Raises EngineError for a store that this user may not read."""
+def read_any_record(resolution: Resolution, workspace: Workspace) -> tuple[RecordKey | None, ImageRecord | None]:
+    """Return the record of an earlier run and its key, if its artifact is unchanged, also with units of caches that the
+    site does not list. Raises EngineError for a store that this user may not read."""
     check_readable(workspace.store.root)
-    path = image_record_path(resolution, workspace)
-    value = read_record(path) if path else None
+    key = read_key(resolution, workspace)
+    value = read_record(key.path) if key else None
     if value is None:
-        return None
+        return key, None
     fields: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
     try:
         made = ImageRecord(**fields)
@@ -149,8 +178,8 @@ def read_any_record(resolution: Resolution, workspace: Workspace) -> ImageRecord
             for text in part
         )
     except TypeError:  # a record of something else
-        return None
-    return replace(made, up_to_date=True, seconds=0.0, forecast={}) if whole else None
+        return key, None
+    return key, replace(made, up_to_date=True, seconds=0.0, forecast={}) if whole else None
 
 
 def find_unchanged_file(made: ImageRecord, layers: Sequence[LayerRecord], reporter: Reporter) -> SquashfsFile | None:
@@ -168,21 +197,18 @@ def find_unchanged_file(made: ImageRecord, layers: Sequence[LayerRecord], report
     return SquashfsFile(path, found, size, made.messages) if found == made.sha256 else None
 
 
-def write_image_record(made: ImageRecord, plan: Plan, resolution: Resolution, workspace: Workspace) -> None:
+def write_image_record(made: ImageRecord, plan: Plan, key: RecordKey) -> None:
     """Write the record of an image, with the unit keys and input digests that it preserves in the store."""
-    _write(asdict(replace(made, forecast={})), plan, resolution, workspace)
+    _write(asdict(replace(made, forecast={})), plan, key.path)
 
 
-def record_evidence(image: BuiltImage, evidence: Path, workspace: Workspace) -> None:
+def record_evidence(image: BuiltImage, evidence: Path) -> None:
     """Record that an image which was made without verification has been verified: `make` does not repeat it."""
-    path = image_record_path(image.resolution, workspace)
-    value = read_record(path) if path else None
+    value = read_record(image.key.path)
     if value and not value.get("evidence"):
-        _write({**value, "evidence": str(evidence)}, image.plan, image.resolution, workspace)
+        _write({**value, "evidence": str(evidence)}, image.plan, image.key.path)
 
 
-def _write(value: dict[str, Any], plan: Plan, resolution: Resolution, workspace: Workspace) -> None:
-    path = image_record_path(resolution, workspace)
-    assert path is not None, "an image is made from a lock"
+def _write(value: dict[str, Any], plan: Plan, path: Path) -> None:
     blobs = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}
     write_record(path, value, units=plan.keys().values(), blobs=blobs)

@@ -61,7 +61,9 @@ def built_documents(image: BuiltImage, workspace: Workspace) -> ImageDocuments:
         _, evidence, _ = verify_built(image, workspace)
     raise_failures(evidence)
     record = image.record
-    return image_documents(image.resolution, image.lock, evidence, record.engine, workspace, record.all_caches)
+    return image_documents(
+        image.resolution, image.lock, image.key.lock, evidence, record.engine, workspace, record.all_caches
+    )
 
 
 def document_artifacts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from envbuild.core.errors import SpecError
 from envbuild.publish import artifact_types as types
 
 if TYPE_CHECKING:
@@ -22,15 +23,17 @@ class PublishedText:
 
 
 def list_texts(image: BuiltImage, workspace: Workspace) -> list[PublishedText]:
-    """Return the documents of an image of the project."""
+    """Return the documents of an image of the project. Raises SpecError for a spec that changed meanwhile."""
     from envbuild.build.plan.embedded_documents import documents
 
     spec, name = image.resolution.spec, image.plan.image
-    lock = workspace.project.lock_path(spec.path)
+    lock, content = workspace.project.lock_path(spec.path), spec.path.read_bytes()
+    if not spec.text.encode().rstrip(b"\n").endswith(content.rstrip(b"\n")):
+        raise SpecError(f"{spec.path} was changed while it was read", hint="run the command again")
     resolution = documents(image.resolution, image.lock)["resolution.json"]
     return [
-        PublishedText(types.SPEC, spec.path.name, spec.path.read_bytes()),
-        PublishedText(types.LOCK, lock.name, lock.read_bytes()),
+        PublishedText(types.SPEC, spec.path.name, content),
+        PublishedText(types.LOCK, lock.name, image.key.lock),
         PublishedText(types.RESOLUTION, f"{name}.resolution.json", resolution.encode()),
     ]
 

@@ -20,7 +20,8 @@ from envbuild.export.output_path import Output
 from envbuild.export.project_image import SquashfsFile, describe_squashfs
 from envbuild.net.download import Transfer
 from envbuild.net.registry.upload import FIRST_PAUSE, TRIES
-from envbuild.oci.sources.platform import Platform
+from envbuild.oci import manifest as m
+from envbuild.oci.sources.platform import Platform, wrong_platform_error
 from envbuild.publish.find_squashfs import PublishedSquashfs, find_squashfs
 from envbuild.publish.pull_packs import Pull
 from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote, report_reading
@@ -70,10 +71,15 @@ def pull_image(text: str, output: Output | None, workspace: Workspace, platform:
 def compare_image(image: RemoteImage, workspace: Workspace, platform: str, *, attestations: bool = False) -> Compared:
     """Read an image and compare its signatures with the policy of the site. `attestations`: as `check_policy` takes it.
     Raises as `pull_image`."""
-    document = image.find(Platform.of(platform))
+    wanted = Platform.of(platform)
+    document = image.find(wanted)
     signed = check_policy(image, document, workspace, attestations=attestations)
     transfer = transfer_of(image, workspace)
-    return Compared(image, document, signed, find_squashfs(image, document, bound=bool(signed.keys), transfer=transfer))
+    found = find_squashfs(image, document, bound=bool(signed.keys), transfer=transfer)
+    # No index leads to it, or one that states another architecture.
+    if found and wanted.asked and found.document.architecture != wanted.arch:
+        raise wrong_platform_error(image.name, wanted, [f"{m.SYSTEM}/{found.document.architecture}"])
+    return Compared(image, document, signed, found)
 
 
 def transfer_of(image: RemoteImage, workspace: Workspace) -> Transfer:

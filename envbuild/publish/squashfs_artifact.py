@@ -84,7 +84,6 @@ def project_artifacts(
     Raises VerifyError for a file that its packs do not result in: the next run writes it again.
     """
     from envbuild.core.store.records import forget_damaged
-    from envbuild.export.built_image import image_record_path
     from envbuild.export.squashfs_image import plan_squashfs
 
     plan, options, path = image.plan, ExportOptions(sha256=True), Path(image.record.artifact)
@@ -97,7 +96,7 @@ def project_artifacts(
     try:
         return finished_artifacts(finished, subject, workspace.reporter, work, texts, whole=whole, shared=shared)
     except VerifyError:
-        forget_damaged(image_record_path(image.resolution, workspace))
+        forget_damaged(image.key.path)
         raise
 
 

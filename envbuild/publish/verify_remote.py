@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.result import Result
+from envbuild.publish.document_check import check_documents
 from envbuild.publish.pull import compare_image, pull_compared
 from envbuild.publish.remote_image import report_reading, require_remote
 from envbuild.publish.signed_documents import describe_documents, read_attached, value_at
@@ -18,8 +19,8 @@ from envbuild.verify.verify_file import verify_file
 
 def verify_remote(text: str, workspace: Workspace, platform: str = "") -> Result:
     """Verify the image that `text` names: its signatures by the policy of the site, then its provenance, then the audit
-    of its squashfs file against the lock inside it. Nothing of an unsigned image is fetched where the site requires a
-    signature.
+    of its squashfs file against the lock inside it, which must be the published one. Nothing of an unsigned image is
+    fetched where the site requires a signature.
 
     Raises SignatureError, VerifyError, SpecError, InputError, ConflictError, PublishError.
     """
@@ -31,6 +32,8 @@ def verify_remote(text: str, workspace: Workspace, platform: str = "") -> Result
         provenance, sbom = read_attached(image, found.digest, report)
     # Without a link: what is only verified is not what jobs start by its name.
     pulled = pull_compared(compared, None, workspace, platform, began, link=False)
+    if compared.found:
+        check_documents(image, compared.found, Path(pulled.data["path"]), provenance.value)
     evidence = verify_file(Path(pulled.data["path"]), workspace, pulled.data["sha256"])
     written = write_file_evidence(evidence, workspace.store)
     raise_failures(evidence)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from envbuild.core.text import human_list
 from envbuild.report.model import CheckRow, Fault, Step, TierRow
 from envbuild.spec.target import Target
 from envbuild.verify.evidence import Evidence, count_results, tier_states
@@ -14,6 +15,13 @@ from envbuild.verify.tiers import ELSEWHERE, TIERS
 
 VERIFY = "verify"
 Seconds = Mapping[tuple[str, str], float]  # (tier, name of the check)
+
+
+def measured_notes(measured: Sequence[Measured], what: str) -> Iterator[str]:
+    """Yield what limits the results of jobs: `what` of a report they are not known to be of."""
+    if of_name := {item.tier for item in measured if not item.of_file}:
+        tiers = human_list(sorted(of_name), len(of_name))
+        yield f"{tiers}: measured with an image of the same lock; it is not known whether with {what}"
 
 
 def known_results(

@@ -11,7 +11,7 @@ from envbuild.core.digest import reported_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.regular_file import open_regular
 from envbuild.core.shell import shell_word
-from envbuild.core.text import amount, human_list, printable
+from envbuild.core.text import amount, printable
 from envbuild.lock.model import lock_digest
 from envbuild.report.bandwidth_rows import floor_rows, no_bandwidth, series_rows
 from envbuild.report.evidence_rows import (
@@ -19,6 +19,7 @@ from envbuild.report.evidence_rows import (
     failure_rows,
     known_results,
     known_seconds,
+    measured_notes,
     tier_rows,
     verify_steps,
 )
@@ -164,9 +165,7 @@ def limits_of(evidence: Evidence | None, measured: Sequence[Measured]) -> Iterat
         return
     if evidence:
         yield forgery_line(evidence)
-    if of_name := {item.tier for item in measured if not item.of_file}:
-        tiers = human_list(sorted(of_name), len(of_name))
-        yield f"{tiers}: measured with an image of the same lock; it is not known whether with this file"
+    yield from measured_notes(measured, "this file")
 
 
 def folder_parts(summary: SizeSummary) -> tuple[Part, ...]:

@@ -15,6 +15,7 @@ from envbuild.report.evidence_rows import (
     failure_rows,
     known_results,
     known_seconds,
+    measured_notes,
     tier_rows,
     verify_steps,
 )
@@ -64,7 +65,11 @@ def report_project_image(name: str, workspace: Workspace, matrix: MatrixAnswer) 
         floors=floor_rows(known.target),
         packages=package_rows(lock, known.resolution.contents if known.resolution else ()) if lock else (),
         start=start_lines(name, workspace),
-        notes=(*(known.evidence.messages if known.evidence else ()), *remarks(known.resolution)),
+        notes=(
+            *(known.evidence.messages if known.evidence else ()),
+            *measured_notes(known.measured, "these bytes"),
+            *remarks(known.resolution),
+        ),
         epoch=lock.epoch if lock else 0,
         missing={
             LAYERS: not_built,

@@ -49,13 +49,14 @@ class ImageDocuments:
 def image_documents(
     resolution: Resolution,
     lock: Lock,
+    locked: bytes,
     evidence: Evidence | None,
     engine: str,
     workspace: Workspace,
     caches: Iterable[str] = (),
 ) -> ImageDocuments:
-    """Return the documents of an image. evidence: what `verify` found of it; None: it did not run; caches: of
-    its units, as its record names them.
+    """Return the documents of an image. locked: the bytes of its lock file. evidence: what `verify` found of it; None:
+    it did not run; caches: of its units, as its record names them.
 
     Raises ConflictError, UnknownError."""
     from envbuild.matrix.facts.compile import load_fact_table  # not for those who read documents, as pull does
@@ -71,7 +72,6 @@ def image_documents(
         "digest": {"sha256": hashlib.sha256(stable).hexdigest()},
         "annotations": {"tiers": evidence.tiers(), "counts": evidence.counts()} if evidence else {},
     }
-    locked = workspace.project.lock_path(resolution.spec.path).read_bytes()
     byproducts = [found] if evidence else []
     predicate = provenance(resolution, lock, locked, matrix_answer(lock, answer), byproducts, engine, caches)
     return ImageDocuments(to_json(sbom(lock, resolution.contents)).encode(), stable, predicate)

@@ -13,7 +13,7 @@ from envbuild.core.result import Result
 from envbuild.core.shell import shell_word
 from envbuild.core.store.records import forget_damaged
 from envbuild.core.store.store import Store
-from envbuild.export.built_image import BuiltImage, image_record_path, load_built_image, record_evidence
+from envbuild.export.built_image import BuiltImage, load_built_image, record_evidence
 from envbuild.lock.model import Lock, lock_digest
 from envbuild.spec.resolve import Resolution
 from envbuild.verify.audit import audit
@@ -110,7 +110,7 @@ def verify_built(
     with pin_image(path, workspace) as pinned:
         whole = file_bytes_result(record.image, record.sha256, pinned.sha256)
         if whole.status == Status.FAIL:
-            forget_damaged(image_record_path(image.resolution, workspace))
+            forget_damaged(image.key.path)
             evidence = Evidence(
                 image.lock.image, lock_digest(image.lock), layers, f"sha256:{record.sha256}", record.messages, (whole,)
             )
@@ -125,13 +125,14 @@ def verify_built(
         documents = image_documents(
             image.resolution,
             image.lock,
+            image.key.lock,
             evidence,
             record.engine,
             workspace,
             record.all_caches,
         )
         write_documents(documents, path, record.sha256)
-        record_evidence(image, written, workspace)
+        record_evidence(image, written)
     return written, evidence, evidence_document(evidence)
 
 

@@ -39,7 +39,8 @@ def documents(name: str, folder: Path, **changes: Any) -> ImageDocuments:
     at = Workspace(Project.find(ROOT), Site(folder), Store(folder), SilentReporter())
     resolution = resolve_image(name, at)
     lock = read_lock(ROOT / "images" / f"{name}.lock")
-    return image_documents(resolution, lock, replace(EVIDENCE, **changes), "embedded", at)
+    locked = (ROOT / "images" / f"{name}.lock").read_bytes()
+    return image_documents(resolution, lock, locked, replace(EVIDENCE, **changes), "embedded", at)
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=[path.stem for path in LOCKS])
@@ -97,7 +98,7 @@ def test_the_statement_names_the_caches_of_units_and_no_folder(tmp_path: Path) -
     at = Workspace(Project.find(ROOT), Site(tmp_path), Store(tmp_path), SilentReporter())
     lock, resolution = read_lock(ROOT / "images/cpu-ucx.lock"), resolve_image("cpu-ucx", at)
     names = ("ghcr.io/team/cache#0123456789abcdef", "ghcr.io/team/open", "/shared/some#body/cache#0123456789abcdef")
-    made = image_documents(resolution, lock, EVIDENCE, "embedded", at, names)
+    made = image_documents(resolution, lock, b"lock", EVIDENCE, "embedded", at, names)
     found = made.predicate["buildDefinition"]["internalParameters"]["caches"]
     assert found == [
         {"at": "", "key": "0123456789abcdef"},
@@ -105,7 +106,7 @@ def test_the_statement_names_the_caches_of_units_and_no_folder(tmp_path: Path) -
         {"at": "ghcr.io/team/open", "key": ""},
     ]
     assert b"some#body" not in made.statement(Subject("x.sqsh", SHA256))
-    none = image_documents(resolution, lock, EVIDENCE, "embedded", at).predicate
+    none = image_documents(resolution, lock, b"lock", EVIDENCE, "embedded", at).predicate
     assert "caches" not in none["buildDefinition"]["internalParameters"]
 
 

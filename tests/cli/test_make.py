@@ -50,6 +50,7 @@ class Steps:
             "envbuild.make.resolve_image": step("resolve", resolution),
             "envbuild.make.check_machine": step("", None),
             "envbuild.make.read_image_record": self.read,
+            "envbuild.make.key_of_lock": step("", SimpleNamespace(lock=b"")),
             "envbuild.make.write_image_record": step("record", None),
             "envbuild.lock.update.ensure_lock": step("lock", lock),
             "envbuild.lock.update.current_lock": step("", lock),

@@ -66,7 +66,7 @@ def image(at: Workspace) -> BuiltImage:
         reused=(),
         seconds=0.0,
     )
-    return BuiltImage(cast(Any, None), locked, plan, record, layers)
+    return BuiltImage(cast(Any, None), locked, plan, record, layers, cast(Any, None))
 
 
 def export(image: BuiltImage, at: Workspace, options: ExportOptions) -> Result:

@@ -27,7 +27,7 @@ def test_a_digest_that_was_not_computed_is_named_so(tmp_path: Path) -> None:
     sha256 = hashlib.sha256(b"squashfs").hexdigest()
     nothing: Any = None
     record = ImageRecord("x", str(made), sha256, "", "embedded", (), "", (), (), (), 1.0)
-    image = BuiltImage(nothing, nothing, nothing, record, ())
+    image = BuiltImage(nothing, nothing, nothing, record, (), nothing)
     options = ExportOptions(output=Output.of(str(tmp_path / "out.sqsh")))
 
     def export(options: ExportOptions) -> str:

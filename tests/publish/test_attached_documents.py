@@ -36,7 +36,7 @@ EVIDENCE = Evidence("cpu-ucx", "", (), "", results=(AuditResult("link check", St
 def documents(folder: Path) -> ImageDocuments:
     at = Workspace(Project.find(ROOT), Site(folder), workspace(folder).store, SilentReporter())
     lock = read_lock(ROOT / "images/cpu-ucx.lock")
-    return image_documents(resolve_image("cpu-ucx", at), lock, EVIDENCE, "embedded", at)
+    return image_documents(resolve_image("cpu-ucx", at), lock, b"lock", EVIDENCE, "embedded", at)
 
 
 def with_documents(folder: Path, subject: str = "") -> tuple[ImageParts, list[Artifact]]:

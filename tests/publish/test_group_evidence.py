@@ -15,7 +15,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import VerifyError
 from envbuild.core.store.records import write_record
 from envbuild.core.store.store import Store
-from envbuild.export.built_image import BuiltImage, ImageRecord, image_record_path, read_image_record
+from envbuild.export.built_image import BuiltImage, ImageRecord, read_image_record, read_key
 from envbuild.lock.lockfile import read_lock
 from envbuild.lock.model import lock_digest
 from envbuild.lock.resolve import resolve_image
@@ -55,12 +55,12 @@ def made_image(store: Store) -> tuple[BuiltImage, Workspace]:
     made = ImageRecord(
         "cpu-ucx", str(artifact), sha256, lock_digest(lock), "embedded", (), str(evidence), (), (), (), 1.0
     )
-    path = image_record_path(resolution, at)
-    assert path
-    write_record(path, asdict(made))
+    key = read_key(resolution, at)
+    assert key
+    write_record(key.path, asdict(made))
     found, plan = read_image_record(resolution, at, verified=True), None
     assert found
-    return BuiltImage(resolution, lock, plan, found, ()), at  # type: ignore[arg-type]
+    return BuiltImage(resolution, lock, plan, found, (), key), at  # type: ignore[arg-type]
 
 
 def evidence_of(image: BuiltImage, *results: AuditResult) -> Evidence:

@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +16,21 @@ from typing import Any
 
 import pytest
 
-from envbuild.core.errors import SignatureError
+from envbuild.core.errors import SignatureError, VerifyError
 from envbuild.core.signing.envelope import BUNDLE
 from envbuild.oci.sources.platform import Platform
-from envbuild.publish import signature_check
+from envbuild.publish import artifact_types as types
+from envbuild.publish import document_check, signature_check
 from envbuild.publish.attached_documents import read_artifacts
+from envbuild.publish.document_check import check_documents
+from envbuild.publish.find_squashfs import find_squashfs
 from envbuild.publish.pull import pull_image
 from envbuild.publish.remote_image import open_remote
 from envbuild.publish.show_remote import show_remote
 from envbuild.publish.signature_check import REBUILD, read_signatures
 from tests.support import foreign_images
 from tests.support.bit_flips import flip_bit
-from tests.support.ci_project import CiProject, make_ci_project
+from tests.support.ci_project import ROOT, CiProject, make_ci_project
 from tests.support.debian_archive import Signer
 from tests.support.image_project import Cli
 from tests.support.local_registry import Layout, Server, serve
@@ -55,6 +60,17 @@ class Said(Recipe):
     def build(self, env: RecipeEnv) -> list[Any]:
         return [comment("mine: a word"), shell(commands=["mkdir -p /opt/mine", "COMMAND"])]
 '''
+EXCHANGE = """
+import shutil, envbuild.make as module
+build = module.build_and_write
+def build_and_exchange(*words):
+    made = build(*words)
+    shutil.copyfile("{source}", "{file}")
+    return made
+module.build_and_write = build_and_exchange
+from envbuild.cli.start import main
+main()
+"""
 # with zstd the blob of a layer with a pack of more than 1 MiB has the blocks of that
 LARGE = "cat /lib/*/libc.so.6 /lib/*/libc.so.6 /lib/*/libc.so.6 > /opt/mine/large && "
 SAME, RANDOM = f"{LARGE}echo word > /opt/mine/word", f"{LARGE}cat /proc/sys/kernel/random/uuid > /opt/mine/word"
@@ -178,6 +194,58 @@ def test_the_signed_answer_of_another_builder_is_attached_once(
     # A registry may list the same answer again, in artifacts of other digests.
     monkeypatch.setattr(signature_check, "read_artifacts", lambda *words: [*read_artifacts(*words)] * 3)
     assert show_remote(name, at).data["rebuilds"] == printed.data["rebuilds"]
+
+
+@pytest.mark.parametrize("name", ["images/other.lock", "recipes/mine.py"])
+def test_what_changes_while_an_image_is_made_is_no_part_of_it(case: Case, tmp_path: Path, name: str) -> None:
+    """A build takes hours, in which a branch may be changed."""
+    cli = case.elsewhere(tmp_path / "p")
+    cli.run("lock", "other")
+    file = cli.project / name
+    before = file.read_text()
+    after = before.replace("echo word", "echo other") if name.endswith(".py") else add_to_epoch(before)
+    assert after != before
+    (tmp_path / "after").write_text(after)
+    program = [sys.executable, "-c", EXCHANGE.format(source=tmp_path / "after", file=file)]
+    environ = {**os.environ, "ENVBUILD_STORE": str(cli.store), "PYTHONPATH": str(ROOT)}
+    subprocess.run([*program, "make", "other"], cwd=cli.project, env=environ, check=True, capture_output=True)
+    assert file.read_text() == after
+    assert "is not built, or something changed" in cli.run("verify", "other", check=False).stderr
+    again = cli.json("make", "other")
+    assert not again["up_to_date"] and (again["built"] if name.endswith(".py") else again["lock"])
+    assert cli.json("make", "other")["up_to_date"]
+
+
+def test_documents_that_are_not_those_of_the_file_are_refused(case: Case, tmp_path: Path) -> None:
+    """`show` and `diff` print the published ones."""
+    at = foreign_images.workspace(tmp_path / "store")
+    image = open_remote(case.folder, at.site)
+    assert image
+    found = find_squashfs(image, image.find(Platform.of("")))
+    assert found
+    file = Path(case.made["artifact"])
+    check_documents(image, found, file, {})
+    with pytest.raises(VerifyError, match=r"the lock .* is not that of its provenance"):
+        stated = {"lock": {"digest": {"sha256": "0" * 64}}}
+        check_documents(image, found, file, {"buildDefinition": {"externalParameters": stated}})
+    read = document_check.read_text
+    for kind, what in ((types.LOCK, "lock"), (types.SPEC, "spec"), (types.RESOLUTION, "resolution")):
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            pytest.raises(VerifyError, match=f"the {what} .* not that of its file"),
+        ):
+            other = {types.LOCK: add_to_epoch}.get(kind, lambda text: f" {text}")
+            patch.setattr(
+                document_check,
+                "read_text",
+                lambda *words, kind=kind, other=other: other(read(*words)) if words[2] == kind else read(*words),
+            )
+            check_documents(image, found, file, {})
+
+
+def add_to_epoch(lock: str) -> str:
+    """Return another lock that answers the same spec."""
+    return re.sub(r"^epoch: (\d+)$", lambda found: f"epoch: {int(found[1]) + 60}", lock, flags=re.MULTILINE)
 
 
 def test_only_an_answer_about_a_published_image_is_attached(case: Case, tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from envbuild.export.base_caches import caches_below, check_base_caches
 from envbuild.export.built_image import (
     BuiltImage,
     ImageRecord,
-    image_record_path,
     load_built_image,
     read_any_record,
     read_image_record,
+    read_key,
 )
 from envbuild.lock.resolve import resolve_image
 from envbuild.net.site import Site
@@ -68,14 +68,14 @@ def built(
     made = ImageRecord(
         name, str(artifact), "0" * 64, "", "embedded", (), "", (), (), (), 1.0, caches=caches, base_caches=base_caches
     )
-    path = image_record_path(resolution, at)
-    assert path
-    write_record(path, asdict(made))
-    found = read_any_record(resolution, at)
+    key = read_key(resolution, at)
+    assert key
+    write_record(key.path, asdict(made))
+    _, found = read_any_record(resolution, at)
     assert found and found.caches == caches
     nothing: Any = None
     lock: Any = SimpleNamespace(base_image=SimpleNamespace(layers=[(layer, 1, "") for layer in layers]))
-    return BuiltImage(resolution, lock, nothing, found, ())
+    return BuiltImage(resolution, lock, nothing, found, (), key)
 
 
 def sign(image: BuiltImage, at: Workspace, team: Keys) -> EnvbuildError:
@@ -128,6 +128,7 @@ def test_an_image_is_not_used_after_the_site_removed_the_cache_of_its_units(
 
 def test_the_cache_that_the_site_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("envbuild.lock.update.current_lock", lambda *_: None)
+    monkeypatch.setattr("envbuild.lock.model.lock_digest", lambda _: "")
     monkeypatch.setattr("envbuild.build.plan.planner.make_plan", lambda *_: None)
     listed = project(tmp_path / "p", tmp_path / "store", UnitCache(OPEN))
     built("below", listed, OPEN)

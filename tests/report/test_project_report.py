@@ -13,7 +13,7 @@ from envbuild.cli.write_report import make_report
 from envbuild.core.errors import SpecError
 from envbuild.core.store.records import write_record
 from envbuild.core.store.store import Store
-from envbuild.export.built_image import ImageRecord, image_record_path
+from envbuild.export.built_image import ImageRecord, read_key
 from envbuild.gpu.model import GPU, PASS, Figure, Outcome
 from envbuild.gpu.sealed import evidence_document
 from envbuild.lock.lockfile import read_lock
@@ -119,7 +119,7 @@ def test_evidence_of_another_member_of_a_group_verifies_nothing(project: Path) -
     (project / "store").mkdir()
     (project / "store").chmod(0o3775)
     with open_workspace() as workspace:
-        store, record = workspace.store, image_record_path(resolve_image("cpu-ucx", workspace), workspace)
+        store, key = workspace.store, read_key(resolve_image("cpu-ucx", workspace), workspace)
     artifact = store.root / "artifacts" / "cpu-ucx-1.sqsh"
     artifact.write_bytes(b"squashfs")
     sha256 = hashlib.sha256(b"squashfs").hexdigest()
@@ -127,8 +127,8 @@ def test_evidence_of_another_member_of_a_group_verifies_nothing(project: Path) -
     evidence = Evidence("cpu-ucx", lock, (), f"sha256:{sha256}", results=(passed,))
     path = write_evidence(evidence, artifact.parent)
     made = ImageRecord("cpu-ucx", str(artifact), sha256, lock, "embedded", (), str(path), (), (), (), 1.0)
-    assert record
-    write_record(record, asdict(made))
+    assert key
+    write_record(key.path, asdict(made))
     found = make_report("cpu-ucx").verdict
     assert (found.kind, found.title) == ("open", "not verified")
     assert found.text == "this user has no evidence of the file: envbuild verify cpu-ucx"

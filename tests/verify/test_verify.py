@@ -18,8 +18,7 @@ from envbuild.core.digest import file_digest
 from envbuild.core.errors import SpecError, VerifyError
 from envbuild.core.store.records import read_record, write_record
 from envbuild.core.timings import TimingReporter
-from envbuild.export import built_image
-from envbuild.export.built_image import BuiltImage, ImageRecord
+from envbuild.export.built_image import BuiltImage, ImageRecord, RecordKey
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import lock_digest
 from envbuild.verify import pinned_image, verify, verify_file
@@ -111,7 +110,7 @@ def built(tmp_path: Path) -> tuple[BuiltImage, Path]:
     record = store / "images" / "record.json"
     write_record(record, asdict(made))
     parts: Any = SimpleNamespace(spec=None, keys=dict, units=())
-    return BuiltImage(parts, lock, parts, made, ()), record
+    return BuiltImage(parts, lock, parts, made, (), RecordKey(record, LOCK)), record
 
 
 def test_a_flipped_bit_of_the_file_fails_and_the_next_make_writes_it_again(
@@ -119,7 +118,6 @@ def test_a_flipped_bit_of_the_file_fails_and_the_next_make_writes_it_again(
 ) -> None:
     known, record = built
     monkeypatch.setattr(verify, "load_built_image", lambda name, workspace: known)
-    monkeypatch.setattr(verify, "image_record_path", lambda resolution, workspace: record)
     monkeypatch.setattr(verify, "collect_evidence", lambda *_: pytest.fail("a program ran in a damaged file"))
     path = Path(known.record.artifact)
     flip_bit(path, path.stat().st_size // 2, 3)
@@ -241,4 +239,3 @@ def audited(known: BuiltImage, record: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(verify, "image_documents", lambda *_: ImageDocuments(b"{}", b"{}", {}))
     monkeypatch.setattr(verify, "audit", lambda report, expected: [])
     monkeypatch.setattr(verify, "import_results", lambda *_: [])
-    monkeypatch.setattr(built_image, "image_record_path", lambda resolution, workspace: record)

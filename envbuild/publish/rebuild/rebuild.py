@@ -130,7 +130,7 @@ def rebuilt_image(ready: ReadyImage, built: BuildResult, made: SquashfsFile) -> 
         built.reused,
         0.0,
     )
-    return BuiltImage(ready.resolution, ready.lock, ready.plan, record, built.layers)
+    return BuiltImage(ready.resolution, ready.lock, ready.plan, record, built.layers, ready.key)
 
 
 def published_compression(claim: Claim, workspace: Workspace) -> str:
