@@ -192,6 +192,15 @@ def _list_folder(folder: str) -> Iterator[IndexFile]:
             yield IndexFile(file.name, join(folder, file.name), size=file.stat().st_size)
 
 
+def with_login(url: str, page: str) -> str:
+    """Return the address of a file with the login of its page, if it is on the same host: indexes such as GitLab's
+    write absolute ones, and pip and uv send the login there, too."""
+    scheme, _, rest = page.partition("://")
+    login, at, host = rest.partition("/")[0].rpartition("@")
+    same = f"{scheme}://{host}/"
+    return f"{scheme}://{login}@{host}/{url.removeprefix(same)}" if at and url.startswith(same) else url
+
+
 def parse_json(content: bytes, page: str) -> Iterator[IndexFile]:
     """Yield the files of a PEP 691 answer. Raises ValueError for one that is malformed.
 
@@ -212,7 +221,7 @@ def parse_json(content: bytes, page: str) -> Iterator[IndexFile]:
         sha256, size = hashes.get("sha256") if isinstance(hashes, dict) else "", file.get("size")
         yield IndexFile(
             name,
-            urljoin(page, url),
+            with_login(urljoin(page, url), page),
             sha256 if isinstance(sha256, str) and DIGEST.fullmatch(sha256) else "",
             requires if isinstance(requires, str) and len(requires) <= MAX_REQUIRES else "",
             bool(file.get("yanked")),
@@ -235,7 +244,9 @@ def parse_html(text: str, page: str) -> Iterator[IndexFile]:
             found = SHA256.search(fragment)
             requires = attributes.get("data-requires-python") or ""
             requires = requires if len(requires) <= MAX_REQUIRES else ""
-            yield IndexFile(name, url, found[1] if found else "", requires, "data-yanked" in attributes)
+            yield IndexFile(
+                name, with_login(url, page), found[1] if found else "", requires, "data-yanked" in attributes
+            )
 
 
 class _Anchors(HTMLParser):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
+from envbuild.core.store.leases import discard_old
 from envbuild.core.store.store import Store
 from envbuild.core.store.use import in_use
 
@@ -22,6 +24,22 @@ def abandoned(store: Store, name: str = "1-0000dead") -> Path:
     (folder / "deep").mkdir(parents=True)
     (folder / "alive").touch()
     return folder
+
+
+def test_nothing_is_removed_behind_a_link_out_of_the_store(store: Store, tmp_path: Path) -> None:
+    """As a store in a downloaded project may have them: names in that place mean nothing to the store."""
+    place = tmp_path / "place"
+    for name in ("removed-bills", "2024-deadbeef"):
+        (place / name).mkdir(parents=True)
+        (place / name / "file").touch()
+    for folder in (store.tmp, store.own / "leases"):
+        if folder.exists():
+            folder.rmdir()
+        folder.symlink_to(place)
+    with in_use(store, SilentReporter()):
+        pass
+    discard_old(store, time.time() + 60)
+    assert len(list(place.rglob("file"))) == 2
 
 
 def test_a_command_that_removes_is_refused_while_another_process_uses_the_store(store: Store) -> None:

@@ -17,7 +17,7 @@ from envbuild.core.errors import InputError
 from envbuild.net import python_index
 from envbuild.net.failures import RefusedError
 from envbuild.net.host_config import PythonIndexes
-from envbuild.net.python_index import IndexFile, PackageIndex, is_file_of, parse_html, split_name
+from envbuild.net.python_index import IndexFile, PackageIndex, is_file_of, parse_html, parse_json, split_name
 from envbuild.net.site import Site
 from envbuild.net.transport import Page, Transport
 from tests.support.lock_server import sdist, serve, sha256, simple_index, wheel
@@ -50,6 +50,26 @@ def test_html_page() -> None:
         ),
         IndexFile("demo-1.1.tar.gz", "https://files.example/a/demo-1.1.tar.gz?signature=1", B),
     ]
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("https://i.example:8443/files/a-1.tar.gz", "https://me:pw@i.example:8443/files/a-1.tar.gz"),
+        ("/files/a-1.tar.gz", "https://me:pw@i.example:8443/files/a-1.tar.gz"),
+        ("https://i.example/files/a-1.tar.gz", ""),
+        ("http://i.example:8443/files/a-1.tar.gz", ""),
+        ("https://i.example:8443.other.example/a-1.tar.gz", ""),
+        ("https://other:word@i.example:8443/a-1.tar.gz", ""),
+    ],
+)
+def test_files_of_the_same_host_get_the_login_of_the_page(url: str, found: str) -> None:
+    """As pip and uv have it; GitLab's index writes absolute addresses."""
+    page = "https://me:pw@i.example:8443/simple/a/"
+    (file,) = parse_html(f'<a href="{url}">a</a>', page)
+    assert file.url == (found or url)
+    document = json.dumps({"files": [{"filename": "a-1.tar.gz", "url": url}]}).encode()
+    assert [file.url for file in parse_json(document, page)] == [found or url]
 
 
 @given(st.text(max_size=200))

@@ -209,7 +209,7 @@ def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool
     removed: list[str] = []
     freed = 0
     found = list(unneeded_entries(store, everything=everything))
-    outside = {folder for folder in {path.parent for path in found} if is_outside(folder, store)}
+    outside = {folder for folder in {path.parent for path in found} if store.is_outside(folder)}
     for folder in sorted(outside):
         reporter.warn(
             f"{folder} leads out of the store, to {os.path.realpath(folder)}: nothing is removed there "
@@ -231,12 +231,6 @@ def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool
         removed.append(str(path.relative_to(store.root)))
         reporter.note("gc", str(path))
     return removed, freed
-
-
-def is_outside(folder: Path, store: Store) -> bool:
-    """Return whether a folder of the store is, through a link, another place: a downloaded project may contain a
-    store with such links, and names in that place mean nothing to the store."""
-    return not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(store.root))
 
 
 def remove_entry(path: Path, store: Store) -> None:

@@ -83,7 +83,8 @@ def release_step(store: Store, step: JobStep) -> None:
 
 def discard_old(store: Store, before: float) -> None:
     """Remove the leases that were made before a time (seconds since 1970)."""
+    folder = store.own / FOLDER
     with contextlib.suppress(FileNotFoundError):
-        for path in (store.own / FOLDER).iterdir():
+        for path in () if store.is_outside(folder) else folder.iterdir():
             if path.lstat().st_mtime < before:
                 discard_folder(path)

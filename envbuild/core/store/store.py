@@ -335,9 +335,16 @@ class Store:
 
     def abandoned(self) -> Iterator[Path]:
         """Yield folders in tmp/ whose process has ended."""
+        if self.is_outside(self.tmp):
+            return
         with self.lock("tmp"):
             found = abandoned_folders(self.tmp)
         yield from found
+
+    def is_outside(self, folder: Path) -> bool:
+        """Return whether a folder of the store is, through a link, another place: a downloaded project may contain a
+        store with such links, and names in that place mean nothing to the store."""
+        return not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(self.root))
 
 
 def _is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:

@@ -38,7 +38,7 @@ def in_use(store: Store, reporter: Reporter, *, alone: bool = False, clean: bool
 def find_replaced(store: Store) -> list[Path]:
     """Return the layers in tmp/ that others replaced (`envbuild.oci.layers.layer.move_to_store`), if no command of this
     moment can work with one."""
-    found = list(store.tmp.glob("removed-*")) if store.tmp.is_dir() else []
+    found = list(store.tmp.glob("removed-*")) if store.tmp.is_dir() and not store.is_outside(store.tmp) else []
     with contextlib.suppress(EngineError):
         if found:
             with store.lock(LOCK, raise_busy):

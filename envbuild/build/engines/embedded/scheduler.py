@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import selectors
 import sys
@@ -24,6 +25,7 @@ from envbuild.build.engines.embedded.unit_job import input_digests, make_unit_jo
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError, EnvbuildError
+from envbuild.core.store.lock_holder import PATIENCE, UNSEEN, find_holder
 from envbuild.core.store.permissions import open_lock_file, share_file
 from envbuild.core.store.store import Store, UnitRecord
 from envbuild.core.userns.namespaces import SetupError
@@ -64,7 +66,7 @@ class Schedule:
     records: dict[str, UnitRecord] = field(default_factory=dict)
     built: list[str] = field(default_factory=list)
     running: list[RunningUnit] = field(default_factory=list)
-    waiting: set[str] = field(default_factory=set)
+    waiting: dict[str, float] = field(default_factory=dict)  # unit → when it is named who builds it (infinity: it was)
     checked: set[str] = field(default_factory=set)
     error: EnvbuildError | None = None
     failed: tuple[RunningUnit, int] | None = None
@@ -134,12 +136,21 @@ class Schedule:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.close()
-            if unit.name not in self.waiting:
-                self.waiting.add(unit.name)
-                self.reporter.info(f"{unit.name}: another envbuild builds it; waiting")
+            with file:
+                self._report_waiting(unit, file)
             return None
         return file
+
+    def _report_waiting(self, unit: Unit, file: IO[bytes]) -> None:
+        """Report once that another process has the lock of a unit, and which one if that takes long."""
+        now = time.monotonic()
+        if unit.name not in self.waiting:
+            self.waiting[unit.name] = now + PATIENCE
+            self.reporter.info(f"{unit.name}: another envbuild builds it; waiting")
+        elif now > self.waiting[unit.name]:
+            self.waiting[unit.name] = math.inf
+            holder = find_holder(file.fileno()) or UNSEEN
+            self.reporter.info(f"{unit.name}: waiting; its lock is held by {holder}")
 
     def _spawn(self, unit: Unit, jobs: int, lock: IO[bytes]) -> RunningUnit:
         key = self.keys[unit.name]
