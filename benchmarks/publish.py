@@ -50,16 +50,25 @@ def answer(arguments: Sequence[str], store: Path | None = None) -> tuple[Cost, A
         return cost, json.loads(Path(out.name).read_text())
 
 
-def downloads(place: Path, there: Registry, name: str, digests: Sequence[str]) -> tuple[Cost, Cost]:
-    """Measure plain downloads of blobs, one after another: as curl stores them, and with their digests computed."""
+def downloads(place: Path, there: Registry, name: str, digests: Sequence[str]) -> tuple[Cost, Cost, Cost]:
+    """Measure plain downloads of blobs, one after another: as curl leaves them to the page cache, until they are on the
+    disk as a pulled file is, and with their digests computed."""
     out = place / "plain"
     out.mkdir(exist_ok=True)
     urls = [(out / digest, f"http://{there.host}/v2/bench/{name}/blobs/sha256:{digest}") for digest in digests]
-    plain = measure(["curl", "-sf", *(word for path, url in urls for word in ("-o", str(path), url))])
+    words = ["-sf", *(word for path, url in urls for word in ("-o", str(path), url))]
+    plain = measure(["curl", *words])
+    shutil.rmtree(out)
+    out.mkdir()
+    subprocess.run(["sync", "-f", str(place)], check=True)
+    synced = measure(["sh", "-ec", 'out=$1; shift; curl "$@"; sync "$out"/*', "sh", str(out), *words])
+    shutil.rmtree(out)
+    out.mkdir()
+    subprocess.run(["sync", "-f", str(place)], check=True)
     lines = [f"curl -sf {url} | tee {path} | sha256sum" for path, url in urls]
     digested = measure(["bash", "-o", "pipefail", "-ec", "\n".join(lines)])
     shutil.rmtree(out)
-    return plain, digested
+    return plain, synced, digested
 
 
 def cold_pulls(place: Path, there: Registry, name: str) -> Any:
@@ -71,14 +80,17 @@ def cold_pulls(place: Path, there: Registry, name: str) -> Any:
             rounds = []
             for _ in range(ROUNDS):
                 subprocess.run(["sync", "-f", str(place)], check=True)
-                both = downloads(place, served, name, digests)
-                rounds.append((*both, answer(["pull", f"{served.host}/bench/{name}:1"], place / "c")[0]))
+                others = downloads(place, served, name, digests)
+                subprocess.run(["sync", "-f", str(place)], check=True)
+                rounds.append((*others, answer(["pull", f"{served.host}/bench/{name}:1"], place / "c")[0]))
                 shutil.rmtree(place / "c")
-            plain, digested, cold = (median(costs) for costs in zip(*rounds, strict=True))
+            plain, synced, digested, cold = (median(costs) for costs in zip(*rounds, strict=True))
         line = "1 Gbit/s" if rate else "no limit"
         row(f"curl of the same blobs, {line}", plain)
+        row(f"curl and sync of the same blobs, {line}", synced, plain)
         row(f"curl, tee, sha256sum of each, {line}", digested, plain)
         row(f"pull, cold, {line}", cold, plain, f"{made['fetched_bytes'] / MB:.0f} MB fetched; wall ≤ 1.2 to curl")
+        row("the same, to curl and sync", cold, synced, "both are on the disk")
         row("the same, to curl, tee, sha256sum", cold, digested)
     return made
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.build.engines.base import BuildOptions, build_units
-from envbuild.core.errors import ConflictError, DamagedLayerError
+from envbuild.core.errors import ConflictError, DamagedLayerError, SpecError
 from envbuild.core.text import counted
 from envbuild.export.artifact_link import link_by_name
 from envbuild.export.built_image import ImageRecord, RecordKey, key_of_lock, read_image_record, write_image_record
@@ -84,7 +84,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     earlier = read_image_record(before, workspace) if before else None
     built, artifact = build_and_write(ready.engine, plan, lock, workspace, ready.build, inputs.obtain, earlier)
     path, evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else ("", None)
-    caches = inputs.used_caches()
+    caches = built.caches
     base_caches = ready.build.base_caches
     all_caches = sorted({*base_caches, *caches})
     documents = image_documents(resolution, lock, ready.key.lock, evidence, built.engine, workspace, all_caches)
@@ -108,7 +108,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         forecast=inputs.forecast.row() if inputs.forecast else {},
     )
     for key in (ready.key, *ready.mounted):
-        write_image_record(made, plan, key)
+        write_image_record(made, plan, key, artifact.stamp)
     return made
 
 
@@ -143,6 +143,7 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     from envbuild.export.base_caches import caches_below, check_base_caches
     from envbuild.export.built_layout import open_base_layout
     from envbuild.lock.dev_content import lock_beside_contents
+    from envbuild.lock.lock_record import read_marks
     from envbuild.lock.request import lock_request
     from envbuild.lock.required_lock import require_lock
     from envbuild.lock.update import current_lock, ensure_lock, renew_lock
@@ -151,6 +152,7 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     resolution = resolve_in(spec, workspace.project)
     if options.mounted:
         resolution = resolution.mounted()
+    marks = read_marks(resolution, workspace)  # the recipes were loaded at this moment
     check_machine(resolution.target)
     if options.lock is LockRule.PRESENT:
         lock = current_lock(resolution, workspace)
@@ -159,6 +161,10 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
         write = partial(rules[options.lock], resolution, workspace, partial(open_base_layout, workspace))
         lock, resolution = lock_beside_contents(resolution, workspace.project, write)
     key = key_of_lock(resolution, lock, workspace)
+    if read_marks(resolution, workspace) != marks:
+        raise SpecError(
+            f"a recipe, a file beside it or a fact changed while {spec.name} was locked", hint="run the command again"
+        )
     mounted = (key_of_lock(resolution.mounted(), lock, workspace),) if resolution.contents else ()
     check_base_caches(resolution, lock, workspace)
     engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded

@@ -9,6 +9,7 @@ from typing import Any
 
 from envbuild.core.digest import reported_digest
 from envbuild.core.errors import EngineError, VerifyError
+from envbuild.core.file_marks import mark_files
 from envbuild.core.shell import shell_word
 from envbuild.core.text import amount, printable
 from envbuild.gpu.model import NOT_RUN
@@ -40,7 +41,12 @@ def verify_tier(name: str, request: TierRequest, workspace: Workspace) -> TierAn
     if request.dry_run:
         text = dry_run_text(job, prepared, request, workspace)
         return TierAnswer({"image": job.image, "tier": request.tier, "text": text}, text, 0)
-    return report(run_tier(job, prepared, request, workspace), workspace, find_squashfs_file(name))
+    file = find_squashfs_file(name)
+    marks, sha256 = mark_files([file] if file else []), digest_of(file, workspace)
+    measured = run_tier(job, prepared, request, workspace)
+    if file and mark_files([file]) != marks:  # the job takes hours
+        raise VerifyError("the file was exchanged or changed while the job ran", "run the command again", str(file))
+    return report(measured, workspace, sha256)
 
 
 def pack_tier(name: str, out: Path, workspace: Workspace) -> TierAnswer:
@@ -63,17 +69,21 @@ def read_tier(name: str, file: str, workspace: Workspace) -> TierAnswer:
     measured = read_measured(path)
     image = read_gpu_image(name or str(measured.document["image"]), workspace)
     check_image(measured, image.lock, image.target, path)
-    return report(measured, workspace, find_squashfs_file(name) if name else None)
+    return report(measured, workspace, digest_of(find_squashfs_file(name) if name else None, workspace))
 
 
-def report(measured: Measured, workspace: Workspace, file: Path | None = None) -> TierAnswer:
-    """Compare figures with their floors, store the evidence, and return the answer. `file`: the squashfs file that was
-    named: its evidence is of its bytes."""
+def digest_of(file: Path | None, workspace: Workspace) -> str:
+    """Return the sha256 (hex) of the squashfs file that was named: evidence is of its bytes; empty for an image."""
+    return reported_digest(file, workspace.reporter) if file else ""
+
+
+def report(measured: Measured, workspace: Workspace, sha256: str = "") -> TierAnswer:
+    """Compare figures with their floors, store the evidence, and return the answer. `sha256`: of the squashfs file that
+    was named."""
     document = measured.document
     target = load_target(str(document["target"]), workspace.project)
     results = list(audit_results(measured.outcomes, target))
     ran = any(outcome.status != NOT_RUN for outcome in measured.outcomes)
-    sha256 = reported_digest(file, workspace.reporter) if file else ""
     before = last_evidence(measured, workspace.store, sha256)
     changes = change_lines(measured, before)
     path = store_evidence(measured, workspace.store, sha256) if ran else None

@@ -49,6 +49,8 @@ class BoundedTarInfo(tarfile.TarInfo):
         if has_ambiguous_prefix(arguments[0]):
             raise tarfile.ReadError(f"{found.name[:200]!r} has a prefix that programs read differently")
         found.refuse_negative()
+        if found.isdir() and arguments[0][156:157] == tarfile.AREGTYPE and found.size:
+            raise tarfile.ReadError(f"{found.name[:200]!r} is named as a folder, and is a file")
         if found.type in HEADERS and found.size > MAX_EXTENDED:
             raise tarfile.ReadError(f"an extended header has {found.size} bytes")
         if found.type == tarfile.GNUTYPE_SPARSE:
@@ -60,6 +62,7 @@ class BoundedTarInfo(tarfile.TarInfo):
         """Return the next member; called again for the one behind an extended header. Raises TarError."""
         assert isinstance(tarfile, BoundedTarFile)
         tarfile.enter()
+        is_whole = tarfile.chain == 1  # else its extended header is applied to it by the call before
         try:
             found = super().fromtarfile(tarfile)
         except EOFHeaderError:
@@ -71,15 +74,26 @@ class BoundedTarInfo(tarfile.TarInfo):
             raise
         tarfile.chain, tarfile.kinds = 0, b""
         found.refuse_negative()  # of a pax header
+        if is_whole:
+            found.refuse_odd_kinds()
         tarfile.count(found)
         if found.issparse():  # also by a map in a pax header
             found.refuse_sparse()
+        elif any(key.startswith("GNU.sparse.") for key in found.pax_headers):  # Go reads none without a map
+            raise ReadError(f"{found.name[:200]!r} has records of a sparse file, and is none")
         return found
 
     def refuse_negative(self) -> None:
         """Raise ReadError for a negative size, by which the bytes of other members could be hidden from a limit."""
         if self.size < 0:
             raise tarfile.ReadError(f"{self.name[:200]!r} has {self.size} bytes")
+
+    def refuse_odd_kinds(self) -> None:
+        """Raise ReadError for a member that GNU tar and Go read as another kind of file, or as a longer one."""
+        if self.isreg() and (self.name.endswith("/") or self.pax_headers.get("path", "").endswith("/")):
+            raise tarfile.ReadError(f"{self.name[:200]!r} is named as a folder, and is a file")
+        if not self.isreg() and self.type in tarfile.SUPPORTED_TYPES and self.pax_headers.get("size", "0").strip("0"):
+            raise tarfile.ReadError(f"{self.name[:200]!r} has a size, and is not a file")
 
     def refuse_sparse(self) -> None:
         """Raise ReadError for a sparse file where none may be."""
@@ -93,12 +107,21 @@ class BoundedTarInfo(tarfile.TarInfo):
 
     def _proc_pax(self, archive: BoundedTarFile) -> Any:
         content = archive.read_ahead(self.size)
+        self.refuse_padding(content)
         archive.count_records(check_records(content[: self.size], shared=self.type == tarfile.XGLTYPE))
         with archive.returned(content):
             return super()._proc_pax(archive)  # type: ignore[misc]
 
+    def refuse_padding(self, content: bytes) -> None:
+        """Raise ReadError for blocks of an extended header in which something follows: `tarfile` reads it, too."""
+        if content[self.size :].strip(b"\0"):
+            raise tarfile.ReadError("something follows an extended header in its last block")
+
     def _proc_gnulong(self, archive: BoundedTarFile) -> Any:
-        found = super()._proc_gnulong(archive)  # type: ignore[misc]
+        content = archive.read_ahead(self.size)
+        self.refuse_padding(content)
+        with archive.returned(content):
+            found = super()._proc_gnulong(archive)  # type: ignore[misc]
         if not (found.name if self.type == tarfile.GNUTYPE_LONGNAME else found.linkname):
             raise tarfile.ReadError("a long name is empty")  # which counts for `tarfile`, and not for Go
         return found

@@ -56,7 +56,8 @@ class LimitedXz(io.RawIOBase):
             stream, needed = self.stream, b""
             if stream is None or stream.eof:
                 needed = (stream.unused_data if stream else b"") or self.file.read(CHUNK)
-                needed = needed.lstrip(b"\0") if stream else needed  # the padding of streams
+                while stream and needed and not (needed := needed.lstrip(b"\0")):  # the padding of streams
+                    needed = self.file.read(CHUNK)
                 if not needed:
                     return b""
                 self.stream = stream = lzma.LZMADecompressor(memlimit=XZ_MEMORY)

@@ -78,7 +78,12 @@ def is_project_link(store: Store, name: str) -> bool:
 
 def free_name(name: str, workspace: Workspace) -> str:
     """Return the name of a third-party image in the store: another one if an image of a project has it."""
-    images = workspace.project.images()
-    while name in images or is_project_link(workspace.store, name):
+    images, artifacts = workspace.project.images(), workspace.store.root / "artifacts"
+
+    def is_file(name: str) -> bool:  # a tag can be the digits in the name of another image's file
+        path = artifacts / f"{name}.sqsh"
+        return path.is_file() and not path.is_symlink()
+
+    while name in images or is_file(name) or is_project_link(workspace.store, name):
         name = f"{name}-image"
     return name

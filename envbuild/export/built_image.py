@@ -12,7 +12,7 @@ from envbuild.core.digest import reported_digest
 from envbuild.core.errors import EngineError, EnvbuildError, LockError
 from envbuild.core.regular_file import mode_at
 from envbuild.core.store.access import check_readable
-from envbuild.core.store.records import forget_damaged, read_record, record_path, write_record
+from envbuild.core.store.records import forget_damaged, read_record, record_path, recorded_stamp, write_record
 from envbuild.net.unit_caches import names_without
 
 if TYPE_CHECKING:  # reading a file needs none of them
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # reading a file needs none of them
     from envbuild.lock.model import Lock
     from envbuild.spec.resolve import Resolution
     from envbuild.spec.workspace import Workspace
+    from envbuild.squashfs.write.output_file import Stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,24 +192,27 @@ def find_unchanged_file(made: ImageRecord, layers: Sequence[LayerRecord], report
     if made.layers != tuple(layer.diff_id for layer in layers):
         return None
     try:
-        size, found = path.stat().st_size, reported_digest(path, reporter, follow=False)
+        before, found = path.stat(), reported_digest(path, reporter, follow=False)
     except OSError:  # removed meanwhile
         return None
-    return SquashfsFile(path, found, size, made.messages) if found == made.sha256 else None
+    stamp = (before.st_size, before.st_mtime_ns)
+    return SquashfsFile(path, found, before.st_size, made.messages, stamp) if found == made.sha256 else None
 
 
-def write_image_record(made: ImageRecord, plan: Plan, key: RecordKey) -> None:
-    """Write the record of an image, with the unit keys and input digests that it preserves in the store."""
-    _write(asdict(replace(made, forecast={})), plan, key.path)
+def write_image_record(made: ImageRecord, plan: Plan, key: RecordKey, stamp: Stamp | None = None) -> None:
+    """Write the record of an image, with the unit keys and input digests that it preserves in the store.
+
+    stamp: of the file that was written; without it that of the file which has the name."""
+    _write(asdict(replace(made, forecast={})), plan, key.path, stamp)
 
 
 def record_evidence(image: BuiltImage, evidence: Path) -> None:
     """Record that an image which was made without verification has been verified: `make` does not repeat it."""
-    value = read_record(image.key.path)
-    if value and not value.get("evidence"):
-        _write({**value, "evidence": str(evidence)}, image.plan, image.key.path)
+    value, stamp = read_record(image.key.path), recorded_stamp(image.key.path)
+    if value and stamp and not value.get("evidence"):
+        _write({**value, "evidence": str(evidence)}, image.plan, image.key.path, stamp)
 
 
-def _write(value: dict[str, Any], plan: Plan, path: Path) -> None:
+def _write(value: dict[str, Any], plan: Plan, path: Path, stamp: Stamp | None) -> None:
     blobs = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}
-    write_record(path, value, units=plan.keys().values(), blobs=blobs)
+    write_record(path, value, units=plan.keys().values(), blobs=blobs, stamped=stamp)

@@ -21,18 +21,21 @@ if TYPE_CHECKING:
     from envbuild.export.squashfs_image import MergedPacks
     from envbuild.lock.model import Lock
     from envbuild.oci.config import ImageConfig
+    from envbuild.squashfs.write.output_file import Stamp
     from envbuild.squashfs.write.writer import WrittenImage
 
 
 @dataclass(frozen=True, slots=True)
 class SquashfsFile:
     """A finished squashfs file. `sha256` is empty unless it was requested. `messages` are the repairs made for enroot,
-    one line each."""
+    one line each. `stamp`: size and time of the file that this process wrote (None: not known), as another process
+    may give its name to another file."""
 
     path: Path
     sha256: str
     size: int
     messages: tuple[str, ...] = ()
+    stamp: Stamp | None = None
 
 
 def write_artifact(plan: Plan, built: BuildResult, lock: Lock, store: Store, reporter: Reporter) -> SquashfsFile:
@@ -139,7 +142,7 @@ def written_squashfs(written: WrittenImage, sha256: bool = True) -> SquashfsFile
     `sha256`: compute the digest; reading the whole file again costs more than merging cached packs.
     """
     digest = written.sha256 or file_digest(written.path) if sha256 else ""
-    return SquashfsFile(written.path, digest, written.size, written.messages)
+    return SquashfsFile(written.path, digest, written.size, written.messages, written.stamp)
 
 
 def describe_squashfs(artifact: SquashfsFile, note: str = "") -> str:

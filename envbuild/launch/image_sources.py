@@ -175,7 +175,8 @@ def nodes_path(name: str, file: Path | None, workspace: Workspace) -> tuple[str,
         copy = f"envbuild export {name} --to squashfs -o {shell_word(path)}"
         return str(path), ("", ""), (f"{path} does not exist yet: {copy}",) if there else ()
     if file and is_shared(file):
-        return str(file.with_name(f"{name}.sqsh")), ("", ""), ()
+        link = file.with_name(f"{name}.sqsh")  # to the image that was made last with this name, perhaps elsewhere
+        return str(link if os.path.realpath(link) == os.path.realpath(file) else file), ("", ""), ()
     message = f"no folder is known from which compute nodes read {name}"
     copy = f"envbuild export {name} --to squashfs -o /a/shared/folder/{shell_word(name)}.sqsh"
     hint = f"write images: /a/shared/folder into site.yaml; then: {copy}"

@@ -9,16 +9,20 @@ warnings of that run. A run that ends here queries no archive and no index: that
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import envbuild
 from envbuild.core.digest import file_digest
 from envbuild.core.distributions import is_local_image
+from envbuild.core.file_marks import FileMark, mark_files
 from envbuild.lock.request import lock_request
 from envbuild.lock.stored_results import StoredResults
 from envbuild.matrix import fact_files, read_fact_file
+from envbuild.spec.project import is_valid_name
 from envbuild.spec.recipe_calls import recipe_file
 from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
@@ -27,6 +31,7 @@ if TYPE_CHECKING:  # a run without a change does not read the lock
     from envbuild.lock.model import Lock
 
 KIND = "current lock"
+RECIPE = re.compile(rb"^class\s[^\n]*\bRecipe\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,30 @@ def decisive_parts(resolution: Resolution, workspace: Workspace) -> Iterator[str
         yield from (read_fact_file(path) for path in fact_files(folder))
     files = [recipe_file(recipe) for recipe in resolution.recipes]
     yield from (path.read_bytes() for path in files)
-    for folder in dict.fromkeys(path.parent for path in files):  # patches and programs that recipes read
-        beside = [*(path for path in folder.glob("[!.]*") if path.suffix != ".py"), *folder.glob("data/**/*")]
-        yield from (file_digest(path) for path in sorted(beside) if path.is_file() and "__pycache__" not in path.parts)
+    for path in files_beside(files):
+        yield f"{path.name} {path.stat().st_mode & 0o111:o} {file_digest(path)}"
+
+
+def files_beside(recipes: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files that recipes may read: below data/, and all beside them that do not begin with a dot, but other
+    recipes."""
+    for folder in dict.fromkeys(path.parent for path in recipes):
+        beside = [path for path in folder.glob("[!.]*") if path.suffix != ".py" or not is_recipe(path)]
+        beside += folder.glob("data/**/*")
+        yield from (path for path in sorted(beside) if path.is_file() and "__pycache__" not in path.parts)
+
+
+def is_recipe(path: Path) -> bool:
+    """Return whether a Python file beside a recipe defines one, instead of being a program that a recipe reads."""
+    return is_valid_name(path.stem) and path.is_file() and bool(RECIPE.search(path.read_bytes()))
+
+
+def read_marks(resolution: Resolution, workspace: Workspace) -> list[FileMark]:
+    """Return what changes when one of the files changes that an image is made from beside its spec and lock: they are
+    read several times while it is resolved and locked."""
+    recipes = [recipe_file(recipe) for recipe in resolution.recipes]
+    facts = [path for folder in workspace.project.facts() for path in fact_files(folder)]
+    return mark_files([*facts, *recipes, *files_beside(recipes)])
 
 
 def record_key(resolution: Resolution, workspace: Workspace) -> list[str] | None:

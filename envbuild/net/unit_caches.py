@@ -35,7 +35,10 @@ class UnitCache:
         """Return the name in records of units that a key signed. Raises SignatureError."""
         from envbuild.core.signing.public_keys import read_trusted
 
-        digest = hashlib.sha256(read_trusted(key).strip()).hexdigest()
+        return self.key_name(hashlib.sha256(read_trusted(key).strip()).hexdigest())
+
+    def key_name(self, digest: str) -> str:
+        """Return the name in records of units that a key signed; `digest` is that of `TrustedKey`."""
         return f"{self.at}#{digest[:16]}"
 
 

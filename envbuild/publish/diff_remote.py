@@ -115,10 +115,14 @@ def compare_content(one: ComparedImage, other: ComparedImage, reporter: Reporter
 
 def unsure_parts(one: ComparedImage, other: ComparedImage) -> list[str]:
     """Return the parts without which two images are not known to be equal: a lock states no content, and what a
-    squashfs file states of its layers is its own word."""
+    squashfs file or a configuration states of layers is its own word: only equal blobs show that they are the same."""
     finished = all(side.published or side.side.file for side in (one, other))
     files = [bool(side.side.file or (side.published and side.published.squashfs)) for side in (one, other)]
-    return ["content"] if not finished or files[0] != files[1] else []
+    found = ["content"] if not finished or files[0] != files[1] else []
+    if one.layers is not None and other.layers is not None:
+        blobs = [Counter((layer.diff_id, layer.digest) for layer in side) for side in (one.layers, other.layers)]
+        found += ["layers"] if blobs[0] != blobs[1] else []
+    return found
 
 
 def whole_parts(image: ComparedImage, reporter: Reporter, *, hashed: bool) -> Iterator[tuple[str, str]]:

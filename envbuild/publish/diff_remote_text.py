@@ -34,7 +34,10 @@ def remote_diff_report(data: Mapping[str, Any]) -> str:
         if data[key]["lock_error"]:
             lines.append(f"lock of {data[key]['name']}\n  {printable(data[key]['lock_error'])}")
     if data["not_compared"]:
-        lines.append(f"not compared, because one image does not state it: {names_of(data['not_compared'])}")
+        lines.append(
+            "not compared, because one image does not state it, or only as its own word: "
+            + names_of(data["not_compared"])
+        )
     return "\n".join(lines)
 
 
@@ -61,7 +64,10 @@ def summary_line(data: Mapping[str, Any]) -> str:
         parts.append(f"{counted(len(data['spec']), 'line')} of the spec")
     after = f"; {amount(data['new_bytes'])} of B to fetch with A in the store" if data["new_bytes"] is not None else ""
     if not parts:
-        return f"not known to be equal: one of them has no squashfs file to compare{after}"
+        why = "one of them has no squashfs file to compare"
+        if "content" not in data["not_compared"]:
+            why = "their layers are not read, and have other blobs, or one of them has none"
+        return f"not known to be equal: {why}{after}"
     return f"different: {', '.join(parts)}{after}"
 
 

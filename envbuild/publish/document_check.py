@@ -12,6 +12,7 @@ from envbuild.lock.model import lock_digest
 from envbuild.publish.artifact_types import LOCK, RESOLUTION, SPEC
 from envbuild.publish.find_squashfs import PublishedSquashfs
 from envbuild.publish.published_image import read_text
+from envbuild.publish.published_texts import is_own_spec
 from envbuild.publish.remote_image import RemoteImage
 from envbuild.publish.signed_documents import value_at
 from envbuild.verify.contents.metadata import read_image_texts
@@ -25,8 +26,7 @@ def check_documents(image: RemoteImage, squashfs: PublishedSquashfs, file: Path,
     spec, lock, resolution = (read_text(image, squashfs, kind) for kind in (SPEC, LOCK, RESOLUTION))
     within = read_image_texts(file, "spec.yaml", "lock.yaml", "resolution.json")
     found = {
-        # The file has the specs that it extends, too.
-        "spec": bool(spec) and not within.get("spec.yaml", "").endswith(spec if spec.endswith("\n") else f"{spec}\n"),
+        "spec": bool(spec) and not is_own_spec(spec, within.get("spec.yaml", "")),
         "lock": bool(lock) and digest_of(lock, file) != digest_of(within.get("lock.yaml", ""), file),
         "resolution": bool(resolution) and resolution != within.get("resolution.json"),
     }

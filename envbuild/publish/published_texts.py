@@ -28,7 +28,7 @@ def list_texts(image: BuiltImage, workspace: Workspace) -> list[PublishedText]:
 
     spec, name = image.resolution.spec, image.plan.image
     lock, content = workspace.project.lock_path(spec.path), spec.path.read_bytes()
-    if not spec.text.encode().rstrip(b"\n").endswith(content.rstrip(b"\n")):
+    if not is_own_spec(content.decode(errors="replace"), spec.text):
         raise SpecError(f"{spec.path} was changed while it was read", hint="run the command again")
     resolution = documents(image.resolution, image.lock)["resolution.json"]
     return [
@@ -36,6 +36,12 @@ def list_texts(image: BuiltImage, workspace: Workspace) -> list[PublishedText]:
         PublishedText(types.LOCK, lock.name, image.key.lock),
         PublishedText(types.RESOLUTION, f"{name}.resolution.json", resolution.encode()),
     ]
+
+
+def is_own_spec(text: str, whole: str) -> bool:
+    """Return whether a text is a spec whose text with those that it extends is `whole` (`envbuild.spec.spec_draft`)."""
+    text = text if text.endswith("\n") else f"{text}\n"
+    return bool(text.strip()) and (text == whole or whole.endswith(f"---\n{text}"))
 
 
 def configuration_text(name: str, content: bytes) -> PublishedText:

@@ -51,6 +51,7 @@ def verify_remote(text: str, workspace: Workspace, platform: str = "") -> Result
         *summary_lines(evidence),
         f"  signed by: {keys}",
         f"  provenance: {provenance.state}",
+        "  layers: not read: the audit is of the squashfs file",
         *describe_documents(provenance, sbom),
         f"  evidence: {written}",
     ]

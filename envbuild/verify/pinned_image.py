@@ -45,15 +45,20 @@ class PinnedImage:
 
 
 @contextlib.contextmanager
-def pin_image(path: Path, workspace: Workspace, written: str = "") -> Iterator[PinnedImage]:
+def pin_image(
+    path: Path, workspace: Workspace, written: str = "", stamp: tuple[int, int] | None = None
+) -> Iterator[PinnedImage]:
     """Yield a squashfs file to verify; check at the end that it is still the same.
 
     written: the sha256 with which this process has written it; it is not read for that again unless it is copied.
+    stamp: size and time (ns) of the file that this process has written.
 
     Raises VerifyError; EngineError where the store's disk is full; OSError."""
     with private_content(path, workspace) as content:
         identity = file_identity(content)
         same = written and content == path.resolve()
+        if same and stamp and stamp != (identity[3], content.stat().st_mtime_ns):
+            raise_replaced(path)
         sha256 = written if same else reported_digest(content, workspace.reporter, follow=False)
         pinned = PinnedImage(path, content, sha256, identity)
         yield pinned

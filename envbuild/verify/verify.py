@@ -86,7 +86,7 @@ def verify(
     Raises VerifyError with every failure, after the evidence is written.
     """
     layers = tuple(layer.diff_id for layer in built.layers)
-    with pin_image(artifact.path, workspace, artifact.sha256) as pinned:
+    with pin_image(artifact.path, workspace, artifact.sha256, artifact.stamp) as pinned:
         if pinned.sha256 != artifact.sha256:  # in the store of a group another member can exchange it
             raise_replaced(artifact.path)
         evidence = collect_evidence(pinned, artifact.messages, layers, plan, resolution, lock, workspace)

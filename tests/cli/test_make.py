@@ -30,7 +30,11 @@ class Steps:
         self.engines: list[str] = []
         self.record: Any = None
         self.built = SimpleNamespace(
-            engine="embedded", layers=(SimpleNamespace(diff_id="sha256:1"),), built=("base",), reused=("venv",)
+            engine="embedded",
+            layers=(SimpleNamespace(diff_id="sha256:1"),),
+            built=("base",),
+            reused=("venv",),
+            caches=(),
         )
         self.workspace: Any = SimpleNamespace(
             project=None,
@@ -40,7 +44,7 @@ class Steps:
         )
         lock = SimpleNamespace(image="app", base_image=None)
         resolution = SimpleNamespace(target=None, contents=(), spec=SimpleNamespace(name="app", base="debian:13"))
-        artifact = SimpleNamespace(path="/app.sqsh", sha256="ab", messages=("note",))
+        artifact = SimpleNamespace(path="/app.sqsh", sha256="ab", messages=("note",), stamp=None)
         request = SimpleNamespace(source_places=lambda: {}, folder="", contents=())
         step = self.step
         for name, value in {
@@ -50,6 +54,7 @@ class Steps:
             "envbuild.make.resolve_image": step("resolve", resolution),
             "envbuild.make.check_machine": step("", None),
             "envbuild.make.read_image_record": self.read,
+            "envbuild.lock.lock_record.read_marks": step("", []),
             "envbuild.make.key_of_lock": step("", SimpleNamespace(lock=b"")),
             "envbuild.make.write_image_record": step("record", None),
             "envbuild.lock.update.ensure_lock": step("lock", lock),
@@ -171,7 +176,7 @@ def test_a_layer_that_is_found_damaged_is_built_again(steps: Steps, monkeypatch:
         steps.calls.append("export")
         if steps.calls.count("export") == 1:
             raise DamagedLayerError.of([Finding("the layer 1 is damaged"), Finding("the layer 2 is damaged")])
-        return SimpleNamespace(path="/app.sqsh", sha256="ab", messages=())
+        return SimpleNamespace(path="/app.sqsh", sha256="ab", messages=(), stamp=None)
 
     monkeypatch.setattr("envbuild.export.project_image.write_artifact", write)
     make("app", steps.workspace, Options())

@@ -17,7 +17,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.digest import reported_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.store.gc import collect, records
-from envbuild.core.store.records import read_record, record_path, write_record
+from envbuild.core.store.records import read_record, record_path, recorded_stamp, write_record
 from envbuild.core.store.store import Store, read_json, write_json
 
 pytestmark = pytest.mark.unit
@@ -38,6 +38,22 @@ def test_a_record_is_read_while_its_file_is_as_it_was(tmp_path: Path) -> None:
     assert read_record(record) is None
     artifact.unlink()
     assert read_record(record) is None
+
+
+def test_a_record_is_of_the_file_that_was_written(tmp_path: Path) -> None:
+    """Another process may give its name to another file before the record is written."""
+    store = Store.open(tmp_path / "store")
+    file = store.root / "artifacts/app.sqsh"
+    file.write_bytes(b"mine")
+    mine = (file.stat().st_size, file.stat().st_mtime_ns)
+    other = file.with_name("other")
+    other.write_bytes(b"other")
+    other.rename(file)
+    path = store.root / "images/a.json"
+    write_record(path, {"artifact": str(file), "layers": []}, stamped=mine)
+    assert recorded_stamp(path) == mine and read_record(path) is None
+    write_record(path, {"artifact": str(file), "layers": []})
+    assert read_record(path)
 
 
 def test_a_record_of_a_file_of_holes_is_not_read(tmp_path: Path) -> None:

@@ -48,3 +48,4 @@ def test_no_third_party_image_gets_the_name_of_an_image_of_a_project(tmp_path: P
     for name in ("app", "app-image"):
         link_by_name(write_artifact(found.store, f"{name}-1.sqsh", lock="sha256:1"), name)
     assert free_name("app", found) == "app-image-image"
+    assert free_name("app-1", found) == "app-1-image"  # a tag can be the digits in the name of a file

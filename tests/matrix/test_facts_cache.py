@@ -16,6 +16,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import SpecError
 from envbuild.matrix import fact_files
 from envbuild.matrix.facts import cache as cached
+from envbuild.matrix.facts import compile as compile_module
 from envbuild.matrix.facts import load
 from envbuild.matrix.facts.clauses import program_of
 from envbuild.matrix.facts.compile import load_fact_table
@@ -103,6 +104,27 @@ def test_reading_the_facts_is_reported_and_a_cached_matrix_is_not(tmp_path: Path
     with pytest.raises(SpecError):
         load_fact_table([facts], cache, Recorder)
     assert steps == ["start facts", "finish facts"] * 2
+
+
+def test_facts_that_change_while_they_are_read_are_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if they are as before afterwards, as branches are that are changed twice."""
+    facts = folder(tmp_path)
+    read = compile_module._read_and_compile
+
+    def read_and_change(*words: Any) -> Any:
+        made = read(*words)
+        path = min(facts.glob("*.yaml"))
+        content = path.read_bytes()
+        path.write_bytes(b"")
+        path.write_bytes(content)
+        return made
+
+    monkeypatch.setattr(compile_module, "_read_and_compile", read_and_change)
+    load_fact_table([facts], tmp_path / "cache", SilentReporter)
+    assert not list((tmp_path / "cache").glob("*.table"))
+    monkeypatch.undo()
+    load_fact_table([facts], tmp_path / "cache", SilentReporter)
+    assert len(list((tmp_path / "cache").glob("*.table"))) == 1
 
 
 def test_the_key_follows_every_byte_name_and_folder(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from envbuild.core.errors import InputError
 from envbuild.oci.sources.open import open_source
 from tests.support.foreign_images import document, image, workspace
 from tests.support.local_registry import Layout, file, tar
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 NAMES = {"io.containerd.image.name": "docker.io/library/app:1", "org.opencontainers.image.ref.name": "1"}
@@ -25,7 +28,12 @@ def layer(word: bytes) -> list[bytes]:
 
 
 def write_archive(
-    path: Path, words: list[bytes], annotations: list[dict[str, str]], listed: list[tuple[bytes, list[str]]], mode: str
+    path: Path,
+    words: list[bytes],
+    annotations: list[dict[str, str]],
+    listed: list[tuple[bytes, list[str]]],
+    mode: str,
+    change: Mapping[str, Any] = MappingProxyType({}),
 ) -> Path:
     """Write an archive: a layout with an image of each of `words`, and manifest.json with those of `listed`."""
     layout = Layout(path.parent / "layout")
@@ -33,7 +41,7 @@ def write_archive(
         layout.add(image(layout, layer(word)), str(number))
     index = json.loads((layout.path / "index.json").read_text())
     for item, names in zip(index["manifests"], annotations, strict=True):
-        item["annotations"] = names
+        item |= {"annotations": names, **change}
     (layout.path / "index.json").write_text(json.dumps(index))
     entries: list[dict[str, Any]] = []
     with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
@@ -64,6 +72,36 @@ def test_an_archive_of_two_images_is_refused(tmp_path: Path, mode: str, names: d
     with (
         pytest.raises(InputError, match=r"is two images: manifest\.json has"),
         open_source(f"docker-archive:{two}", at.site, at.store),
+    ):
+        pass
+
+
+FALLBACK = {**NAMES, "org.opencontainers.image.ref.name": f"sha256-{'0' * 64}"}
+
+
+@pytest.mark.parametrize("change", [{"artifactType": "application/x"}, {"annotations": FALLBACK}])
+def test_what_calls_itself_an_artifact_is_compared_by_its_name(tmp_path: Path, change: dict[str, Any]) -> None:
+    """containerd uses the name all the same."""
+    at = workspace(tmp_path / "store")
+    two = write_archive(tmp_path / "two.tar", [b"B"], [NAMES], [(b"A", ["app:1"])], "w", change)
+    with (
+        pytest.raises(InputError, match="is two images"),
+        open_source(f"docker-archive:{two}", at.site, at.store),
+    ):
+        pass
+
+
+def test_a_name_that_no_file_has_is_refused_at_once(tmp_path: Path) -> None:
+    """33 kB of names of many folders took an hour."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(tarfile.TarInfo("d/" * 300_000 + "f"))
+    (tmp_path / "a.tar").write_bytes(content.getvalue())
+    at = workspace(tmp_path / "store")
+    with (
+        ends_within(20),
+        pytest.raises(InputError, match="contains a name of"),
+        open_source(f"docker-archive:{tmp_path}/a.tar", at.site, at.store),
     ):
         pass
 

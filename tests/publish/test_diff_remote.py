@@ -118,7 +118,7 @@ def test_what_an_image_does_not_state_is_not_compared(tmp_path: Path, two: tuple
     found = diff_remote(two[0], f"oci:{tmp_path}/shared:1", workspace(tmp_path / "c"))
     assert not any(found.data[key] for key in ("components", "debian", "python", "base", "sources", "spec"))
     assert found.data["not_compared"] == ["base", "components", "debian", "python", "sources", "resolution", "spec"]
-    assert "not compared, because one image does not state it: base, comp" in found.text
+    assert "not compared, because one image does not state it, or only as its own word: base, comp" in found.text
     # Its configuration has no history, and its squashfs file another evidence.
     assert list(found.data["content"]["changed"]) == ["configuration", "squashfs file"] and not found.data["equal"]
     assert "different: 2 digests; " in found.text
@@ -158,6 +158,15 @@ def test_a_published_image_and_the_file_that_was_pulled(tmp_path: Path, registry
     other = diff_remote(str(file), two[1], workspace(tmp_path / "c")).data
     assert changes(other, "env") == {"added": {"NEW": "1"}} and len(other["layers"]["added"]) == 1
     assert other["new_bytes"] is None
+
+
+def test_layers_with_other_blobs_are_not_known_to_be_equal(tmp_path: Path, two: tuple[str, str]) -> None:
+    """What a configuration states of them is its own word, and enroot starts them without comparing it."""
+    one = published_side(read_published(two[0], workspace(tmp_path / "c")))
+    assert one.published and one.layers
+    layers = [replace(one.layers[0], digest=f"sha256:{'0' * 64}"), *one.layers[1:]]
+    assert unsure_parts(one, replace(one, layers=layers)) == ["layers"] and unsure_parts(one, one) == []
+    assert compare_content(one, replace(one, layers=layers), SilentReporter()) == {}
 
 
 def test_a_name_of_the_project_is_compared_by_its_lock(tmp_path: Path, two: tuple[str, str]) -> None:

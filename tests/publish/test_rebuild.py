@@ -216,6 +216,20 @@ def test_what_changes_while_an_image_is_made_is_no_part_of_it(case: Case, tmp_pa
     assert cli.json("make", "other")["up_to_date"]
 
 
+def test_a_recipe_that_changes_while_the_image_is_locked_ends_it(case: Case, tmp_path: Path) -> None:
+    cli = case.elsewhere(tmp_path / "p")
+    file = cli.project / "recipes/mine.py"
+    (tmp_path / "after").write_text(file.read_text().replace("echo word", "echo other"))
+    program = EXCHANGE.format(source=tmp_path / "after", file=file)
+    program = program.replace("envbuild.make as module", "envbuild.lock.dev_content as module")
+    program = program.replace("build_and_write", "lock_beside_contents")
+    environ = {**os.environ, "ENVBUILD_STORE": str(cli.store), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program, "make", "other"]
+    done = subprocess.run(command, cwd=cli.project, env=environ, check=False, capture_output=True, text=True)
+    assert done.returncode == 2 and "changed while other was locked" in done.stderr, done.stderr
+    assert cli.json("make", "other")["built"]
+
+
 def test_documents_that_are_not_those_of_the_file_are_refused(case: Case, tmp_path: Path) -> None:
     """`show` and `diff` print the published ones."""
     at = foreign_images.workspace(tmp_path / "store")

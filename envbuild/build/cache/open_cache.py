@@ -49,7 +49,7 @@ class UnusableCacheError(Exception):
 class OpenCache:
     """A cache of the site. `reason`: why it is not used any more; `answered`: it did, once; `checked`: no other user
     can replace its folder; `refused`: keys of units that are not what they name; `keys`: those that sign its units,
-    read with the first unit, and the `files` that they are in, by their hint."""
+    read with the first unit."""
 
     setting: UnitCache
     site: Site
@@ -60,7 +60,6 @@ class OpenCache:
     answered: bool = False
     checked: bool = False
     refused: set[str] = field(default_factory=set)
-    files: dict[str, Path] = field(default_factory=dict)
     keys: tuple[TrustedKey, ...] | None = None
     guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -82,9 +81,7 @@ class OpenCache:
 
         with self.guard:
             if self.keys is None:
-                found = read_public_keys(self.setting.keys)
-                self.files = {key.hint: file for key, file in zip(found, self.setting.keys, strict=True)}
-                self.keys = found
+                self.keys = read_public_keys(self.setting.keys)
         return self.keys
 
     def repository(self) -> Repository:

@@ -47,7 +47,7 @@ def find_signer(cache: OpenCache, digest: str, signatures: list[BlobDescriptor])
         except NotFoundError:
             key, reason = None, "its signature is missing"
         if key:
-            return cache.setting.signed_name(cache.files[key.hint])
+            return cache.setting.key_name(key.digest)  # its file may have another one by now
         reasons.append(reason)
     raise RefusedUnitError("; ".join(dict.fromkeys(reasons)) or "it is not signed, and the site requires a signature")
 

@@ -68,13 +68,3 @@ class UnitSupply:
         self.forecast = make_forecast(self.plan, units, sizes, self.workspace.store, workers)
         self.workspace.reporter.info(self.forecast.line())
         check_before_fetch(self.forecast, units, wanted, self.lock, self.request, self.workspace)
-
-    def used_caches(self) -> tuple[str, ...]:
-        """Return the caches of which a unit of the image, or one that such a unit was built on, was taken."""
-        if not self.engine.caches:
-            return ()
-        keys, store = self.plan.keys(), self.workspace.store
-        found = [
-            self.options.find_unit(store, keys[unit.name], unit.product) for unit in self.plan.units if unit.in_image
-        ]
-        return tuple(sorted({cache for record in found if record for cache in record.caches}))

@@ -54,12 +54,14 @@ class BuildOptions:
 @dataclass(frozen=True, slots=True)
 class BuildResult:
     """The layers of the image, bottom first, and what was done for it: unit names built now, and taken from the
-    store."""
+    store. `caches`: those of which a unit of the image, or one that such a unit was built on, was taken, by the records
+    that were used: another command may replace them."""
 
     engine: str
     layers: tuple[LayerRecord, ...]
     built: tuple[str, ...]
     reused: tuple[str, ...]
+    caches: tuple[str, ...] = ()
 
 
 class Engine(Protocol):

@@ -26,11 +26,13 @@ MAX_KEY = 1 << 16  # bytes of a file with a key; real ones have some hundred
 
 @dataclass(frozen=True, slots=True)
 class TrustedKey:
-    """A public key: the name of its file, and its `hint` in signatures: base64 of the sha256 of its DER form."""
+    """A public key: the name of its file, and its `hint` in signatures: base64 of the sha256 of its DER form. `digest`:
+    the sha256 (hex) of what the file had, without white space around it."""
 
     name: str
     hint: str
     key: EllipticCurvePublicKey
+    digest: str = ""
 
     def verify(self, signature: bytes, content: bytes) -> bool:
         """Return whether the private half of this key signed a content."""
@@ -89,7 +91,7 @@ def parse_public_key(content: bytes, name: str) -> TrustedKey:
         raise SignatureError(f"{name} is {what}", hint=hint) from None
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
         raise SignatureError(f"the public key {name} is not of ECDSA P-256", hint=hint)
-    return TrustedKey(name, key_hint(key), key)
+    return TrustedKey(name, key_hint(key), key, hashlib.sha256(content.strip()).hexdigest())
 
 
 def key_hint(key: EllipticCurvePublicKey) -> str:

@@ -56,6 +56,13 @@ def read_record(path: Path) -> dict[str, Any] | None:
     return made if unchanged and not has_holes(Path(made["artifact"])) else None
 
 
+def recorded_stamp(path: Path) -> tuple[int, int] | None:
+    """Return size and time (ns) of the file of a record, as the record has them; None if there is none."""
+    value = parse_record(read_json(path))
+    found = value["stat"] if value else []
+    return (found[0], found[1]) if len(found) == 2 and all(isinstance(item, int) for item in found) else None
+
+
 def has_holes(file: Path) -> bool:
     """Return whether a file is one of holes, which another member of a group can put there: it is written again."""
     try:
@@ -109,16 +116,24 @@ def can_be_path(text: str) -> bool:
         return False
 
 
-def write_record(path: Path, made: Mapping[str, Any], *, units: Iterable[str] = (), blobs: Iterable[str] = ()) -> None:
+def write_record(
+    path: Path,
+    made: Mapping[str, Any],
+    *,
+    units: Iterable[str] = (),
+    blobs: Iterable[str] = (),
+    stamped: tuple[int, int] | None = None,
+) -> None:
     """Record what was made.
 
     made: ``artifact`` is the file in artifacts/, ``evidence`` the one with what was verified, ``layers`` the layers in
         it.
     units, blobs: keys and digests that the artifact requires in the store.
+    stamped: size and time (ns) of the file that was made: another process may have given its name to another one.
     """
     value = {
         "made": made,
-        "stat": stamp(Path(made["artifact"])),
+        "stat": list(stamped or stamp(Path(made["artifact"]))),
         "holds": {"units": sorted(units), "blobs": sorted(blobs)},
     }
     write_json(path, {**value, "made": {**made, **file_names(value)}})

@@ -20,7 +20,7 @@ from envbuild.lock.debian.dummy_packages import required_dummies
 from envbuild.lock.debian.install import DebianResolution
 from envbuild.lock.debian.package_lists import Package, PackageLists, essential_packages
 from envbuild.lock.debian.repositories import RepositoryFinder
-from envbuild.lock.debian.stored_lock import read_stored, store_lock
+from envbuild.lock.debian.stored_lock import archive_state, read_stored, store_lock
 from envbuild.lock.debian.unknown_names import find_requesters, misspelt_findings, no_package_findings, unknown_names
 from envbuild.lock.inputs import Input
 from envbuild.lock.missing_inputs import InvalidInputError, combine_errors
@@ -30,6 +30,7 @@ from envbuild.lock.unit_names import BASE
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
 
+TRIES = 3  # of a resolution, while others update the lists
 SIZE = re.compile(r"[0-9]{1,15}")  # bytes of a package
 # What dpkg takes (pkg_name_is_illegal, parseversion), and of a path what is one word of a shell: commands and hints
 # have them.
@@ -46,6 +47,7 @@ def resolve(
     *,
     transport: Transport | None = None,
     resolved: list[Input] | None = None,
+    tries: int = TRIES,
 ) -> DebianLock:
     """Resolve the base from nothing, and every other unit on top of it; a request that the store has the result of, in
     the present state of the archives, is not resolved again.
@@ -53,12 +55,15 @@ def resolve(
     Raises InputError (archives that cannot be read, InvalidInputError) and ConflictError (packages that cannot be
     installed together), after all units that do not depend on a missing input are resolved: `resolved` gets their
     files.
+
+    Another process may update the lists meanwhile: then all is resolved again.
     """
     transport = transport or Transport(site.network())
     finder = RepositoryFinder(request.distribution, request.arch, site, store, transport, reporter, request.refresh)
     apt, findings = AptSetup(finder).open(request.repositories)
     if apt is None:
         raise InputError.of(findings)
+    state = archive_state(apt, request.arch)
     results = StoredResults(store)
     if not findings and (stored := read_stored(request, apt, results)):
         return stored
@@ -74,6 +79,8 @@ def resolve(
             apt, packages, workdir, request.prefer, reporter, request.where, waiting, partial=bool(findings)
         )
         chosen = work.choose(wanted, request.installed, request.arch, dummies)
+    if archive_state(apt, request.arch) != state and tries > 1:
+        return resolve(request, site, store, reporter, transport=transport, resolved=resolved, tries=tries - 1)
     if findings or work.errors:
         if resolved is not None:
             resolved += dict.fromkeys(file for found in chosen.values() for file in locked_files(found))
@@ -91,6 +98,8 @@ def resolve(
         },
         apt.release_dates(lists),
     )
+    if archive_state(apt, request.arch) != state:
+        raise InputError("the package lists changed again and again while they were read", hint="run the command again")
     store_lock(request, apt, lock, results)
     return lock
 

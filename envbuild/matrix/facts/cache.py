@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import SpecError
+from envbuild.core.file_marks import FileMark, mark_files
 from envbuild.core.file_status import file_status
 from envbuild.core.gc_pause import gc_paused
 from envbuild.core.regular_file import open_regular
@@ -54,6 +55,15 @@ def cache_key(folders: Sequence[Path]) -> str:
         with contextlib.suppress(SpecError):
             _add(whole, path)
     return whole.hexdigest()
+
+
+def mark_facts(folders: Sequence[Path]) -> list[FileMark]:
+    """Return what changes when a fact file changes, also if it is as before afterwards; nothing where a folder cannot
+    be read."""
+    try:
+        return mark_files(path for folder in folders for path in fact_files(folder))
+    except (OSError, SpecError):
+        return []
 
 
 def code_files() -> list[Path]:

@@ -28,6 +28,7 @@ def load_fact_table(
 
     reporter: called when the files have to be read and compiled, which takes seconds.
     """
+    marks = fact_cache.mark_facts(folders)
     key = fact_cache.cache_key(folders)
     entry = fact_cache.entry_path(cache, key) if key else None
     if entry and entry in _last and fact_cache.mark_used(entry):  # several images of one run use the same facts
@@ -35,6 +36,8 @@ def load_fact_table(
     matrix = fact_cache.read_entry(entry) if entry else None
     if matrix is None:
         matrix = _read_and_compile(folders, reporter())
+        if fact_cache.mark_facts(folders) != marks:  # it may be of other bytes than its key
+            return matrix
         if entry:
             fact_cache.write_entry(entry, matrix)
     if entry and cache is None:

@@ -72,7 +72,7 @@ def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceIma
     content = archive.read(configuration)
     found = image_documents.read_configuration(content, reference, platform)
     image_documents.check_layer_count(found, names, reference)
-    check_both_forms(archive, called, found.identity, reference, platform)
+    check_both_forms(archive, called, found, reference)
     layers = [
         SourceLayer(
             diff_id,

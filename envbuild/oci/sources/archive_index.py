@@ -14,6 +14,7 @@ from typing import IO, Any, cast
 from envbuild.core.errors import InputError
 from envbuild.oci.document import MAX_DOCUMENT
 
+MAX_PATH = 4096  # characters of a name (PATH_MAX)
 HOPS = 8  # links from one name of an archive to the next
 HINT = "write it with docker save -o FILE NAME, podman save, or skopeo copy"
 
@@ -56,6 +57,8 @@ class ArchiveIndex:
     def add(self, entry: tarfile.TarInfo) -> str:
         """Enter an entry; returns its name. Raises InputError for a second file of one name: programs differ in which
         of both they take."""
+        if len(entry.name) > MAX_PATH:  # no program can make such a file
+            raise InputError(f"{self.path} contains a name of {len(entry.name)} characters", hint=HINT)
         name = plain_path(entry.name)
         if not entry.isdir() and (name in self.places or name in self.links):
             raise InputError(f"{self.path} contains two files called {name[:200]!r}", hint=HINT)
@@ -68,7 +71,7 @@ class ArchiveIndex:
 
     def check_folders(self) -> None:
         """Raise InputError for a file in a folder that is a link: Docker writes it where that leads."""
-        for name in (*self.places, *self.links):
+        for name in (*self.places, *self.links) if self.links else ():
             above = posixpath.dirname(name)
             while above:
                 if above in self.links:

@@ -10,6 +10,7 @@ from envbuild.net.registry.media_types import REF_NAME, is_referrer
 from envbuild.oci import manifest as m
 from envbuild.oci.document import InvalidDocumentError, Part
 from envbuild.oci.sources.archive_index import ArchiveIndex
+from envbuild.oci.sources.image_documents import SourceConfig
 from envbuild.oci.sources.oci_layout import INDEX, blob_path, follow_entries, has_file, read_document
 from envbuild.oci.sources.platform import Platform
 
@@ -17,20 +18,18 @@ IMAGE_NAME = "io.containerd.image.name"  # of an entry: the whole name (containe
 OTHERS = ("docker.io/library/", "docker.io/", "localhost/")  # that programs write in front of a name
 
 
-def check_both_forms(
-    archive: ArchiveIndex, names: Collection[str], config: str, reference: str, platform: Platform
-) -> None:
+def check_both_forms(archive: ArchiveIndex, names: Collection[str], config: SourceConfig, reference: str) -> None:
     """Check that the layout of an archive, if it has one, has no other image than the chosen one of manifest.json.
 
-    names: those that manifest.json has for the image (none: it is the only one). config: the digest (``sha256:…``) of
-    its configuration. Raises InputError."""
+    names: those that manifest.json has for the image (none: it is the only one). config: its configuration. An archive
+    may have it for several platforms in the layout, and for one in manifest.json. Raises InputError."""
     if INDEX not in archive.places and INDEX not in archive.links:
         return
+    platform = Platform(config.config.architecture, asked=True)
     wanted = {plain_name(name) for name in names}
     value = m.parse_document(archive.read(INDEX), reference, INDEX)
     try:
-        listed = [item for item in m.list_index(value, reference, INDEX) if not is_referrer(item.expect(dict))]
-        called = [item for item in listed if is_called(item, wanted)]
+        called = [item for item in m.list_index(value, reference, INDEX) if is_called(item, wanted)]
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(reference, error, INDEX) from None
     for item in called:
@@ -43,20 +42,21 @@ def check_both_forms(
             reference,
             lambda part: has_file(archive, blob_path(part.digest)),
         )
-        if f"sha256:{found.config.digest}" != config:
+        if f"sha256:{found.config.digest}" != config.identity:
             raise InputError(
-                f"{reference} is two images: manifest.json has the configuration {config}, and index.json "
+                f"{reference} is two images: manifest.json has the configuration {config.identity}, and index.json "
                 f"sha256:{found.config.digest}",
                 hint="programs differ in which of both they read: save the image again, e.g. docker save -o FILE NAME",
             )
 
 
 def is_called(item: Part, wanted: Collection[str]) -> bool:
-    """Return whether an entry of index.json has one of the names, or none. Raises InvalidDocumentError."""
+    """Return whether an entry of index.json has one of the names, or none: containerd names it
+    after the archive, also if it calls itself an artifact. Raises InvalidDocumentError."""
     annotations = item.part("annotations")
     name, tag = annotations.optional(IMAGE_NAME).text(), annotations.optional(REF_NAME).text()
     if not wanted or not (name or tag):
-        return True
+        return bool(name) or not is_referrer(item.expect(dict))
     if name:
         return plain_name(name) in wanted
     return plain_name(tag) in wanted or any(other.rpartition(":")[2] == tag for other in wanted)

@@ -91,9 +91,9 @@ class DirectImage:
             jobs=self.jobs,
             spool=self.end,
         )
-        publish_image(self.file)
+        stamp = publish_image(self.file)
         self.discard()
-        return describe_written_image(self.out, filled)
+        return describe_written_image(self.out, filled, stamp)
 
     def discard(self) -> None:
         """Remove the unfinished file."""

@@ -26,6 +26,7 @@ from envbuild.core.unfinished_names import unfinished_name, unfinished_names
 # its lock may not be seen here. On a disk of this machine a file without a lock has no writer.
 STALE = 600
 NO_MODES = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)  # of a file system without modes (vfat, CIFS, FUSE)
+Stamp = tuple[int, int]  # size and time (ns), as `envbuild.core.store.json_files.stamp` has them
 TRIES = 100  # names that a new file may need
 
 
@@ -44,8 +45,9 @@ class OutputFile:
         """A path that leads to the file, even if another file has its name (proc_pid_fd(5))."""
         return Path(f"/proc/self/fd/{self.fd}")
 
-    def publish(self) -> None:
-        """Give the file its mode and the name of `out`. Raises PublishError if another user replaced it."""
+    def publish(self) -> Stamp:
+        """Give the file its mode and the name of `out`, and return its stamp. Raises PublishError if another user
+        replaced it."""
         with _errors_at(self.out):
             try:
                 os.fchmod(self.fd, finished_mode(Path(f"/proc/self/fd/{self.folder}")))
@@ -54,21 +56,23 @@ class OutputFile:
                     raise
             os.rename(self.name, self.out.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
             found = os.stat(self.out.name, dir_fd=self.folder, follow_symlinks=False)
-        if not os.path.samestat(found, os.fstat(self.fd)):
+        written = os.fstat(self.fd)
+        if not os.path.samestat(found, written):
             raise PublishError(
                 "another user replaced the file while it was written",
                 "write it into a folder that no other user can write: -o FOLDER/",
                 str(self.out),
             )
+        return (written.st_size, written.st_mtime_ns)
 
 
-def publish_image(file: OutputFile) -> None:
-    """Give a finished file its name, once it passed the check."""
+def publish_image(file: OutputFile) -> Stamp:
+    """Give a finished file its name, once it passed the check, and return its stamp."""
     from envbuild.squashfs.read.superblock import read_layout
 
     with file.handle.open("rb") as stream:
         read_layout(stream, str(file.out), padded=True)
-    file.publish()
+    return file.publish()
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.writer import PackWriter, Region
 from envbuild.squashfs.write.image_body import ImageBody, write_image_body
 from envbuild.squashfs.write.merge import MergedTree
-from envbuild.squashfs.write.output_file import open_output, publish_image
+from envbuild.squashfs.write.output_file import Stamp, open_output, publish_image
 
 ExtraMember = tuple[Member, bytes]  # a member to add, and its content
 
@@ -29,7 +29,8 @@ class WrittenImage:
     """A finished image: its path, size in bytes, inodes, and what was repaired (one line each).
 
     `copied` bytes came from packs as they were, `repacked` bytes of fragment blocks were packed again. `sha256` is
-    empty unless it was requested; then the data was compared with the checksums of its packs.
+    empty unless it was requested; then the data was compared with the checksums of its packs. `stamp`: of the file that
+    was written, whichever has its name by now.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class WrittenImage:
     copied: int = 0
     repacked: int = 0
     sha256: str = ""
+    stamp: Stamp | None = None
 
 
 def write_tree(
@@ -77,13 +79,14 @@ def write_tree(
             jobs=jobs,
             digest=digest,
         )
-        publish_image(file)
-    return describe_written_image(out, filled)
+        stamp = publish_image(file)
+    return describe_written_image(out, filled, stamp)
 
 
-def describe_written_image(out: Path, filled: ImageBody) -> WrittenImage:
+def describe_written_image(out: Path, filled: ImageBody, stamp: Stamp) -> WrittenImage:
     """Return the summary of a finished image."""
-    return WrittenImage(out, filled.size, filled.inodes, filled.messages, filled.copied, filled.repacked, filled.sha256)
+    counts = (filled.size, filled.inodes, filled.messages, filled.copied, filled.repacked, filled.sha256)
+    return WrittenImage(out, *counts, stamp)
 
 
 def common_codec(packs: Sequence[Pack]) -> tuple[Codec, int]:

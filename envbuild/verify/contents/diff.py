@@ -6,6 +6,7 @@ built. Files are compared only between two squashfs files. The compression of a 
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from typing import Any
 
 from envbuild.core.result import Result
 from envbuild.lock.model import Lock, lock_digest
+from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.read.compare import TIME, Change, Comparison, pair_entries
 from envbuild.squashfs.read.inode import KINDS, printable_path
@@ -34,7 +36,7 @@ class Side:
     """One of the two images.
 
     `file` is None for an image that is not built; `lock` is None for one that envbuild did not build. `debian` and
-    `python` are the packages installed in the file.
+    `python` are the packages installed in the file. `resolution`: of an image that is not built.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Side:
     metadata: ImageMetadata | None = None
     debian: dict[str, str] = field(default_factory=dict)
     python: dict[str, str] = field(default_factory=dict)
+    resolution: Resolution | None = None
 
 
 @dataclass(slots=True)
@@ -103,7 +106,7 @@ def find_side(name: str, workspace: Workspace) -> Side:
     resolution = resolve_image(name, workspace)
     if made := read_image_record(resolution, workspace):
         return Side(name, Path(made.artifact), None)
-    return Side(name, None, current_lock(resolution, workspace))
+    return Side(name, None, current_lock(resolution, workspace), resolution=resolution)
 
 
 def read_side(side: Side, tree: SquashTree, holdings: SizeSummary) -> Side:
@@ -139,6 +142,10 @@ def compare_sections(one: Side, other: Side) -> dict[str, dict[str, Any]]:
         result[name] = diff_names(old[name], new[name])
     if one.lock and other.lock and not (one.metadata and other.metadata):
         result["inputs"] = compare_inputs(one.lock, other.lock, result)
+        if one.resolution and other.resolution and not any(result.values()):
+            result["inputs"] = diff_names(
+                planned_units(one.resolution, one.lock), planned_units(other.resolution, other.lock)
+            )
     if one.metadata and other.metadata:
         result["env"] = diff_names(one.metadata.env, other.metadata.env)
         result["start"] = diff_names(start(one.metadata), start(other.metadata))
@@ -159,6 +166,16 @@ def compare_inputs(old: Lock, new: Lock, reported: Mapping[str, Mapping[str, Any
         return found
     digests = (lock_digest(replace(lock, image="", inputs="", waivers=(), chosen={}, facts=())) for lock in (old, new))
     return diff_names(*({"lock": digest} for digest in digests))
+
+
+def planned_units(resolution: Resolution, lock: Lock) -> Names:
+    """Return the keys of the units of an image that is not built, which have all that decides their content, and the
+    digest of its configuration: commands, scripts and variables are in no lock."""
+    from envbuild.build.plan.planner import make_plan
+
+    plan = make_plan(resolution, lock)
+    config = repr(replace(plan.config, labels={}))
+    return {**plan.keys(), "configuration": f"sha256:{hashlib.sha256(config.encode()).hexdigest()}"}
 
 
 def diff_names(before: Names, after: Names) -> dict[str, Any]:

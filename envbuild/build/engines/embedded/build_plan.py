@@ -62,4 +62,5 @@ def build_plan(
             assert layer is not None, unit.name
             layers.append(layer)
     reused = tuple(unit.name for unit in plan.units if unit.name in records and unit.name not in built)
-    return BuildResult("embedded", tuple(layers), tuple(built), reused)
+    caches = {cache for unit in plan.units if unit.in_image for cache in records[unit.name].caches}
+    return BuildResult("embedded", tuple(layers), tuple(built), reused, tuple(sorted(caches)))
