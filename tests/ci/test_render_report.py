@@ -53,6 +53,13 @@ def test_a_report_is_a_table(tmp_path: Path) -> None:
     assert "| `python` | `new` | | `3` |" in lines and "| `python` | `old` | `4` | |" in lines
 
 
+def test_the_same_file_is_not_a_change(tmp_path: Path) -> None:
+    """`diff` does not read the layers that are published, so that it does not call the image equal."""
+    same = {**GOOD, "changes": {}, "sha256": "ef"}
+    lines = render(tmp_path, same).splitlines()
+    assert lines[0] == "### `app`: the published squashfs file"
+
+
 @pytest.mark.parametrize(
     "name",
     [
