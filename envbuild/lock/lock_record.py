@@ -9,9 +9,11 @@ warnings of that run. A run that ends here queries no archive and no index: that
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,15 +54,17 @@ class LockRecord:
 def decisive_parts(resolution: Resolution, workspace: Workspace) -> Iterator[str | bytes]:
     """Yield what decides an image beside its lock, the content of its project folders and envbuild's own code: the
     spec's request, the metadata of the folders, the facts, the code of the recipes and the files beside them."""
-    yield from (envbuild.__version__, lock_request(resolution).digest(), repr(resolution.target))
+    yield from (envbuild.__version__, version("hpccm"), lock_request(resolution).digest(), repr(resolution.target))
     yield from (resolution.spec.text, resolution.spec.description, repr(resolution.runtime.env))
     yield from (repr((project.name, project.metadata)) for project in resolution.spec.dev)
     for folder in workspace.project.facts():  # newer facts may refuse what older ones allowed
         yield from (read_fact_file(path) for path in fact_files(folder))
     files = [recipe_file(recipe) for recipe in resolution.recipes]
     yield from (path.read_bytes() for path in files)
-    for path in files_beside(files):
-        yield f"{path.name} {path.stat().st_mode & 0o111:o} {file_digest(path)}"
+    folders = {path.parent for path in files}
+    for path in files_beside(files):  # named as from their recipe: another clone of the project has the same image
+        name = next(path.relative_to(folder) for folder in folders if path.is_relative_to(folder))
+        yield f"{name} {path.stat().st_mode & 0o111:o} {file_digest(path)}"
 
 
 def files_beside(recipes: Iterable[Path]) -> Iterator[Path]:
@@ -68,8 +72,21 @@ def files_beside(recipes: Iterable[Path]) -> Iterator[Path]:
     recipes."""
     for folder in dict.fromkeys(path.parent for path in recipes):
         beside = [path for path in folder.glob("[!.]*") if path.suffix != ".py" or not is_recipe(path)]
-        beside += folder.glob("data/**/*")
+        beside += walk_files(folder / "data")
         yield from (path for path in sorted(beside) if path.is_file() and "__pycache__" not in path.parts)
+
+
+def walk_files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, also through links to folders, of which each is entered once."""
+    seen = set[tuple[int, int]]()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        status = Path(place).stat()
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        folders.sort()
+        yield from (Path(place, name) for name in names)
 
 
 def is_recipe(path: Path) -> bool:

@@ -1,0 +1,53 @@
+"""Files that recipes read: a build from other ones is not current."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.file_marks import mark_files
+from envbuild.lock.lock_record import files_beside
+
+pytestmark = pytest.mark.unit
+RECIPE = "from envbuild.sdk import Recipe\n\n\nclass Other(Recipe):\n    pass\n"
+
+
+def test_all_but_other_recipes_count(tmp_path: Path) -> None:
+    folder = tmp_path / "recipes"
+    texts = {
+        "mine.py": RECIPE,
+        "other.py": RECIPE,
+        "helper.py": "# of the class Recipe\n",
+        "_program.py": RECIPE,
+        "my.patch": "",
+        "word.txt": "",
+        ".hidden": "",
+        "data/a/b.conf": "",
+        "data/__pycache__/x.pyc": "",
+        "__pycache__/y.pyc": "",
+        "sub/file": "",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common/app.conf").touch()
+    (folder / "data/common").symlink_to(tmp_path / "common")
+    (folder / "data/again").symlink_to(folder / "data")
+    found = [str(path.relative_to(folder)) for path in files_beside([folder / "mine.py"])]
+    assert sorted(found) == [
+        "_program.py", "data/a/b.conf", "data/common/app.conf", "helper.py", "my.patch", "word.txt",
+    ]  # fmt: skip
+
+
+def test_a_file_that_is_as_before_has_another_mark(tmp_path: Path) -> None:
+    file, missing = tmp_path / "a", tmp_path / "b"
+    file.write_text("one")
+    before = mark_files([file, missing])
+    assert before == mark_files([file, missing])
+    file.rename(tmp_path / "c")
+    file.write_text("one")
+    assert mark_files([file, missing]) != before
+    missing.touch()
+    assert mark_files([missing]) != before[1:]
