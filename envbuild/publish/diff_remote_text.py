@@ -66,7 +66,7 @@ def summary_line(data: Mapping[str, Any]) -> str:
     if not parts:
         why = "one of them has no squashfs file to compare"
         if "content" not in data["not_compared"]:
-            why = "their layers are not read, and have other blobs, or one of them has none"
+            why = "no difference was found, but their layers are not read, and have other blobs or none"
         return f"not known to be equal: {why}{after}"
     return f"different: {', '.join(parts)}{after}"
 

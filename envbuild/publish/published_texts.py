@@ -41,7 +41,7 @@ def list_texts(image: BuiltImage, workspace: Workspace) -> list[PublishedText]:
 def is_own_spec(text: str, whole: str) -> bool:
     """Return whether a text is a spec whose text with those that it extends is `whole` (`envbuild.spec.spec_draft`)."""
     text = text if text.endswith("\n") else f"{text}\n"
-    return bool(text.strip()) and (text == whole or whole.endswith(f"---\n{text}"))
+    return bool(text.strip()) and (text == whole or whole.endswith(f"\n---\n{text}"))
 
 
 def configuration_text(name: str, content: bytes) -> PublishedText:

@@ -72,7 +72,7 @@ def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceIma
     content = archive.read(configuration)
     found = image_documents.read_configuration(content, reference, platform)
     image_documents.check_layer_count(found, names, reference)
-    check_both_forms(archive, called, found, reference)
+    check_both_forms(archive, called, found, variant_of(content, reference), reference)
     layers = [
         SourceLayer(
             diff_id,
@@ -96,6 +96,12 @@ def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceIma
         notes=found.notes,
         documents=(content,),
     )
+
+
+def variant_of(configuration: bytes, reference: str) -> str:
+    """Return the variant of the architecture that a configuration states; empty for none. Raises InputError."""
+    found = m.parse_document(configuration, reference, image_documents.CONFIGURATION).get("variant")
+    return found if isinstance(found, str) else ""
 
 
 def find_entry(content: bytes, tag: str, reference: str) -> Part:

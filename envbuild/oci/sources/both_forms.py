@@ -3,6 +3,7 @@ the one or the other (containerd the layout), so both must name the same image."
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 
 from envbuild.core.errors import ConflictError, InputError
@@ -18,14 +19,17 @@ IMAGE_NAME = "io.containerd.image.name"  # of an entry: the whole name (containe
 OTHERS = ("docker.io/library/", "docker.io/", "localhost/")  # that programs write in front of a name
 
 
-def check_both_forms(archive: ArchiveIndex, names: Collection[str], config: SourceConfig, reference: str) -> None:
+def check_both_forms(
+    archive: ArchiveIndex, names: Collection[str], config: SourceConfig, variant: str, reference: str
+) -> None:
     """Check that the layout of an archive, if it has one, has no other image than the chosen one of manifest.json.
 
-    names: those that manifest.json has for the image (none: it is the only one). config: its configuration. An archive
-    may have it for several platforms in the layout, and for one in manifest.json. Raises InputError."""
+    names: those that manifest.json has for the image (none: it is the only one). config: its configuration; variant: of
+    the architecture there. An archive may have it for several platforms in the layout, and for one in manifest.json.
+    Raises InputError."""
     if INDEX not in archive.places and INDEX not in archive.links:
         return
-    platform = Platform(config.config.architecture, asked=True)
+    platforms = [Platform(config.config.architecture, one, asked=True) for one in dict.fromkeys((variant, ""))]
     wanted = {plain_name(name) for name in names}
     value = m.parse_document(archive.read(INDEX), reference, INDEX)
     try:
@@ -33,9 +37,11 @@ def check_both_forms(archive: ArchiveIndex, names: Collection[str], config: Sour
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(reference, error, INDEX) from None
     for item in called:
-        try:
-            digest = follow_entries(archive, [item], reference, platform)
-        except ConflictError:  # of other platforms
+        digest = ""
+        for platform in platforms:
+            with contextlib.suppress(ConflictError):  # of other platforms
+                digest = digest or follow_entries(archive, [item], reference, platform)
+        if not digest:
             continue
         found = m.read_manifest(
             m.parse_document(read_document(archive, digest, reference), reference),
