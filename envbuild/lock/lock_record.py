@@ -9,12 +9,9 @@ warnings of that run. A run that ends here queries no archive and no index: that
 from __future__ import annotations
 
 import hashlib
-import os
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import envbuild
@@ -24,8 +21,8 @@ from envbuild.core.file_marks import FileMark, mark_files
 from envbuild.lock.request import lock_request
 from envbuild.lock.stored_results import StoredResults
 from envbuild.matrix import fact_files, read_fact_file
-from envbuild.spec.project import is_valid_name
 from envbuild.spec.recipe_calls import recipe_file
+from envbuild.spec.recipe_files import files_beside
 from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 
@@ -33,7 +30,6 @@ if TYPE_CHECKING:  # a run without a change does not read the lock
     from envbuild.lock.model import Lock
 
 KIND = "current lock"
-RECIPE = re.compile(rb"^class\s[^\n]*\bRecipe\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,33 +61,6 @@ def decisive_parts(resolution: Resolution, workspace: Workspace) -> Iterator[str
     for path in files_beside(files):  # named as from their recipe: another clone of the project has the same image
         name = next(path.relative_to(folder) for folder in folders if path.is_relative_to(folder))
         yield f"{name} {path.stat().st_mode & 0o111:o} {file_digest(path)}"
-
-
-def files_beside(recipes: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files that recipes may read: below data/, and all beside them that do not begin with a dot, but other
-    recipes."""
-    for folder in dict.fromkeys(path.parent for path in recipes):
-        beside = [path for path in folder.glob("[!.]*") if path.suffix != ".py" or not is_recipe(path)]
-        beside += walk_files(folder / "data")
-        yield from (path for path in sorted(beside) if path.is_file() and "__pycache__" not in path.parts)
-
-
-def walk_files(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, also through links to folders, of which each is entered once."""
-    seen = set[tuple[int, int]]()
-    for place, folders, names in os.walk(folder, followlinks=True):
-        status = Path(place).stat()
-        if (status.st_dev, status.st_ino) in seen:
-            folders.clear()
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        folders.sort()
-        yield from (Path(place, name) for name in names)
-
-
-def is_recipe(path: Path) -> bool:
-    """Return whether a Python file beside a recipe defines one, instead of being a program that a recipe reads."""
-    return is_valid_name(path.stem) and path.is_file() and bool(RECIPE.search(path.read_bytes()))
 
 
 def read_marks(resolution: Resolution, workspace: Workspace) -> list[FileMark]:

@@ -87,11 +87,14 @@ class Transfer:
                     with self.store.filled(), part.open("a+b") as file:
                         # Another process may be fetching the same file: wait for it, then check what it left.
                         fcntl.flock(file, fcntl.LOCK_EX)
+                        own = part.exists() and part.stat().st_ino == os.fstat(file.fileno()).st_ino
                         if sha256 and not target and self.store.has_blob(sha256, size or 0):
+                            if own:  # made by opening it
+                                part.unlink()
                             have = self.store.blob(sha256).stat().st_size
                             self.progress(have)
                             return sha256, have
-                        if part.exists() and part.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                        if own:
                             received = ReceivedFile(file, self.progress, arrival)
                             return self._try_places(places, sha256, size, received, part, target)
             finally:

@@ -36,7 +36,8 @@ def read_document(image: RemoteImage, transfer: Transfer, digest: str, size: int
     """Return a document (hex) of the store, into which it is fetched first: processes that share a store fetch it once.
 
     Raises as `read_blob`, EngineError."""
-    obtain(image, transfer, digest, size)
+    if not transfer.store.has_blob(digest, size):
+        obtain(image, transfer, digest, size)
     with contextlib.suppress(InputError, OSError):  # damaged, or removed meanwhile
         return transfer.store.read_document(digest)
     return read_blob(image, digest, size)

@@ -11,12 +11,14 @@ import zlib
 from pathlib import Path
 
 from envbuild.core.errors import SpecError
+from envbuild.core.file_marks import FileMark
 from envbuild.core.yaml_nodes import relative_path
 from envbuild.spec.recipe import Recipe
 from envbuild.spec.recipe_calls import errors_at_recipe_line
+from envbuild.spec.recipe_files import mark_folder
 from envbuild.spec.recipe_source import RecipeLoader, check_names
 
-_loaded: dict[tuple[str, int, int], type[Recipe]] = {}
+_loaded: dict[tuple[str, int, int, tuple[FileMark, ...]], type[Recipe]] = {}
 
 
 def load_recipe(path: Path) -> type[Recipe]:
@@ -28,7 +30,8 @@ def load_recipe(path: Path) -> type[Recipe]:
         status = path.stat()
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", where=relative_path(path)) from None
-    key = (str(path.absolute()), status.st_mtime_ns, status.st_size)
+    # A recipe may read files beside it when it is loaded.
+    key = (str(path.absolute()), status.st_mtime_ns, status.st_size, tuple(mark_folder(path.parent)))
     if key not in _loaded:
         _loaded[key] = _load(path)
     return _loaded[key]

@@ -276,7 +276,7 @@ DIFFERENT = {
     "name of a sparse file": extended(b"x", record("GNU.sparse.name", "other")) + member("c"),
     "size of a sparse file": extended(b"x", record("GNU.sparse.realsize", "9")) + member("c"),
     "file that is named as a folder": member("c/") + member("d"),
-    "old file that is named as a folder": old_file("c/", 512) + bytes(512) + member("d"),
+    "old file that is named as a folder": old_file("c/", 512) + member("d") + member("e"),
     "folder with a size in records": extended(b"x", record("path", "c") + record("size", "512")) + old_file("c/", 0),
     "folder by its record": extended(b"x", record("path", "c/")) + old_file("c", 0),
     "hard link with a size": extended(b"x", record("size", "512")) + hard_link("c", "first"),

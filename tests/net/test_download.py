@@ -186,6 +186,13 @@ def test_without_a_digest_any_content_is_accepted(store: Store, tmp_path: Path) 
         assert store.has_blob(DIGEST) and list((store.root / "partial").iterdir()) == []
 
 
+def test_a_blob_that_is_there_leaves_no_part(store: Store) -> None:
+    with served(Answers()) as url:
+        for _ in range(2):
+            assert transfer(store).obtain([url], DIGEST) == (DIGEST, len(CONTENT))
+            assert list((store.root / "partial").iterdir()) == []
+
+
 def test_work_ends_soon_after_a_stop(store: Store) -> None:
     work = transfer(store)
     work.stop = threading.Event()

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.file_marks import mark_files
-from envbuild.lock.lock_record import files_beside
+from envbuild.spec.recipe_files import files_beside
+from envbuild.spec.recipe_loader import load_recipe
 
 pytestmark = pytest.mark.unit
 RECIPE = "from envbuild.sdk import Recipe\n\n\nclass Other(Recipe):\n    pass\n"
@@ -39,6 +40,21 @@ def test_all_but_other_recipes_count(tmp_path: Path) -> None:
     assert sorted(found) == [
         "_program.py", "data/a/b.conf", "data/common/app.conf", "helper.py", "my.patch", "word.txt",
     ]  # fmt: skip
+
+
+def test_a_recipe_is_loaded_again_if_a_file_beside_it_changes(tmp_path: Path) -> None:
+    """Of `make a b`, where a takes hours."""
+    path, word = tmp_path / "mine.py", tmp_path / "word.txt"
+    path.write_text(
+        "from dataclasses import dataclass\nfrom pathlib import Path\nfrom envbuild.sdk import Recipe\n"
+        "WORD = Path(__file__).with_name('word.txt').read_text()\n"
+        "@dataclass(frozen=True, kw_only=True)\nclass Mine(Recipe):\n    said = WORD\n"
+    )
+    word.write_text("first")
+    found = load_recipe(path)
+    assert load_recipe(path) is found and vars(found)["said"] == "first"
+    word.write_text("second")
+    assert vars(load_recipe(path))["said"] == "second"
 
 
 def test_a_file_that_is_as_before_has_another_mark(tmp_path: Path) -> None:
