@@ -23,8 +23,8 @@ MAX_TEXTS = 64 << 20  # bytes of their names, targets and extended headers: `tar
 MAX_HEADERS = 1 << 30  # bytes of all headers, of which nothing may remain
 USUAL_RECORDS, MAX_RECORDS = 10, 2_000_000  # of a member; of all above that: each takes 3 µs
 MAX_MAP = 4 << 20  # bytes of the map of a sparse file: 170,000 parts; `tarfile` makes a pair of numbers of each
-# Octal digits, nothing, or base-256. `tarfile` ends a number at a null byte in front of it, and GNU tar and Go do not.
 POSIX, STAR = b"ustar\0", b"tar\0"  # magic of a header; at its end
+# Octal digits, nothing, or base-256. `tarfile` ends a number at a null byte in front of it, and GNU tar and Go do not.
 SIZE = re.compile(rb" *[0-7]+ *(\0.*)?|[ \0]*|[\x80\xff].*", re.DOTALL)
 HEADERS = (
     tarfile.XHDTYPE,

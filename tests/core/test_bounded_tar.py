@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import lzma
 import tarfile
 import zipfile
 import zlib
@@ -15,43 +14,14 @@ import pytest
 from envbuild.build.engines import deb
 from envbuild.build.engines.prepare_inputs import unpack_archive
 from envbuild.core.bounded_tar import MAX_CHAIN, MAX_EXTENDED, MAX_TEXTS, BoundedTarFile, ImageTarFile, SparseTarInfo
-from envbuild.core.errors import InputError, SpecError
-from envbuild.core.limited_xz import CHUNK
-from envbuild.lock.python.project_metadata import read_wheel
+from envbuild.core.errors import InputError
 from envbuild.oci.sources.archive import index_archive
-from envbuild.oci.sources.archive_index import convert_archive_errors
 from envbuild.oci.sources.archive_stream import index_compressed_archive
-from envbuild.spec.local_wheels import LocalWheel
-from tests.support.foreign_images import noise
+from tests.support.tar_headers import extended, hard_link, member, record, write
 from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 LIMITED, SPARSE = ["pax", "name", "global", "chain"], ["sparse-1.0", "sparse-0.1", "sparse-0.0"]
-
-
-def extended(kind: bytes, content: bytes) -> bytes:
-    head = tarfile.TarInfo("extended")
-    head.type, head.size = kind, len(content)
-    return head.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
-
-
-def member(name: str, size: int = 0) -> bytes:
-    found = tarfile.TarInfo(name)
-    found.size = size
-    return found.tobuf(tarfile.GNU_FORMAT)
-
-
-def hard_link(name: str, target: str) -> bytes:
-    found = tarfile.TarInfo(name)
-    found.type, found.linkname = tarfile.LNKTYPE, target
-    return found.tobuf(tarfile.GNU_FORMAT)
-
-
-def record(key: str, value: str) -> bytes:
-    length = len(key) + len(value) + 3
-    while len(f"{length} {key}={value}\n") != length:
-        length += 1
-    return f"{length} {key}={value}\n".encode()
 
 
 def archives() -> list[bytes]:
@@ -67,11 +37,6 @@ def archives() -> list[bytes]:
     return [head + member("file") + bytes(1024) for head in (long, name, every + member("first"), chain)] + [
         extended(b"x", maps) + member("control") + bytes(1024) for maps in sparse
     ]
-
-
-def write(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
 
 
 def pack(content: bytes) -> bytes:
@@ -231,176 +196,6 @@ def test_an_extended_header_of_another_form_is_refused_in_time(content: bytes, k
     path = write(tmp_path / "a.tar", extended(kind, content) + member("file") + bytes(1024))
     with ends_within(10), pytest.raises(tarfile.ReadError, match=r"an extended header (has|sets) |header of Solaris"):
         BoundedTarFile.open(path)
-
-
-def with_size(size: bytes) -> bytes:
-    """Return a header with this field for the size, and the right sum."""
-    head = bytearray(member("file"))
-    head[124:136] = size
-    head[148:156] = b" " * 8
-    head[148:156] = b"%06o\0 " % sum(head)
-    return bytes(head)
-
-
-def with_prefix(magic: bytes) -> bytes:
-    head = bytearray(member("file"))
-    head[257:265], head[345:350] = magic, b"other"
-    head[148:156] = b" " * 8
-    head[148:156] = b"%06o\0 " % sum(head)
-    return bytes(head)
-
-
-def padded(kind: bytes, content: bytes, more: bytes) -> bytes:
-    """Return an extended header with something behind its content, in the same block."""
-    head = tarfile.TarInfo("extended")
-    head.type, head.size = kind, len(content)
-    return head.tobuf(tarfile.GNU_FORMAT) + (content + more).ljust(512, b"\0")
-
-
-def old_file(name: str, size: int) -> bytes:
-    """Return the header of a file of Unix version 7, whose name makes it a folder or not."""
-    found = tarfile.TarInfo(name)
-    found.type, found.size = tarfile.AREGTYPE, size
-    return found.tobuf(tarfile.GNU_FORMAT)
-
-
-FIRST, END = member("first"), bytes(1024)
-DIFFERENT = {
-    "two extended headers": extended(b"x", record("path", "a")) + extended(b"x", record("comment", "b")) + member("c"),
-    "a long name and records": extended(b"L", b"long\0") + extended(b"x", record("path", "a")) + member("c"),
-    "two long names": extended(b"L", b"one\0") + extended(b"L", b"two\0") + member("c"),
-    "empty long name": extended(b"L", bytes(20)) + member("c"),
-    "records behind the header": padded(b"x", record("path", "a"), record("path", "b")) + member("c"),
-    "global records behind the header": padded(b"g", record("comment", "a"), record("path", "b")) + member("c"),
-    "long name behind its size": padded(b"L", b"long", b"er") + member("c"),
-    "name of a sparse file": extended(b"x", record("GNU.sparse.name", "other")) + member("c"),
-    "size of a sparse file": extended(b"x", record("GNU.sparse.realsize", "9")) + member("c"),
-    "file that is named as a folder": member("c/") + member("d"),
-    "old file that is named as a folder": old_file("c/", 512) + member("d") + member("e"),
-    "folder with a size in records": extended(b"x", record("path", "c") + record("size", "512")) + old_file("c/", 0),
-    "folder by its record": extended(b"x", record("path", "c/")) + old_file("c", 0),
-    "hard link with a size": extended(b"x", record("size", "512")) + hard_link("c", "first"),
-    "global between": extended(b"x", record("path", "a")) + extended(b"g", record("comment", "b")) + member("c"),
-    "global name": extended(b"g", record("linkpath", "other")) + member("c"),
-    "empty name": extended(b"x", record("path", "")) + member("c"),
-    "size of words": extended(b"x", record("size", "0_0")) + member("c"),
-    "size behind a null": with_size(b"\x0000000001000"),
-    "size behind blanks": with_size(b"  \x000001000 "),
-    "prefix of Unix version 7": with_prefix(bytes(8)),
-    "prefix of GNU": with_prefix(b"ustar  \0"),
-    "single block of zeros": bytes(512) + member("c"),
-    "damaged header": b"x" * 512 + member("c"),
-    "half a header": member("c")[:300],
-}
-
-
-@pytest.mark.parametrize("name", DIFFERENT)
-def test_what_programs_read_differently_is_refused(name: str, tmp_path: Path) -> None:
-    """Who reviews an archive with another program than Python's would see other files than are used."""
-    content = FIRST + DIFFERENT[name] + (b"" if name == "half a header" else END)
-    path = write(tmp_path / "a.tar", content)
-    with pytest.raises(InputError), BoundedTarFile.open(path) as read, convert_archive_errors(path):
-        list(read)
-    (tmp_path / "out").mkdir()
-    with pytest.raises(InputError, match="cannot be unpacked"):
-        unpack_archive(path, path.name, tmp_path / "out")
-
-
-def test_a_long_name_whose_begin_ends_with_a_slash_is_read(tmp_path: Path) -> None:
-    """The header has the first 100 bytes of the name, here those of a folder."""
-    name = f"{'d/' * 50}file"
-    for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
-        found = tarfile.TarInfo(name)
-        content = found.tobuf(form) + member("next") + bytes(1024)
-        with BoundedTarFile.open(write(tmp_path / "a.tar", content)) as read:
-            assert read.getnames() == [name, "next"]
-
-
-def test_forms_of_other_programs_are_read(tmp_path: Path) -> None:
-    long = extended(b"K", b"target\0") + extended(b"L", b"long\0") + member("c")
-    git = extended(b"g", record("comment", "a" * 40)) + extended(b"x", record("path", "d")) + member("e")
-    sizes = b"".join(map(with_size, (b"       0    ", bytes(12), b"0000\0other00", b"\x80" + bytes(11))))
-    with BoundedTarFile.open(write(tmp_path / "a.tar", FIRST + long + git + sizes + END)) as read:
-        assert read.getnames() == ["first", "long", "d", *["file"] * 4]
-    for end in (b"", bytes(512), bytes(5120)):
-        with BoundedTarFile.open(write(tmp_path / "a.tar", FIRST + end)) as read:
-            assert read.getnames() == ["first"]
-
-
-def test_bytes_that_were_read_ahead_are_read_again() -> None:
-    content = io.BytesIO()
-    with tarfile.open(
-        fileobj=content, mode="w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "of all"}
-    ) as archive:
-        for number in range(3):
-            found = tarfile.TarInfo(f"{'ü' * 120}-{number}")
-            found.size, found.pax_headers = 5, {"SCHILY.xattr.user.a": f"line\n{number}=9"}
-            archive.addfile(found, io.BytesIO(f"text{number}".encode()))
-    for mode in ("r:", "r|"):
-        content.seek(0)
-        with BoundedTarFile.open(fileobj=content, mode=mode) as read:
-            for number, found in enumerate(read):
-                assert found.name == f"{'ü' * 120}-{number}" and found.pax_headers["comment"] == "of all"
-                assert found.pax_headers["SCHILY.xattr.user.a"] == f"line\n{number}=9"
-                part = read.extractfile(found)
-                assert part and part.read() == f"text{number}".encode()
-            assert number == 2
-
-
-def test_an_xz_archive_takes_no_more_memory_than_real_ones_request(tmp_path: Path) -> None:
-    content = b"".join(member(f"file-{number}") for number in range(3)) + bytes(1024)
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 30}]
-    large = write(tmp_path / "large.tar.xz", lzma.compress(content, filters=filters))
-    with pytest.raises(tarfile.ReadError, match="Memory usage limit"):
-        BoundedTarFile.open(large, mode="r:xz")
-    with pytest.raises(InputError, match="cannot be unpacked"):
-        (tmp_path / "out").mkdir()
-        unpack_archive(large, "large.tar.xz", tmp_path / "out")
-    parts = lzma.compress(content[:700], preset=9) + bytes(8) + lzma.compress(content[700:])
-    for packed in (parts, lzma.compress(content, lzma.FORMAT_ALONE, preset=9)):
-        for mode in ("r", "r:xz"):
-            with BoundedTarFile.open(write(tmp_path / "a.tar.xz", packed), mode=mode) as found:
-                assert found.getnames() == [f"file-{number}" for number in range(3)]
-    with pytest.raises(tarfile.ReadError):
-        BoundedTarFile.open(write(tmp_path / "cut.tar.xz", lzma.compress(noise(5000, 1))[:1000]), mode="r:xz")
-
-
-@pytest.mark.parametrize("padding", [0, 4, CHUNK - 4, CHUNK, 3 * CHUNK])
-def test_the_padding_of_xz_streams_has_any_length(tmp_path: Path, padding: int) -> None:
-    content = member("one") + member("two") + bytes(1024)
-    first = lzma.compress(content[:512])
-    for more in (padding, padding + -len(first) % CHUNK):
-        path = write(tmp_path / "a.tar.xz", first + bytes(more) + lzma.compress(content[512:]) + bytes(more))
-        with BoundedTarFile.open(path, mode="r:xz") as read:
-            assert read.getnames() == ["one", "two"]
-
-
-def test_a_file_of_an_xz_archive_is_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "a.tar.xz"
-    with tarfile.open(path, "w:xz") as archive:
-        for number in range(3):
-            found = tarfile.TarInfo(f"{number}")
-            found.size = 300_000
-            archive.addfile(found, io.BytesIO(noise(300_000, number)))
-    with path.open("rb") as file, BoundedTarFile.open(fileobj=file) as read:
-        members = read.getmembers()
-        for number in (2, 0, 1, 0):
-            part = read.extractfile(members[number])
-            assert part and part.read() == noise(300_000, number)
-        assert not file.closed
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
-def test_a_zip_archive_of_a_method_that_is_unpacked_whole_is_refused(tmp_path: Path, method: int) -> None:
-    """The size that a member states does not matter: 1.6 kB of bzip2 took 4 GB of memory."""
-    path = tmp_path / "a-1-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("a-1.dist-info/METADATA", "Name: a\nVersion: 1\n")
-    (tmp_path / "out").mkdir()
-    with pytest.raises(InputError, match="in a way that no wheel is"):
-        unpack_archive(path, path.name, tmp_path / "out")
-    with pytest.raises(SpecError, match="in a way that no wheel is"):
-        read_wheel(path, LocalWheel(str(path), path.name, "a", "1", "", 0), "3.12")
 
 
 def test_headers_below_the_limits_are_read() -> None:
