@@ -61,11 +61,14 @@ class ImageParts:
         contents = [file for file in files if file.path.is_file()]
         return cls(content, str(entry["mediaType"]), digest, tuple(blobs.values()), contents, entry["platform"])
 
+    def layers(self) -> Sequence[BlobDescriptor]:
+        """Return the blobs of the layers, bottom first."""
+        return m.read_manifest(m.parse_document(self.manifest, self.digest), self.digest).layers
+
     def layers_in(self, folder: Path) -> list[FileSlice]:
         """Return the blob of each layer in the layout that was read; that has no file of those that the target has."""
-        image = m.read_manifest(m.parse_document(self.manifest, str(folder)), str(folder))
         there = folder / "blobs/sha256"
-        return [FileSlice(layer.digest, layer.size, there / layer.digest) for layer in image.layers]
+        return [FileSlice(layer.digest, layer.size, there / layer.digest) for layer in self.layers()]
 
     @classmethod
     def of_artifact(cls, artifact: Artifact, platform: Mapping[str, str]) -> ImageParts:

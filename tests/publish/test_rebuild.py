@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from envbuild.core.errors import SignatureError, VerifyError
 from envbuild.core.signing.envelope import BUNDLE
@@ -33,7 +34,7 @@ from tests.support.bit_flips import flip_bit
 from tests.support.ci_project import ROOT, CiProject, make_ci_project
 from tests.support.debian_archive import Signer
 from tests.support.image_project import Cli
-from tests.support.local_registry import Layout, Server, serve
+from tests.support.local_registry import Layout, Server, file, serve, sha256, tar
 from tests.support.signing import PASSPHRASE, new_key, requiring
 from tests.support.tools import require_tools
 
@@ -319,6 +320,58 @@ def test_the_first_file_that_another_input_changes_is_named(case: Case, kind: st
     states = {(part["unit"] or part["kind"]): part["equal"] for part in answer["parts"]}
     assert states["base"] and not states["mine"] and not states["config"] and not states["squashfs"]
     assert answer["equal"] is False
+
+
+def test_a_blob_that_is_not_the_layer_of_the_configuration_is_named(case: Case, tmp_path: Path) -> None:
+    """A manifest may list any blob beside the configuration that `publish` wrote."""
+    place = publish(case.cli, tmp_path / "lie")
+    program = zstandard.compress(
+        tar(file("opt/mine/word", b"word\n"), file("opt/mine/sshd", b"another program", 0o4755))
+    )
+    exchange_top_layer(tmp_path / "lie", program)
+    done = case.elsewhere(tmp_path / "project").run("verify", place, "--rebuild", "--json", check=False)
+    assert done.returncode == 7, done.stderr
+    answer = json.loads(done.stdout)
+    assert "parts" in answer, done.stdout
+    *layers, top = [part for part in answer["parts"] if part["kind"] == "layer"]
+    assert all(part["equal"] for part in layers) and not top["equal"]
+    assert top["claimed"] == f"sha256:{sha256(zstandard.decompress(program))}"
+    states = {part["kind"]: part["equal"] for part in answer["parts"] if part["kind"] != "layer"}
+    assert states == {"config": True, "manifest": False, "squashfs": True}
+    first = answer["first_difference"]
+    assert (first["kind"], first["unit"]) == ("layer", top["unit"]) and first["path"]
+    done = case.elsewhere(tmp_path / "text").run("verify", place, "--rebuild", check=False)
+    assert f"layers:   {len(layers)} of {len(layers) + 1} equal" in done.stdout
+
+
+def exchange_top_layer(layout: Path, blob: bytes) -> None:
+    """Exchange the blob of the top layer of the image in a layout, but not the configuration. The artifacts that belong
+    to the image, and the index that lists those, name its new manifest."""
+    blobs, index = layout / "blobs/sha256", json.loads((layout / "index.json").read_text())
+    (blobs / sha256(blob)).write_bytes(blob)
+    documents = {item["digest"]: json.loads((blobs / item["digest"][7:]).read_text()) for item in index["manifests"]}
+    made: dict[str, dict[str, Any]] = {}
+    for digest, value in sorted(documents.items(), key=lambda item: ("manifests" in item[1], "subject" in item[1])):
+        if "manifests" in value:
+            for item in value["manifests"]:
+                item |= made[item["digest"]]
+        elif "subject" in value:
+            old = value["subject"]["digest"]
+            value["subject"] |= made[old]
+            for item in value["layers"]:
+                if item["mediaType"] == types.DOCUMENT:  # it states its subject too
+                    there = (blobs / item["digest"][7:]).read_text().replace(old, str(made[old]["digest"])).encode()
+                    (blobs / sha256(there)).write_bytes(there)
+                    item |= {"digest": f"sha256:{sha256(there)}", "size": len(there)}
+        else:
+            value["layers"][-1] |= {"digest": f"sha256:{sha256(blob)}", "size": len(blob)}
+        content = json.dumps(value).encode()
+        (blobs / sha256(content)).write_bytes(content)
+        made[digest] = {"digest": f"sha256:{sha256(content)}", "size": len(content)}
+    text = json.dumps(index | {"manifests": [item | made[item["digest"]] for item in index["manifests"]]})
+    for digest, new in made.items():
+        text = text.replace(digest.replace(":", "-"), str(new["digest"]).replace(":", "-"))
+    (layout / "index.json").write_text(text)
 
 
 def test_a_file_that_only_one_build_has_is_named(case: Case, tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.build.reproducibility import Entries, EntrySink, find_difference, read_layer_entries
+from envbuild.core.errors import VerifyError
 from envbuild.core.store.store import LayerRecord
 from envbuild.oci.sources.open import open_source
-from envbuild.oci.sources.read_layer import read_layer
+from envbuild.oci.sources.read_layer import read_layer, read_unnamed_layer
 from envbuild.publish.rebuild.claim import Claim
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.read.compare import Comparison, pair_entries
@@ -64,6 +65,29 @@ def compare_layers(claim: Claim, layers: Sequence[LayerRecord]) -> list[Part]:
         )
         for one, other in zip(claimed, rebuilt, strict=True)
     ]
+
+
+def compare_blobs(claim: Claim, layers: Sequence[Part], rebuilt: Sequence[str], workspace: Workspace) -> list[Part]:
+    """Return the layers of a published image, each as its blob has it where that is not the blob of the rebuild.
+
+    layers: as the configuration states them, bottom first. rebuilt: digests (hex) of the blobs of the rebuild.
+    A configuration names layers by their content, a manifest by their blobs: nothing else compares the two. Raises
+    InputError, VerifyError, ConflictError, and what the source raises.
+    """
+    compared = list(layers)
+    for number, (layer, blob) in enumerate(zip(claim.layers, rebuilt, strict=False)):
+        if compared[number].equal and layer.digest.removeprefix("sha256:") != blob:
+            compared[number] = replace(compared[number], claimed=read_diff_id(claim, number, workspace))
+    return compared
+
+
+def read_diff_id(claim: Claim, number: int, workspace: Workspace) -> str:
+    """Return the digest (``sha256:…``) of the content of a layer of a published image, whose blob is read."""
+    with open_source(claim.source, workspace.site, workspace.store, claim.platform, alone=True) as image:
+        named = image.layers[number] if number < len(image.layers) else None
+        if named is None or named.digest != claim.layers[number].digest:
+            raise VerifyError(f"{claim.name} names another image than at the begin", hint="run the command again")
+        return read_unnamed_layer(named)
 
 
 def find_first(
@@ -128,10 +152,13 @@ def claimed_entries(claim: Claim, number: int, diff_id: str, workspace: Workspac
     if not claim.source:
         return None
     with open_source(claim.source, workspace.site, workspace.store, claim.platform, alone=True) as image:
-        if len(image.layers) <= number or image.layers[number].diff_id != diff_id:  # a tag moved meanwhile
+        if len(image.layers) <= number:  # a tag moved meanwhile
             return None
-        sink = EntrySink()
-        read_layer(image.layers[number], [sink])
+        layer, sink = image.layers[number], EntrySink()
+        if layer.diff_id == diff_id:
+            read_layer(layer, [sink])
+        elif read_unnamed_layer(layer, sink) != diff_id:  # else its blob is not what the configuration states
+            return None
     return sink.entries
 
 

@@ -25,7 +25,7 @@ from envbuild.publish.binding import make_annotations
 from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.published_texts import list_texts
 from envbuild.publish.rebuild.claim import Claim, read_claim
-from envbuild.publish.rebuild.comparison import Part, compare_layers, find_first
+from envbuild.publish.rebuild.comparison import Part, compare_blobs, compare_layers, find_first
 from envbuild.publish.rebuild.rebuild_document import rebuild_document, rebuild_text
 from envbuild.publish.rebuild.rebuild_project import open_rebuild
 from envbuild.publish.rebuild.temporary_store import link_inputs, open_temporary_store
@@ -90,23 +90,29 @@ def compare_parts(
     """Return the layers, the configuration, the manifest of a published image, and the squashfs file."""
     layers = compare_layers(claim, built.layers)
     evidence = image_evidence(ready.plan, built.layers, ready.lock)["image"]
-    parts = [*layers, Part("config", claim.config, str(evidence["config"]))]
-    if claim.digest:
-        rebuilt = ""
-        if all(part.equal for part in parts):  # a manifest names blobs: other layers, which are named already, decide
-            image = rebuilt_image(ready, built, made)
-            rebuilt = build_manifest(claim, image, workspace) if claim.source else build_artifact(image, workspace)
-        parts.append(Part("manifest", claim.digest, rebuilt))
-    return [*parts, Part("squashfs", f"sha256:{claim.squashfs}", f"sha256:{made.sha256}")]
+    config = Part("config", claim.config, str(evidence["config"]))
+    squashfs = Part("squashfs", f"sha256:{claim.squashfs}", f"sha256:{made.sha256}")
+    if not claim.digest:
+        return [*layers, config, squashfs]
+    image, manifest = rebuilt_image(ready, built, made), ""
+    if claim.source:
+        rebuilt = build_manifest(claim, image, workspace)
+        layers = compare_blobs(claim, layers, [blob.digest for blob in rebuilt.layers()], workspace)
+        manifest = rebuilt.digest
+    if not all(part.equal for part in (*layers, config)):  # a manifest names them: they decide, and are named already
+        manifest = ""
+    elif not claim.source:
+        manifest = build_artifact(image, workspace)
+    return [*layers, config, Part("manifest", claim.digest, manifest), squashfs]
 
 
-def build_manifest(claim: Claim, image: BuiltImage, workspace: Workspace) -> str:
-    """Return the digest (``sha256:…``) of the manifest that `publish` would write for the rebuild."""
+def build_manifest(claim: Claim, image: BuiltImage, workspace: Workspace) -> ImageParts:
+    """Return the manifest that `publish` would write for the rebuild; its blobs are gone."""
     compression = published_compression(claim, workspace)
     encode = share_layers(image, compression, workspace).encode
     with open_built_layout(image, compression, workspace, encode=encode) as folder:
         annotations = make_annotations(image.record.sha256, list_texts(image, workspace))
-        return ImageParts.read(folder).annotate(annotations).digest
+        return ImageParts.read(folder).annotate(annotations)
 
 
 def build_artifact(image: BuiltImage, workspace: Workspace) -> str:
