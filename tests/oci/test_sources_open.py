@@ -21,7 +21,7 @@ from envbuild.oci import manifest as m
 from envbuild.oci.document import Part
 from envbuild.oci.manifest import BlobDescriptor
 from envbuild.oci.sources import image_documents
-from envbuild.oci.sources.archive import find_entry, index_archive
+from envbuild.oci.sources.archive import find_entry, index_archive, open_archive
 from envbuild.oci.sources.archive_stream import may_be_layer
 from envbuild.oci.sources.kinds import PREFIXES, SOURCES, describe_sources
 from envbuild.oci.sources.open import SourceReference, open_path, parse_source, split_path
@@ -311,6 +311,23 @@ def test_a_file_that_an_archive_has_twice_is_refused(tmp_path: Path, first: str,
             tar.addfile(info, io.BytesIO(b"%d" % number))
     with pytest.raises(InputError, match=r"contains two files called 'l\.tar'"):
         index_archive(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("BZh91AY&SY", "is compressed with bzip2"),
+        ("\udcfd7zXZ", "is compressed with xz"),
+        ("P*M\x18", "cannot be unpacked"),
+    ],
+)
+def test_the_first_name_in_an_archive_may_be_the_magic_of_another_kind(tmp_path: Path, name: str, why: str) -> None:
+    """Docker and skopeo know compressed archives by these bytes."""
+    path = tmp_path / "app.tar"
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:  # no extended header before it
+        tar.addfile(tarfile.TarInfo(name))
+    with pytest.raises(InputError, match=why), open_archive(path, "", Platform.of("")):
+        pass
 
 
 def test_kinds_of_layers() -> None:

@@ -113,6 +113,17 @@ def test_an_index_of_two_architectures(layout: Layout, registry: Server, lock: L
     assert lock("docker.io/some/base:1", registry.url, arch="arm64", previous=before).image.digest == digests["arm64"]
 
 
+def test_a_variant_that_not_every_processor_has_is_not_the_base(tmp_path: Path, lock: Lock) -> None:
+    """`export`, skopeo and Docker take the plain one, too, also behind the other one."""
+    own = Layout(tmp_path / "mirror/some/base")
+    newer, plain = (own.image([kit.system(), tar(kit.file(name))]) for name in ("v3", "plain"))
+    platform = {"architecture": "amd64", "os": "linux"}
+    listed = [{**newer, "platform": {**platform, "variant": "v3"}}, {**plain, "platform": platform}]
+    own.add(own.index(listed), "1")
+    found = lock("docker.io/some/base:1", str(tmp_path / "mirror")).image.digest
+    assert f"sha256:{found}" == plain["digest"]
+
+
 def test_an_index_of_indexes(tmp_path: Path, lock: Lock) -> None:
     own = Layout(tmp_path / "mirror/some/base")
     image = own.image([kit.system()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import shutil
@@ -25,6 +26,7 @@ from envbuild.verify import pinned_image, verify, verify_file
 from envbuild.verify.evidence import evidence_document, summary_lines
 from envbuild.verify.pinned_image import PinnedImage
 from envbuild.verify.provenance import ImageDocuments
+from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.selection import Selection
 from tests.support.bit_flips import flip_bit
 from tests.support.foreign_images import workspace
@@ -145,6 +147,22 @@ def test_an_intact_file_is_audited_after_all_its_bytes_were_read(
     assert json.loads(Path(after["evidence"]).read_bytes())["image"] == known.lock.image
     statement = json.loads(Path(known.record.artifact).with_suffix(".provenance.json").read_bytes())
     assert statement["subject"][0]["digest"] == {"sha256": known.record.sha256}
+
+
+def test_a_failure_now_ends_what_an_earlier_verify_recorded(
+    built: tuple[BuiltImage, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check may depend on the day; `make` was up to date for ever."""
+    known, record = built
+    audited(known, record, monkeypatch)
+    states = []
+    for failed in ([], [AuditResult("a check", Status.FAIL, "failed")], []):
+        monkeypatch.setattr(verify, "audit", lambda report, expected, failed=failed: failed)
+        with pytest.raises(VerifyError, match="a check") if failed else contextlib.nullcontext():
+            verify.verify_image("app", workspace(tmp_path / "store"))
+        found = read_record(record)
+        states.append(found and bool(found["evidence"]))
+    assert states == [True, False, True]
 
 
 @pytest.mark.parametrize("way", ["renamed", "back", "written"])

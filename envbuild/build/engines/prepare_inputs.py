@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,8 @@ DEBS, LAYERS = "debs", "layers"  # inputs that a base begins with: Unit.seed, Un
 
 # of names in an archive, and without a number: of gzip and bzip2
 NAME_ERRORS = PATH_ERRORS | {None, errno.EINVAL}
+
+ZIPPED = (".whl", ".zip")
 
 APT_CONF = f"""\
 Dir::Etc::SourceList "{INPUTS}/sources.list";
@@ -182,17 +183,18 @@ def list_folders(top: Path) -> Iterator[str]:
 def unpack_archive(archive: Path, name: str, target: Path) -> None:
     """Extract a tar or zip archive into the empty folder `target`, without its single top folder. Raises InputError.
 
-    In a folder with another archive this one could replace what a link of that one leads through."""
+    Its name decides which it is: `zipfile.is_zipfile` takes a tar for the zip archive that is its last member, or that
+    a test of the project needs. In a folder with another archive this one could replace what a link of that one leads
+    through."""
     if any(target.iterdir()):
         raise InputError(f"the archive {name} has no folder of its own", hint="lock again")
     try:
         with open_regular(archive, follow=False) as file:
             files = UnpackedFiles(os.fstat(file.fileno()).st_size)
-            if zipfile.is_zipfile(file):
+            if name.endswith(ZIPPED):
                 with PlainZipFile(file) as bundle:
                     extract_zip(bundle, target, files)
             else:
-                file.seek(0)
                 with BoundedTarFile.open(fileobj=file, tarinfo=SparseTarInfo) as tar:
                     extract_tar(tar, target, files)
         unwrap(target)

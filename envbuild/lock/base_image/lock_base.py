@@ -31,6 +31,7 @@ from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.oci import manifest as m
 from envbuild.oci.config import parse_rfc3339
+from envbuild.oci.sources.platform import Platform, pick_manifest
 
 PARALLEL = 4  # layers that are downloaded at a time
 
@@ -121,13 +122,21 @@ class _BaseDownload:
         for _ in range(m.INDEXES):
             if not m.is_index(value):
                 break
-            digest, value = self.document(f"sha256:{m.choose_image(value, self.reference, arch)}")
+            digest, value = self.document(f"sha256:{self.choose(value, arch)}")
         if m.is_index(value):
             raise m.nested_index_error(self.reference)
         image = m.read_manifest(value, self.reference)
         self.fetch([image.config], SilentReporter())
         content = self.store.read_document(image.config.digest)
         return digest, image, m.read_config(m.parse_document(content, self.reference, "configuration"), self.reference)
+
+    def choose(self, index: Mapping[str, Any], arch: str) -> str:
+        """Return the digest (hex) of the image for `arch` in an index: the one that `export` and `show` choose, too."""
+        listed = m.list_index(index, self.reference)
+        try:
+            return pick_manifest(listed, self.reference, Platform(arch, asked=True)).digest
+        except ConflictError as error:
+            raise ConflictError(error.message, hint=m.OTHER_BASE) from None
 
     def document(self, wanted: str) -> tuple[str, dict[str, Any]]:
         """Return (digest, content) of a manifest or index; add it to the store."""

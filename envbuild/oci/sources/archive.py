@@ -23,10 +23,10 @@ from envbuild.oci.sources.archive_index import HINT, ArchiveIndex, convert_archi
 from envbuild.oci.sources.archive_stream import index_compressed_archive, is_compressed, with_layer_stream
 from envbuild.oci.sources.base import SourceImage, SourceLayer
 from envbuild.oci.sources.both_forms import check_both_forms
-from envbuild.oci.sources.oci_layout import read_layout_image, several_images_error
+from envbuild.oci.sources.oci_layout import INDEX, read_layout_image, several_images_error
 from envbuild.oci.sources.platform import Platform
 
-MANIFEST = "manifest.json"
+MANIFEST, OLDER = "manifest.json", "repositories"
 KEYS = ("Config", "RepoTags", "Layers", "Parent", "LayerSources")  # of its entries
 
 
@@ -58,9 +58,11 @@ def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceIma
     """Return the image that an archive calls `tag` (empty: its only one)."""
     reference = f"docker-archive:{archive.path}:{tag}" if tag else f"docker-archive:{archive.path}"
     stem = archive.path.name.partition(".tar")[0].removesuffix(".tgz")
-    if MANIFEST not in archive.places:
-        if "index.json" not in archive.places:
+    if MANIFEST not in archive.places and MANIFEST not in archive.links:  # Docker and skopeo follow a link, too
+        if INDEX not in archive.places:
             raise InputError(f"{archive.path} holds neither Docker's manifest.json nor an OCI layout", hint=HINT)
+        if OLDER in archive.places or OLDER in archive.links:  # which Docker reads without manifest.json
+            raise InputError(f"{reference} may be two images: it has {OLDER!r} of Docker 1.9, and {INDEX}", hint=HINT)
         return read_layout_image(archive, tag, reference, stem, platform)
     item = find_entry(archive.read(MANIFEST), tag, reference)
     try:

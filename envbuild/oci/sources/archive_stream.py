@@ -17,9 +17,10 @@ from envbuild.core.errors import InputError
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive_index import ArchiveIndex, convert_archive_errors, plain_path
 from envbuild.oci.sources.base import SourceImage, SourceLayer
+from envbuild.oci.tar.decompress import GZIP, SKIPPABLE, ZSTD
 
 AGAIN = "save it or copy it here again, e.g. docker save NAME | gzip > FILE"
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+OTHERS = {"bzip2": b"BZh", "xz": b"\xfd7zXZ\0"}  # as Docker and containers/storage know them
 BUFFER = 1 << 20
 SMALL = 4 << 20  # bytes of a file that may be a document
 ALL = 64 << 20  # bytes of documents that an archive may hold
@@ -28,9 +29,14 @@ HEAD = 512
 
 
 def is_compressed(path: Path) -> bool:
-    """Return whether an archive is compressed. Raises InputError."""
+    """Return whether an archive is compressed. Raises InputError also for a kind that is not read here: Docker and
+    skopeo know it by the same bytes, with which the first name in a tar may begin, too."""
     with convert_archive_errors(path), path.open("rb") as file:
-        return file.read(4).startswith((GZIP, ZSTD))
+        head = file.read(8)
+    for name, magic in OTHERS.items():
+        if head.startswith(magic):
+            raise InputError(f"{path} is compressed with {name}, which is not read", hint=f"unpack it: {name} -d FILE")
+    return head.startswith((GZIP, ZSTD)) or head[1:4] == SKIPPABLE
 
 
 @contextlib.contextmanager
