@@ -45,7 +45,7 @@ def compare_units(plan: Plan, first: Mapping[str, UnitRecord | None], store: Sto
     file that differs, in the first unit that does: those above only inherit it."""
     for unit, key in plan.keys().items():
         before, after = first[unit], store.unit(key)
-        if before and after and (before.layer, before.wheels) != (after.layer, after.wheels):
+        if before and after and product_digests(before) != product_digests(after):
             what = f"unit {unit} is not reproducible"
             hint = "repair its build: a path, a time or a process id gets into the file"
             if before.source:
@@ -56,6 +56,11 @@ def compare_units(plan: Plan, first: Mapping[str, UnitRecord | None], store: Sto
                 hint=hint,
                 where=str(store.log(unit, key)),
             )
+
+
+def product_digests(record: UnitRecord) -> tuple[object, ...]:
+    """Return what a unit is compared by: its record also names the cache that it was taken from."""
+    return (record.layer and record.layer.diff_id, record.wheels)
 
 
 def compare_layers(first: Sequence[str], second: Sequence[LayerRecord], store: Store) -> None:

@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from tarfile import EOFHeaderError, InvalidHeaderError, ReadError, TruncatedHeaderError  # type: ignore[attr-defined]
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from envbuild.core.limited_xz import CHUNK, LimitedXz
 from envbuild.core.pax_records import check_records
@@ -22,7 +22,6 @@ MAX_MEMBERS = 1_000_000  # of one archive; the largest sources have 100,000
 MAX_TEXTS = 64 << 20  # bytes of their names, targets and extended headers: `tarfile` holds those of all members
 MAX_HEADERS = 1 << 30  # bytes of all headers, of which nothing may remain
 USUAL_RECORDS, MAX_RECORDS = 10, 2_000_000  # of a member; of all above that: each takes 3 µs
-MAX_MAP = 4 << 20  # bytes of the map of a sparse file: 170,000 parts; `tarfile` makes a pair of numbers of each
 POSIX, STAR = b"ustar\0", b"tar\0"  # magic of a header; at its end
 # Octal digits, nothing, or base-256. `tarfile` ends a number at a null byte in front of it, and GNU tar and Go do not.
 SIZE = re.compile(rb" *[0-7]+ *(\0.*)?|[ \0]*|[\x80\xff].*", re.DOTALL)
@@ -37,8 +36,6 @@ HEADERS = (
 
 class BoundedTarInfo(tarfile.TarInfo):
     """A member whose extended headers have limits."""
-
-    sparse_files = False
 
     @classmethod
     def frombuf(cls, *arguments: Any, **options: Any) -> Self:
@@ -95,10 +92,9 @@ class BoundedTarInfo(tarfile.TarInfo):
         if not self.isreg() and self.type in tarfile.SUPPORTED_TYPES and self.pax_headers.get("size", "0").strip("0"):
             raise tarfile.ReadError(f"{self.name[:200]!r} has a size, and is not a file")
 
-    def refuse_sparse(self) -> None:
-        """Raise ReadError for a sparse file where none may be."""
-        if not self.sparse_files:
-            raise tarfile.ReadError(f"{self.name[:200]!r} is a sparse file")
+    def refuse_sparse(self) -> NoReturn:
+        """Raise ReadError for a sparse file: neither packages, saved images nor envbuild's own archives have one."""
+        raise tarfile.ReadError(f"{self.name[:200]!r} is a sparse file")
 
     def _proc_member(self, archive: BoundedTarFile) -> Any:
         if self.type in HEADERS:
@@ -128,21 +124,6 @@ class BoundedTarInfo(tarfile.TarInfo):
 
     def _proc_gnusparse_10(self, *arguments: Any) -> Any:
         self.refuse_sparse()  # before its map is read
-        return super()._proc_gnusparse_10(*arguments)  # type: ignore[misc]
-
-
-class SparseTarInfo(BoundedTarInfo):
-    """A member that may be a sparse file of any form, with a map of at most MAX_MAP bytes."""
-
-    sparse_files = True
-
-    def _proc_sparse(self, archive: BoundedTarFile) -> Any:
-        with archive.limited(MAX_MAP):
-            return super()._proc_sparse(archive)  # type: ignore[misc]
-
-    def _proc_gnusparse_10(self, following: Any, pax_headers: Any, archive: BoundedTarFile) -> Any:
-        with archive.limited(MAX_MAP):
-            return super()._proc_gnusparse_10(following, pax_headers, archive)
 
 
 def has_ambiguous_prefix(head: bytes) -> bool:
@@ -175,43 +156,14 @@ class _ReturnedBytes:
         return position
 
 
-class _LimitedReads:
-    """A file of which `left` more bytes may be read."""
-
-    def __init__(self, file: Any, left: int) -> None:
-        self.file = file
-        self.left = left
-
-    def read(self, size: int) -> bytes:
-        self.left -= size
-        content: bytes = self.file.read(size)
-        if self.left < 0 or len(content) < size:
-            raise tarfile.ReadError("the map of a sparse file is too long, or ends early")
-        return content
-
-    def tell(self) -> int:
-        position: int = self.file.tell()
-        return position
-
-
 class BoundedTarFile(tarfile.TarFile):
     """A tar archive that takes little memory for its headers. Reading it raises TarError for those over a limit, and
-    for sparse files, unless `tarinfo` is SparseTarInfo."""
+    for sparse files."""
 
     tarinfo = BoundedTarInfo
     chain = found = texts = headers = records = 0
     kinds = b""  # of the extended headers of the current member
     most_members = MAX_MEMBERS
-
-    @contextlib.contextmanager
-    def limited(self, most: int) -> Iterator[None]:
-        """Read at most `most` bytes meanwhile. Raises ReadError for more."""
-        whole = self.fileobj
-        self.fileobj = _LimitedReads(whole, most)  # type: ignore[assignment]
-        try:
-            yield
-        finally:
-            self.fileobj = whole
 
     @classmethod
     def xzopen(cls, name: Any, mode: Any = "r", fileobj: Any = None, preset: Any = None, **options: Any) -> Self:

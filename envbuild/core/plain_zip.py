@@ -5,8 +5,12 @@ Wheels have no others."""
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from typing import Any
+
+LOCAL = struct.Struct("<4s5H3L2H")  # APPNOTE.TXT, 4.3.7
+LATER, LARGE, ZIP64 = 1 << 3, 0xFFFFFFFF, 1  # flag: sizes follow the content; sizes in an extra field; its number
 
 
 class PlainZipFile(zipfile.ZipFile):
@@ -17,4 +21,30 @@ class PlainZipFile(zipfile.ZipFile):
         found = name if isinstance(name, zipfile.ZipInfo) else self.getinfo(name)
         if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or found.flag_bits & 1:
             raise zipfile.BadZipFile(f"{found.filename!r} is compressed or encrypted in a way that no wheel is")
+        self.compare_headers(found)
         return super().open(found, *arguments, **options)
+
+    def compare_headers(self, found: zipfile.ZipInfo) -> None:
+        """Raise BadZipFile for a member that has other sizes, another checksum or method in front of its content than
+        in the directory: `unzip` reads the one, `zipfile` the other."""
+        file: Any = self.fp
+        before = file.tell()
+        try:
+            file.seek(found.header_offset)
+            head = file.read(LOCAL.size)
+            if len(head) < LOCAL.size:
+                raise zipfile.BadZipFile(f"{found.filename!r} is truncated")
+            _, _, flags, method, _, _, crc, packed, size, name, extra = LOCAL.unpack(head)
+            file.seek(name, 1)
+            fields = file.read(extra)
+        finally:
+            file.seek(before)
+        while LARGE in (packed, size) and len(fields) >= 4:
+            number, length = struct.unpack_from("<HH", fields)
+            if number == ZIP64 and length >= 16:
+                size, packed = struct.unpack_from("<QQ", fields, 4)
+                break
+            fields = fields[4 + length :]
+        same = (crc, packed, size) == (found.CRC, found.compress_size, found.file_size)
+        if method != found.compress_type or (flags ^ found.flag_bits) & LATER or not (flags & LATER or same):
+            raise zipfile.BadZipFile(f"{found.filename!r} has two headers that differ")

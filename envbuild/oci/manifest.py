@@ -25,6 +25,7 @@ LAYER = re.compile(
 )
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # sha256 of empty content
 FOREIGN = re.compile(r"nondistributable|foreign")
+OTHER_NAMES = frozenset({"x86_64", "x86-64", "aarch64", "armhf", "armel", "i386"})  # of architectures
 OTHER_BASE = "choose a base image, or a target, of the other CPU architecture"
 NO_IMAGE = "unknown/unknown"  # platform of attestations, which an index lists beside the images
 MAX_SIZE = (1 << 63) - 1  # bytes of a file
@@ -227,7 +228,19 @@ def parse_platform(item: Part) -> tuple[str, str]:
     system, arch, variant = (platform.optional(key).text() for key in ("os", "architecture", "variant"))
     if odd := next((word for word in (system, arch, variant) if not WORD.fullmatch(word)), ""):
         raise InvalidDocumentError(f"its platform has the word {odd[:100]!a}, which is not a plain name")
+    if (system or arch) and not is_canonical(system, arch, variant):
+        named = "/".join((system, arch, variant)).strip("/")
+        raise InvalidDocumentError(
+            f"its platform {named!a} is not written as in the OCI image spec, and programs differ"
+        )
     return (f"{system}/{arch}" if platform.value else ""), variant
+
+
+def is_canonical(system: str, arch: str, variant: str) -> bool:
+    """Return whether a platform is written as Go names it (OCI image-index.md). containerd and Docker take other
+    spellings for it (platforms.Normalize), skopeo does not."""
+    numbers = arch in ("arm", "arm64") and variant.isdigit()
+    return bool(system and arch) and f"{system}{arch}".islower() and arch not in OTHER_NAMES and not numbers
 
 
 def is_index(value: Mapping[str, Any]) -> bool:

@@ -228,6 +228,67 @@ def test_a_tree_is_of_one_archive(store: Store, tmp_path: Path) -> None:
     assert files(target) == ["x", "y"]
 
 
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_a_second_member_of_a_name_is_not_written_through_the_first(kind: bytes, tmp_path: Path) -> None:
+    """GNU tar and bsdtar remove a link first."""
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+
+        def add_member(name: str, content: bytes = b"", **fields: Any) -> None:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            for key, value in fields.items():
+                setattr(info, key, value)
+            tar.addfile(info, io.BytesIO(content))
+
+        add_member("p/configure", b"first")
+        add_member("p/x", type=kind, linkname="configure" if kind == tarfile.SYMTYPE else "p/configure")
+        add_member("p/x", b"second")
+        add_member("p/src", type=tarfile.DIRTYPE, mode=0o755)
+        add_member("p/src/a", b"first")
+        add_member("p/y", type=tarfile.SYMTYPE, linkname="src")
+        add_member("p/y", type=tarfile.DIRTYPE, mode=0o755)
+        add_member("p/y/a", b"second")
+    (target := tmp_path / "out").mkdir()
+    unpack_archive(tmp_path / "a.tar", "a.tar", target)
+    contents = {name: (target / name).read_bytes() for name in files(target)}
+    assert contents == {"configure": b"first", "src/a": b"first", "x": b"second", "y/a": b"second"}
+
+
+@pytest.mark.parametrize(("at", "value"), [(14, b"\1"), (18, b"\2"), (22, b"\0"), (8, b"\x08")])
+def test_a_zip_whose_headers_differ_is_refused(at: int, value: bytes, tmp_path: Path) -> None:
+    """`unzip` reads the one in front of the content, `zipfile` the directory."""
+    content = bytearray(zipped("a/b"))
+    content[at : at + 1] = value
+    (tmp_path / "x.whl").write_bytes(content)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="has two headers that differ"):
+        unpack_archive(tmp_path / "x.whl", "x.whl", tmp_path / "out")
+
+
+@pytest.mark.parametrize("way", ["stream", "zip64", "deflated"])
+def test_a_zip_with_its_sizes_in_other_places_is_read(way: str, tmp_path: Path) -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return way != "stream"
+
+        def seek(self, *arguments: Any) -> int:
+            if way == "stream":
+                raise OSError
+            return super().seek(*arguments)
+
+    file = Pipe()
+    packed = zipfile.ZIP_DEFLATED if way == "deflated" else zipfile.ZIP_STORED
+    with (
+        zipfile.ZipFile(file, "w", packed) as bundle,
+        bundle.open(zipfile.ZipInfo("top/a"), "w", force_zip64=way == "zip64") as member,
+    ):
+        member.write(b"content")
+    (tmp_path / "x.whl").write_bytes(file.getvalue())
+    (tmp_path / "out").mkdir()
+    unpack_archive(tmp_path / "x.whl", "x.whl", tmp_path / "out")
+    assert (tmp_path / "out/a").read_bytes() == b"content"
+
+
 def test_a_zip_is_not_unpacked_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (target := tmp_path / "target").mkdir()

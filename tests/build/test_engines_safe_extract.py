@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import shutil
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -200,26 +198,10 @@ def test_links_to_later_files_and_names_used_twice(tmp_path: Path) -> None:
     ]
     extract_tar(archive(*entries), tmp_path / "out", UnpackedFiles(1))
     assert (tmp_path / "out/early").read_text() == "late" and (tmp_path / "out/early").stat().st_mode & 0o777 == 0o755
-    assert (tmp_path / "out/real/in").read_text() == "way/in" and str((tmp_path / "out/soft").readlink()) == "early"
+    assert (tmp_path / "out/way/in").read_text() == "way/in" and not list((tmp_path / "out/real").iterdir())
+    assert str((tmp_path / "out/soft").readlink()) == "early"
     with pytest.raises(tarfile.TarError, match="'a' is a link to 'nothing', which is not a file in it"):
         extract_tar(archive(("a", HARD, 0o644, "nothing")), tmp_path / "missing", UnpackedFiles(1))
-
-
-def test_holes_are_preserved(tmp_path: Path) -> None:
-    if shutil.which("tar") is None:
-        pytest.skip("tar is not installed")
-    with (tmp_path / "sparse").open("wb") as file:
-        file.write(b"begin")
-        file.seek(64 << 20)
-        file.write(b"end")
-        file.truncate(80 << 20)
-    subprocess.run(["tar", "-C", tmp_path, "--sparse", "-cf", tmp_path / "x.tar", "sparse"], check=True)
-    with tarfile.open(tmp_path / "x.tar") as tar:
-        extract_tar(tar, tmp_path / "out", UnpackedFiles(1))
-    found = (tmp_path / "out/sparse").stat()
-    assert found.st_size == 80 << 20 and found.st_blocks * 512 < 8 << 20
-    with (tmp_path / "out/sparse").open("rb") as file:
-        assert file.read(5) == b"begin" and file.seek(64 << 20) and file.read(4) == b"end\0"
 
 
 def test_folders_that_only_paths_name_count_as_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from envbuild.build.engines import deb
 from envbuild.build.engines.prepare_inputs import unpack_archive
-from envbuild.core.bounded_tar import MAX_CHAIN, MAX_EXTENDED, MAX_TEXTS, BoundedTarFile, ImageTarFile, SparseTarInfo
+from envbuild.core.bounded_tar import MAX_CHAIN, MAX_EXTENDED, MAX_TEXTS, BoundedTarFile, ImageTarFile
 from envbuild.core.errors import InputError
 from envbuild.oci.sources.archive import index_archive
 from envbuild.oci.sources.archive_stream import index_compressed_archive
@@ -101,16 +101,12 @@ def test_other_archives_have_limits(tmp_path: Path, content: bytes, reader: Call
 
 
 @pytest.mark.parametrize("content", archives()[4:], ids=SPARSE)
-def test_no_file_of_a_package_is_sparse(tmp_path: Path, content: bytes) -> None:
+def test_no_file_is_sparse(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "out").mkdir()
     with pytest.raises(InputError, match="is a sparse file"):
         read_deb(write(tmp_path / "x.tar", content))
-
-
-@pytest.mark.parametrize("content", archives()[5:], ids=SPARSE[1:])
-def test_a_source_of_some_bytes_with_an_endless_sparse_file_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "out").mkdir()
-    with pytest.raises(InputError, match=r"unpack to more than 1\.\d+ GB"), ends_within(20):
-        unpack_archive(write(tmp_path / "x.tar", content), "x.tar", tmp_path / "out")
+    with pytest.raises(InputError, match="is a sparse file"), ends_within(20):
+        unpack_archive(tmp_path / "x.tar", "x.tar", tmp_path / "out")
 
 
 def test_a_source_that_unpacks_to_far_more_than_its_size_is_refused(
@@ -202,33 +198,3 @@ def test_headers_below_the_limits_are_read() -> None:
     content = extended(b"g", record("comment", "c")) + extended(b"x", record("path", "a" * 5000)) + member("short")
     with BoundedTarFile.open(fileobj=io.BytesIO(content * 50 + bytes(1024))) as tar:
         assert tar.getnames() == ["a" * 5000] * 50
-
-
-@pytest.mark.parametrize("kind", ["old", "1.0"])
-def test_the_map_of_a_sparse_file_has_a_limit(kind: str, tmp_path: Path) -> None:
-    """400 MiB of it, compressed 1.5 MB, took 3.2 GB."""
-    part = b"%011o\0%011o\0" % (512, 512)
-    if kind == "old":
-        first = tarfile.TarInfo("sparse")
-        first.type = tarfile.GNUTYPE_SPARSE
-        head = bytearray(first.tobuf(tarfile.GNU_FORMAT))
-        head[386:482], head[482], head[483:495] = part * 4, 1, b"%011o\0" % 1024
-        head[148:156] = b"        "
-        head[148:156] = b"%06o\0 " % sum(head)
-        content = bytes(head) + ((part * 21).ljust(504, b"\0") + b"\1" + bytes(7)) * 20_000
-    else:
-        with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT) as archive:
-            member = tarfile.TarInfo("sparse")
-            member.pax_headers = {
-                "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "a", "GNU.sparse.realsize": "9",
-            }  # fmt: skip
-            text = b"9000000\n" + b"1\n" * 4_000_000
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text))
-        content = (tmp_path / "a.tar").read_bytes()
-    with (
-        ends_within(60),
-        pytest.raises(tarfile.ReadError, match="map of a sparse file"),
-        BoundedTarFile.open(fileobj=io.BytesIO(content), tarinfo=SparseTarInfo) as archive,
-    ):
-        archive.getmembers()

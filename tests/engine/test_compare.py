@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from envbuild.build.plan.units import Input, Product, Unit
@@ -24,6 +26,20 @@ def twice(store: Store, *units: Unit) -> None:
 
 def test_equal_builds_have_no_findings(store: Store) -> None:
     twice(store, kit.unit("same", "mkdir /opt/x; echo $SOURCE_DATE_EPOCH > /opt/x/file"))
+
+
+def test_a_unit_of_a_cache_with_the_same_bytes_is_equal(store: Store) -> None:
+    """Its record names the cache, and that of its layer too."""
+    unit = kit.unit("same", "mkdir /opt/x")
+    plan = kit.plan(store, unit)
+    kit.build(store, unit)
+    first: dict[str, UnitRecord | None] = {}
+    for name, key in plan.keys().items():
+        found = store.unit(key)
+        assert found and found.layer
+        layer = replace(found.layer, caches=("team",))
+        first[name] = replace(found, layer=layer, caches=("team",), source="team@sha256:1")
+    compare_units(plan, first, store)
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,18 @@ def test_what_calls_itself_an_artifact_is_compared_by_its_name(tmp_path: Path, c
         pass
 
 
+def test_either_name_of_an_entry_counts(tmp_path: Path) -> None:
+    """skopeo reads the one, containerd the other."""
+    at = workspace(tmp_path / "store")
+    names = {"io.containerd.image.name": "docker.io/library/other:1", "org.opencontainers.image.ref.name": "app:1"}
+    two = write_archive(tmp_path / "two.tar", [b"B"], [names], [(b"A", ["app:1"])], "w")
+    with (
+        pytest.raises(InputError, match="is two images"),
+        open_source(f"docker-archive:{two}", at.site, at.store),
+    ):
+        pass
+
+
 def test_a_name_that_no_file_has_is_refused_at_once(tmp_path: Path) -> None:
     """33 kB of names of many folders took an hour."""
     content = io.BytesIO()

@@ -24,6 +24,7 @@ from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive import find_entry, index_archive, open_archive
 from envbuild.oci.sources.archive_stream import may_be_layer
 from envbuild.oci.sources.kinds import PREFIXES, SOURCES, describe_sources
+from envbuild.oci.sources.oci_layout import find_entries
 from envbuild.oci.sources.open import SourceReference, open_path, parse_source, split_path
 from envbuild.oci.sources.platform import Platform, pick_manifest
 from envbuild.oci.sources.registry import parse_source_reference, printable_reference
@@ -229,6 +230,22 @@ def test_one_of_an_index() -> None:
         pick([{"platform": {"os": "linux", "architecture": "amd64"}}], "x", Platform("amd64"))
 
 
+@pytest.mark.parametrize(
+    "platform",
+    [
+        ("x86_64", "", "linux"),
+        ("AMD64", "", "linux"),
+        ("amd64", "", "Linux"),
+        ("amd64", "", ""),
+        ("arm64", "8", "linux"),
+    ],
+)
+def test_a_platform_in_another_spelling_is_refused(platform: tuple[str, str, str]) -> None:
+    """containerd and Docker take it for the usual one, skopeo does not."""
+    with pytest.raises(InputError, match="is not written as in the OCI image spec"):
+        pick([entry(*platform, number=1), entry("amd64", number=2)], "x", Platform.of("amd64"))
+
+
 def test_of_several_entries_the_same_one_is_chosen_as_by_podman() -> None:
     plain, second, third = entry("amd64", number=1), entry("amd64", "v2", number=2), entry("amd64", "v3", number=3)
     unnamed = {key: value for key, value in entry("x", number=4).items() if key != "platform"}
@@ -313,12 +330,24 @@ def test_a_file_that_an_archive_has_twice_is_refused(tmp_path: Path, first: str,
         index_archive(path)
 
 
+@pytest.mark.parametrize("kind", [*(bytes([letter]) for letter in b"8NVDMAZ"), tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_a_special_file_in_an_archive_is_refused(tmp_path: Path, kind: bytes) -> None:
+    """Go's archive/tar, so podman and skopeo, take an unknown type for a regular file of its name."""
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as tar:
+        info = tarfile.TarInfo("manifest.json")
+        info.type = kind
+        tar.addfile(info)
+    with pytest.raises(InputError, match="which is a special file"):
+        index_archive(path)
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [
         ("BZh91AY&SY", "is compressed with bzip2"),
         ("\udcfd7zXZ", "is compressed with xz"),
-        ("P*M\x18", "cannot be unpacked"),
+        ("P*M\x18", "begins with a skippable frame of zstd"),
     ],
 )
 def test_the_first_name_in_an_archive_may_be_the_magic_of_another_kind(tmp_path: Path, name: str, why: str) -> None:
@@ -328,6 +357,40 @@ def test_the_first_name_in_an_archive_may_be_the_magic_of_another_kind(tmp_path:
         tar.addfile(tarfile.TarInfo(name))
     with pytest.raises(InputError, match=why), open_archive(path, "", Platform.of("")):
         pass
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {}),
+        ({"artifactType": "application/x"}, {}),
+        ({"platform": {"os": "linux", "architecture": "amd64"}}, {}),
+        (
+            {"platform": {"os": "linux", "architecture": "amd64"}},
+            {"platform": {"os": "linux", "architecture": "amd64"}},
+        ),
+    ],
+)
+def test_two_images_of_one_name_in_a_layout_are_refused(first: dict[str, Any], second: dict[str, Any]) -> None:
+    """skopeo takes the first one, containerd the last."""
+    names = {"annotations": {"org.opencontainers.image.ref.name": "v1"}}
+
+    def index(*changes: dict[str, Any]) -> dict[str, Any]:
+        parts = [
+            {"digest": f"sha256:{n:064x}", "size": 1, "mediaType": "application/vnd.oci.image.manifest.v1+json"}
+            for n in range(len(changes))
+        ]
+        return {"manifests": [part | names | change for part, change in zip(parts, changes, strict=True)]}
+
+    for pair in ((first, second), (second, first)):
+        with pytest.raises(InputError, match="two entries of this name"):
+            find_entries(index(*pair), "v1", "oci:x:v1")
+    same = index(first, second)
+    same["manifests"][1]["digest"] = same["manifests"][0]["digest"]
+    other = {"platform": {"os": "linux", "architecture": "arm64"}}
+    several = index({"platform": {"os": "linux", "architecture": "amd64"}}, other)
+    for fine in (same, several):
+        assert len(find_entries(fine, "v1", "oci:x:v1")) == 2
 
 
 def test_kinds_of_layers() -> None:

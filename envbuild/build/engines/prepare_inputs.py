@@ -16,7 +16,7 @@ from envbuild.build.engines.safe_extract import extract_tar, extract_zip, single
 from envbuild.build.steps import INPUTS
 from envbuild.core.archive_damage import DAMAGE
 from envbuild.core.bombs import UnpackedFiles
-from envbuild.core.bounded_tar import BoundedTarFile, SparseTarInfo
+from envbuild.core.bounded_tar import BoundedTarFile
 from envbuild.core.digest import copy_digested
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
@@ -195,7 +195,7 @@ def unpack_archive(archive: Path, name: str, target: Path) -> None:
                 with PlainZipFile(file) as bundle:
                     extract_zip(bundle, target, files)
             else:
-                with BoundedTarFile.open(fileobj=file, tarinfo=SparseTarInfo) as tar:
+                with BoundedTarFile.open(fileobj=file) as tar:
                     extract_tar(tar, target, files)
         unwrap(target)
     except (*DAMAGE, OSError) as error:

@@ -101,19 +101,21 @@ def _extract(
         raise tarfile.TarError(f"{member.name!r} is not a path")
     name = member.name.lstrip("/")
     if member.isdir():
+        with tree.open_slot(name) as slot:
+            if slot.status and stat.S_ISLNK(slot.status.st_mode):  # GNU tar and bsdtar replace it
+                os.unlink(slot.name, dir_fd=slot.fd)
         with tree.open_folder(name):
             return
     if not (member.isreg() or member.issym() or member.islnk()):
         raise tarfile.TarError(f"{member.name!r} is a special file")
     if not member.isreg() and member.linkname.startswith("/"):
         raise tarfile.TarError(f"{member.name!r} is a link to an absolute path")
-    with tree.open_slot(name, follow=member.isreg()) as slot:
+    with tree.open_slot(name) as slot:
+        with suppress(FileNotFoundError):  # not written through a link, as GNU tar and bsdtar do not
+            os.unlink(slot.name, dir_fd=slot.fd)
         if member.isreg():
             _write(tar, member, slot, member)
-            return
-        with suppress(FileNotFoundError):
-            os.unlink(slot.name, dir_fd=slot.fd)
-        if member.issym():
+        elif member.issym():
             os.symlink(member.linkname, slot.name, dir_fd=slot.fd)
             links.append((member.name, f"{slot.folder}/{member.linkname}"))
         else:
@@ -160,11 +162,7 @@ def _write(tar: tarfile.TarFile, source: tarfile.TarInfo, slot: Slot, member: ta
     content = tar.extractfile(source)
     with os.fdopen(os.open(slot.name, FLAGS, 0o666, dir_fd=slot.fd), "wb") as file:
         while content and (chunk := content.read(CHUNK)):
-            if source.issparse() and not chunk.strip(b"\0"):
-                file.seek(len(chunk), os.SEEK_CUR)
-            else:
-                file.write(chunk)
-        file.truncate()
+            file.write(chunk)
         _set_attributes(file.fileno(), member)
 
 

@@ -1,6 +1,6 @@
 """The software bill of materials of an image: CycloneDX 1.6, of all that the lock names for the image itself.
 
-Pure, and the same bytes for the same lock: the serial number comes from the lock, and there is no time. Components are
+Pure, and the same bytes for the same lock: the serial number comes from the components, and there is no time. They are
 sorted by their package URL (package-url/purl-spec). Scanners read it so (trivy 0.59, syft 1.18): the component
 `operating-system` decides the distribution, without it all of its packages are dropped; vulnerability data are keyed by
 the *source* of a Debian package, which syft reads in the package URL (``upstream=``) and trivy in its own properties.
@@ -8,6 +8,7 @@ the *source* of a Debian package, which syft reads in the package URL (``upstrea
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,13 +40,15 @@ def sbom(lock: Lock, contents: Iterable[DevContent] = ()) -> dict[str, object]:
         components.append(base_component(lock.base_image, lock.arch))
     # Of files with one package URL (a wheel and a source archive of one version) it has one: always the same.
     unique = {str(component["bom-ref"]): component for component in components}
+    listed = [unique[reference] for reference in sorted(unique)]
+    content = json.dumps([lock.image, lock.inputs, listed], sort_keys=True)
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, lock.inputs)}",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, content)}",
         "metadata": {"component": {"type": "container", "name": lock.image, "bom-ref": lock.image}},
-        "components": [unique[reference] for reference in sorted(unique)],
+        "components": listed,
     }
 
 

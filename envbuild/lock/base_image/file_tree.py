@@ -57,6 +57,7 @@ class ImageTree(Changeset):
         self.root: dict[str, Node] = {} if root is None else root
         self.captured, self.content = b"", bytearray()  # the file whose content is being read, if any
         self.limit = 0  # of its content
+        self.last: tuple[str, Node] = ("", self.root)  # the folder of the last entry: a path may have 2,000 parts
         self.total = 0  # bytes of captured files of all layers, also of those that a later layer replaces
 
     # as the target of a layer
@@ -82,6 +83,7 @@ class ImageTree(Changeset):
     def delete(self, path: bytes, kind: EntryKind) -> None:
         above, _, name = os.fsdecode(path).rpartition("/")
         del self.node(above)[name]
+        self.last = ("", self.root)
 
     def add(self, member: Member, path: bytes) -> None:
         if member.kind is m.Kind.DIR:
@@ -128,13 +130,20 @@ class ImageTree(Changeset):
 
     def put(self, path: bytes, node: Node) -> None:
         above, _, name = os.fsdecode(path).rpartition("/")
-        self.node(above)[name] = node
+        folder = self.node(above)
+        if name in folder:
+            self.last = ("", self.root)
+        folder[name] = node
 
     def node(self, path: str) -> Node:
         """Return the node at a path that leads through no link; None also when it does not exist."""
+        if path == self.last[0]:
+            return self.last[1]
         found: Node = self.root
         for part in path.split("/") if path else ():
             found = found.get(part) if isinstance(found, dict) else None
+        if isinstance(found, dict):
+            self.last = (path, found)
         return found
 
     # queries

@@ -46,7 +46,10 @@ DOCKER = MediaTypes(
 
 
 def is_referrer(entry: Mapping[str, Any]) -> bool:
-    """Return whether an entry of a layout's index is an artifact of an image, or a list of them, and not an image."""
+    """Return whether an entry of a layout's index is an artifact of an image, or a list of them, and not an image. One
+    with a name is an image: skopeo takes it by that, of any type."""
     names = entry.get("annotations")
     name = names.get(REF_NAME) if isinstance(names, dict) else None
-    return bool(entry.get("artifactType")) or (isinstance(name, str) and bool(FALLBACK.fullmatch(name)))
+    if isinstance(name, str) and name:
+        return bool(FALLBACK.fullmatch(name))
+    return bool(entry.get("artifactType"))

@@ -24,13 +24,13 @@ from envbuild.core.store.store import LayerRecord, Store
 from envbuild.core.userns.call import stream
 from envbuild.oci.layers.clean import clean
 from envbuild.oci.layers.copy_tree import describe_folders
+from envbuild.oci.layers.lower_view import IMPLIED, read_implied
 from envbuild.oci.layers.scan import make_canonical, read_members, scan, scan_canonical
 from envbuild.oci.tar.member import Member, Sink
 from envbuild.oci.tar.writer import TarSink
 
 CHUNK = 1 << 20
 UNPACKED = "unpacked"  # beside tree/: it was made from a pack, and the folders that are not members from a description
-IMPLIED = "implied"  # beside tree/: directories of the tree that are not members, NUL-terminated
 
 
 class SinkFactory(Protocol):
@@ -107,7 +107,7 @@ def add_layer(
     """Move ``folder/tree``, a canonical tree, into the store as the layer `record`. `unpacked`: from a pack."""
     if unpacked:
         (folder / UNPACKED).touch()
-    (folder / IMPLIED).write_bytes(b"".join(path + b"\0" for path in sorted(implied)))
+    (folder / os.fsdecode(IMPLIED)).write_bytes(b"".join(path + b"\0" for path in sorted(implied)))
     write_sealed(folder / "layer.json", asdict(record))
     move_to_store(folder, store.layer_path(record.diff_id), store.tmp)
 
@@ -163,10 +163,9 @@ def stored_members(store: Store, diff_id: str) -> Iterator[tuple[Member, Path | 
 
 def implied_folders(store: Store, diff_id: str) -> list[bytes]:
     """Return the folders of a stored tree that are not members of the layer. Raises EngineError if it is missing."""
-    try:
-        return [item for item in (store.layer_path(diff_id) / IMPLIED).read_bytes().split(b"\0") if item]
-    except FileNotFoundError:
-        raise EngineError(f"the store has no layer {diff_id}", hint="run envbuild make again to build it") from None
+    if not (store.layer_path(diff_id) / os.fsdecode(IMPLIED)).exists():
+        raise EngineError(f"the store has no layer {diff_id}", hint="run envbuild make again to build it")
+    return list(read_implied(os.fsencode(store.layer_tree(diff_id))))
 
 
 def stream_layer_tar(store: Store, diff_id: str) -> Iterator[bytes]:

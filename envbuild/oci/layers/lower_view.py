@@ -5,6 +5,8 @@ the ``userxattr`` form): a character device 0:0 hides the name below it, ``user.
 below it, directories merge with directories and everything else replaces.
 """
 
+# names in a layer are bytes, which pathlib does not take
+# ruff: noqa: PTH123
 from __future__ import annotations
 
 import errno
@@ -14,6 +16,8 @@ from collections.abc import Sequence
 
 from envbuild.core.errors import EngineError
 
+TREE = b"tree"  # the tree of a stored layer, in its folder
+IMPLIED = b"implied"  # beside it: directories of the tree that are not members, NUL-terminated
 OVERLAY = "user.overlay."
 OPAQUE = "user.overlay.opaque"
 WHITEOUT = "user.overlay.whiteout"
@@ -23,10 +27,20 @@ Dirs = tuple[bytes, ...]
 
 
 class LowerView:
-    """Merged view of layer trees, passed bottom first. Directories are resolved once and cached."""
+    """Merged view of layer trees, passed bottom first. Directories are resolved once and cached.
+
+    The entry of a directory is that of the topmost layer of which it is a member. `implied`: tree → paths of its
+    directories that its layer does not list: their attributes have no digest, and do not count.
+    """
 
     def __init__(self, lowers: Sequence[bytes]) -> None:
         self.known: dict[bytes, Dirs] = {b"": tuple(reversed(lowers))}
+        self.implied = {lower: found for lower in lowers if (found := read_implied(lower))}
+        self.hidden = {lower + b"/" + path for lower, found in self.implied.items() for path in found}
+
+    def is_implied(self, folder: bytes) -> bool:
+        """Return whether a directory of a tree (its path on disk) is not a member of the layer."""
+        return folder in self.hidden
 
     def dirs(self, path: bytes) -> Dirs:
         """Return the real directories (top first) that merge into the directory `path` (relative, ``b""`` the root);
@@ -40,7 +54,7 @@ class LowerView:
         return found
 
     def entry(self, path: bytes) -> tuple[bytes, os.stat_result] | None:
-        """Return the visible entry at `path`: its real path and its lstat; None if there is none."""
+        """Return the visible entry at `path`: its real path and its lstat; None if no layer has it as a member."""
         parent, _, name = path.rpartition(b"/")
         return self.find(self.dirs(parent), name)[0]
 
@@ -52,11 +66,12 @@ class LowerView:
                 found.update(entry.name for entry in entries)
         return found
 
-    @staticmethod
-    def find(folders: Dirs, name: bytes) -> tuple[tuple[bytes, os.stat_result] | None, Dirs]:
-        """Return (the visible entry `name` in merged `folders`, the real directories that merge into it)."""
+    def find(self, folders: Dirs, name: bytes) -> tuple[tuple[bytes, os.stat_result] | None, Dirs]:
+        """Return (the visible entry `name` in merged `folders`, the real directories that merge into it). The entry is
+        None also for a directory that no layer has as a member."""
         first: tuple[bytes, os.stat_result] | None = None
         merged: list[bytes] = []
+        opaque = False
         for folder in folders:
             path = folder + b"/" + name
             try:
@@ -66,13 +81,29 @@ class LowerView:
             if is_whiteout(path, status):
                 break
             if not stat.S_ISDIR(status.st_mode):
-                first = first or (path, status)
+                if not merged:
+                    first = (path, status)
                 break
-            first = first or (path, status)
-            merged.append(path)
-            if is_opaque(path):
+            if path not in self.hidden:
+                first = first or (path, status)
+            if not opaque:
+                merged.append(path)
+                opaque = is_opaque(path)
+            if opaque and first:  # an opaque one that is implied hides the content of the one below alone
                 break
         return first, tuple(merged)
+
+
+def read_implied(tree: bytes) -> tuple[bytes, ...]:
+    """Return the directories of a stored tree that its layer does not list; none for a tree of another place."""
+    folder, _, name = tree.rpartition(b"/")
+    if name != TREE:
+        return ()
+    try:
+        with open(folder + b"/" + IMPLIED, "rb") as file:
+            return tuple(item for item in file.read().split(b"\0") if item)
+    except FileNotFoundError:
+        return ()
 
 
 def is_whiteout(path: bytes, status: os.stat_result) -> bool:

@@ -135,7 +135,7 @@ class _Scanner:
         found, full = self.result.found, self.result.root + b"/" + path
         lower, merged = self.view.find(below, path.rpartition(b"/")[2]) if below else (None, ())
         if is_whiteout(full, status):
-            if lower is None or parent:
+            if (lower is None and not merged) or parent:
                 self.result.dropped.append(path)
                 return 0
             found.append((whiteout_path(path), DELETION, path))

@@ -60,12 +60,16 @@ class ArchiveIndex:
         if len(entry.name) > MAX_PATH:  # no program can make such a file
             raise InputError(f"{self.path} contains a name of {len(entry.name)} characters", hint=HINT)
         name = plain_path(entry.name)
-        if not entry.isdir() and (name in self.places or name in self.links):
+        if entry.isdir():
+            return name
+        if name in self.places or name in self.links:
             raise InputError(f"{self.path} contains two files called {name[:200]!r}", hint=HINT)
+        if not (entry.isreg() or entry.issym() or entry.islnk()):  # for Go, an unknown type is a regular file
+            raise InputError(f"{self.path} contains {name[:200]!r}, which is a special file", hint=HINT)
         if entry.issym() or entry.islnk():  # `docker save` and podman write a layer that occurs twice so
             above = posixpath.dirname(name) if entry.issym() else ""
             self.links[name] = posixpath.normpath(posixpath.join(above, entry.linkname))
-        elif entry.isreg() and not entry.sparse:
+        else:
             self.places[name] = entry.offset_data, entry.size
         return name
 

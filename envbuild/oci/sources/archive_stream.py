@@ -36,7 +36,9 @@ def is_compressed(path: Path) -> bool:
     for name, magic in OTHERS.items():
         if head.startswith(magic):
             raise InputError(f"{path} is compressed with {name}, which is not read", hint=f"unpack it: {name} -d FILE")
-    return head.startswith((GZIP, ZSTD)) or head[1:4] == SKIPPABLE
+    if head[1:4] == SKIPPABLE and 0x50 <= head[0] <= 0x5F:  # it may span a whole tar
+        raise InputError(f"{path} begins with a skippable frame of zstd", hint="unpack it: zstd -d FILE")
+    return head.startswith((GZIP, ZSTD))
 
 
 @contextlib.contextmanager
@@ -157,7 +159,7 @@ def read_sent_layers(tar: tarfile.TarFile, diff_ids: Collection[str]) -> Iterato
     count = len(diff_ids)
     numbers = {diff_id: number for number, diff_id in enumerate(diff_ids, 1)}
     for entry in iterate_entries(tar):
-        if not entry.isreg() or entry.sparse:
+        if not entry.isreg():
             continue
         name = plain_path(entry.name)
         file = cast("IO[bytes]", tar.extractfile(entry))

@@ -63,8 +63,10 @@ def is_called(item: Part, wanted: Collection[str]) -> bool:
     name, tag = annotations.optional(IMAGE_NAME).text(), annotations.optional(REF_NAME).text()
     if not wanted or not (name or tag):
         return bool(name) or not is_referrer(item.expect(dict))
-    if name:
-        return plain_name(name) in wanted
+    if name and plain_name(name) in wanted:
+        return True
+    if name and ":" not in tag:  # containerd writes the tag alone beside the whole name
+        return False
     return plain_name(tag) in wanted or any(other.rpartition(":")[2] == tag for other in wanted)
 
 

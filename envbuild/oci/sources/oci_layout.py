@@ -170,14 +170,31 @@ def find_entries(value: Mapping[str, Any], tag: str, reference: str) -> list[Par
     if not tag:
         if len(set(names)) > 1:
             raise several_images_error(reference, there)
-        return listed
+        return check_distinct(listed, reference)
     for called in (names, [name.rpartition(":")[2] for name in names]):
         if tag in called:
-            return [item for item, name in zip(listed, called, strict=True) if name == tag]
+            return check_distinct([item for item, name in zip(listed, called, strict=True) if name == tag], reference)
     raise InputError(
         f"{reference} has no image with that name; it has {printable_list(there) or 'one without a name'}",
         hint="leave out the tag" if len(listed) == 1 else "name one of these",
     )
+
+
+def check_distinct(entries: list[Part], reference: str) -> list[Part]:
+    """Return entries of one name, which are of one image or of several platforms. Raises InputError for others: skopeo
+    takes the first one, containerd the last."""
+    digests: dict[str, set[str]] = {}
+    try:
+        for item in entries:
+            digests.setdefault("/".join(m.parse_platform(item)), set()).add(m.parse_descriptor(item).digest)
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(reference, error, INDEX) from None
+    if max(map(len, digests.values())) > 1 or ("/" in digests and len(set().union(*digests.values())) > 1):
+        raise InputError(
+            f"{reference} is two images: index.json has two entries of this name",
+            hint="programs differ in which of both they read: write one image into a layout of its own",
+        )
+    return entries
 
 
 def several_images_error(reference: str, names: list[str]) -> InputError:

@@ -123,11 +123,16 @@ def check_map(sparse: SparseFile, stored: int) -> SparseMap:
     """Return the map if it is valid: parts in order, to the end of the file, and as long in total as the data in the
     `stored` bytes. Raises LayerError.
 
-    Of a file that ends in a hole, the last part is empty: without it GNU tar ends the file before the hole, and Go
-    after it. GNU tar and bsdtar, which write such maps, add it.
+    Go takes each part from the next byte, GNU tar from the next block: so all parts but the last one that is not empty
+    are whole blocks, as GNU tar and bsdtar write them. Of a file that ends in a hole, the last part is empty: without
+    it GNU tar ends the file before the hole, and Go after it. GNU tar and bsdtar, which write such maps, add it.
     """
     at = total = 0
     for offset, length in sparse.parts:
+        if length and total % BLOCK:
+            raise LayerError(
+                "a part of a sparse file is not of whole blocks, and programs differ in where the next one is"
+            )
         if offset < at or length < 0:
             raise LayerError("the map of a sparse file is not in order")
         at = offset + length

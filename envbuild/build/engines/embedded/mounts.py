@@ -19,6 +19,7 @@ from envbuild.core.rooted_tree import RootedTree
 from envbuild.core.tree_entry import Entry
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError
+from envbuild.oci.layers.merged_folders import write_merged_folders
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 OVERLAY_OPTIONS = "userxattr,volatile,index=off,metacopy=off,redirect_dir={},xino=off"
@@ -32,7 +33,8 @@ HOSTS = "127.0.0.1 localhost envbuild\n::1 localhost ip6-localhost ip6-loopback\
 def mount_overlay(work: Path, lowers: Sequence[str]) -> Path:
     """Mount the overlay of ``work/upper`` over `lowers` (absolute, bottom first) at ``work/root``. Raises SetupError.
 
-    The mount options are one page: links with short names point to the lower directories.
+    A tree above them has the folders whose attributes no layer decides there (`write_merged_folders`). The mount
+    options are one page: links with short names point to the lower directories.
     """
     root = work / "root"
     for name in ("upper", "root", "l"):
@@ -47,6 +49,10 @@ def mount_overlay(work: Path, lowers: Sequence[str]) -> Path:
         link.unlink(missing_ok=True)
         link.symlink_to(lower)
         names.append(f"l/{number}")
+    discard_folder(work / "merged")
+    (work / "merged").mkdir(mode=0o755)
+    if write_merged_folders([Path(lower) for lower in lowers], work / "merged"):
+        names.append("merged")
     os.chdir(work)
     stack = ":".join(reversed(names)) or "l/empty"
     for redirect in ("nofollow", "off"):
