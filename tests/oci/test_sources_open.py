@@ -431,3 +431,25 @@ def test_a_login_in_a_source_of_another_form_is_not_printed() -> None:
     with pytest.raises(SpecError) as caught:
         parse_source("https://bob:hush@localhost/x.tar")
     assert "https://localhost/x.tar" in str(caught.value) and "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "tag", "found"),
+    [
+        (["app:1", "localhost/app:1"], "app:1", 0),
+        (["localhost/app:1", "x.io/app:1"], "app:1", 0),
+        (["x.io/app:1", "other:1"], "app:1", 0),
+        (["docker.io/library/app:latest", "app:1"], "app", 0),
+        (["app:1", "docker.io/library/app:1"], "app:1", None),
+        (["x.io/app:1", "y.io/app:1"], "app:1", None),
+    ],
+)
+def test_a_whole_name_is_taken_before_a_longer_one(names: list[str], tag: str, found: int | None) -> None:
+    """Two that are one name for Docker are none: the last one counts there."""
+    listed = [{"Config": f"{number}.json", "RepoTags": [name], "Layers": []} for number, name in enumerate(names)]
+    content = json.dumps(listed).encode()
+    if found is None:
+        with pytest.raises(InputError, match="has no unique image with that name"):
+            find_entry(content, tag, "docker-archive:a.tar")
+    else:
+        assert find_entry(content, tag, "docker-archive:a.tar").value == listed[found]

@@ -124,12 +124,15 @@ def find_entry(content: bytes, tag: str, reference: str) -> Part:
         return listed[0]
     wanted = tag if ":" in tag else f"{tag}:latest"
     for fitting in (
-        {tag, wanted, f"docker.io/{wanted}", f"docker.io/library/{wanted}", f"localhost/{wanted}"},
+        {tag, wanted, f"docker.io/{wanted}", f"docker.io/library/{wanted}"},  # one name for Docker and skopeo
+        {f"localhost/{wanted}"},
         {name for name in there if name.endswith(f"/{wanted}") or name.rpartition(":")[2] == tag},
     ):
         found = [item for item, tags in zip(listed, names, strict=True) if fitting.intersection(tags)]
         if len(found) == 1:
             return found[0]
+        if found:
+            break
     raise InputError(
         f"{reference} has no unique image with that name; it has {printable_list(there) or 'one without a name'}",
         hint="name one of these" if there else "leave out the tag",
