@@ -94,12 +94,7 @@ def read_documents_of(
     ConflictError.
     """
     squashfs = find_squashfs(image, found, bound=bound)
-    if squashfs and squashfs.artifact == found.digest and squashfs.image:
-        found = image.read(squashfs.image)
-    if squashfs and not squashfs.image:
-        config, layers = read_own_configuration(image, squashfs, wanted)
-    else:
-        config, layers = read_layers(image, found, wanted)
+    found, config, layers = read_configuration(image, found, squashfs, wanted)
     return PublishedImage(
         image.name,
         found.digest,
@@ -110,6 +105,18 @@ def read_documents_of(
         read_text(image, squashfs, LOCK),
         parse_object(read_text(image, squashfs, RESOLUTION)),
     )
+
+
+def read_configuration(
+    image: RemoteImage, found: ImageDocument, squashfs: PublishedSquashfs | None, platform: Platform
+) -> tuple[ImageDocument, SourceConfig, tuple[PublishedLayer, ...]]:
+    """Return the manifest of an image, its configuration and layers. Raises InputError, VerifyError, ConflictError for
+    one of another `platform`, if the user named that."""
+    if squashfs and squashfs.artifact == found.digest and squashfs.image:
+        found = image.read(squashfs.image)
+    if squashfs and not squashfs.image:
+        return (found, *read_own_configuration(image, squashfs, platform))
+    return (found, *read_layers(image, found, platform))
 
 
 def read_layers(

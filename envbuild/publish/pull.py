@@ -23,6 +23,7 @@ from envbuild.net.registry.upload import FIRST_PAUSE, TRIES
 from envbuild.oci import manifest as m
 from envbuild.oci.sources.platform import Platform, wrong_platform_error
 from envbuild.publish.find_squashfs import PublishedSquashfs, find_squashfs
+from envbuild.publish.published_image import read_configuration
 from envbuild.publish.pull_packs import Pull
 from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote, report_reading
 from envbuild.publish.signature_check import SignatureReport, check_policy, refuse_unsigned
@@ -76,9 +77,10 @@ def compare_image(image: RemoteImage, workspace: Workspace, platform: str, *, at
     signed = check_policy(image, document, workspace, attestations=attestations)
     transfer = transfer_of(image, workspace)
     found = find_squashfs(image, document, bound=bool(signed.keys), transfer=transfer)
-    # No index leads to it, or one that states another architecture.
-    if found and wanted.asked and found.document.architecture != wanted.arch:
-        raise wrong_platform_error(image.name, wanted, [f"{m.SYSTEM}/{found.document.architecture}"])
+    if found and wanted.asked:  # no index leads to it, or one that states another architecture
+        if found.document.architecture != wanted.arch:
+            raise wrong_platform_error(image.name, wanted, [f"{m.SYSTEM}/{found.document.architecture}"])
+        read_configuration(image, document, found, wanted)  # which the manifest names; nothing binds that document
     return Compared(image, document, signed, found)
 
 

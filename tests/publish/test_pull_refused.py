@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from envbuild.core.errors import EnvbuildError, InputError, VerifyError
+from envbuild.core.errors import ConflictError, EnvbuildError, InputError, VerifyError
 from envbuild.publish.artifact_types import LOCK, SPEC
 from envbuild.publish.published_texts import PublishedText
+from envbuild.publish.pull import pull_image
 from envbuild.publish.show_remote import show_remote
 from envbuild.publish.squashfs_artifact import Artifact, make_artifact, read_slice
 from tests.support.cutting_proxy import cutting
@@ -178,6 +179,15 @@ def test_the_digest_of_an_image_fixes_its_squashfs_file(tmp_path: Path, registry
             pull(reference, tmp_path / "f")
         with pytest.raises(VerifyError, match="another squashfs file, spec or lock"):
             show_remote(f"docker://{reference}", workspace(tmp_path / "f"))
+
+
+def test_the_architecture_is_that_of_the_configuration(tmp_path: Path, registry: Server) -> None:
+    """Nothing binds the document of the squashfs file, in which a mirror can write another one."""
+    parts, artifacts, _ = built(tmp_path / "a", layers())
+    other = changed(artifacts[0], tmp_path / "c", lambda value: value["image"].update(architecture="arm64"))
+    publish(parts, [other], f"{registry.host}/app:1")
+    with pytest.raises(ConflictError, match="is made for linux/amd64"):
+        pull_image(f"{registry.host}/app:1", None, workspace(tmp_path / "b"), "linux/arm64")
 
 
 def test_other_texts_than_those_of_the_image_are_refused(tmp_path: Path, registry: Server) -> None:
