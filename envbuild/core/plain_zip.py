@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import struct
 import zipfile
+from collections.abc import Iterator
 from typing import Any
 
 LOCAL = struct.Struct("<4s5H3L2H")  # APPNOTE.TXT, 4.3.7
-LATER, LARGE, ZIP64 = 1 << 3, 0xFFFFFFFF, 1  # flag: sizes follow the content; sizes in an extra field; its number
+LATER, LARGE = 1 << 3, 0xFFFFFFFF  # flag: sizes follow the content; a size that is in an extra field
+ZIP64, UTF8_NAME = 1, 0x7075  # numbers of extra fields: sizes, and Info-ZIP's other name (4.6.9)
 
 
 class PlainZipFile(zipfile.ZipFile):
@@ -39,12 +41,21 @@ class PlainZipFile(zipfile.ZipFile):
             fields = file.read(extra)
         finally:
             file.seek(before)
-        while LARGE in (packed, size) and len(fields) >= 4:
-            number, length = struct.unpack_from("<HH", fields)
-            if number == ZIP64 and length >= 16:
-                size, packed = struct.unpack_from("<QQ", fields, 4)
+        for number, content in (*extra_fields(fields), *extra_fields(found.extra)):
+            if number == UTF8_NAME and content[5:] != found.filename.encode(errors="surrogateescape"):
+                raise zipfile.BadZipFile(f"{found.filename!r} has two names")
+        for number, content in extra_fields(fields) if LARGE in (packed, size) else ():
+            if number == ZIP64 and len(content) >= 16:
+                size, packed = struct.unpack_from("<QQ", content)
                 break
-            fields = fields[4 + length :]
         same = (crc, packed, size) == (found.CRC, found.compress_size, found.file_size)
         if method != found.compress_type or (flags ^ found.flag_bits) & LATER or not (flags & LATER or same):
             raise zipfile.BadZipFile(f"{found.filename!r} has two headers that differ")
+
+
+def extra_fields(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield number and content of the extra fields of a header (4.5.1)."""
+    while len(content) >= 4:
+        number, length = struct.unpack_from("<HH", content)
+        yield number, content[4 : 4 + length]
+        content = content[4 + length :]

@@ -6,6 +6,7 @@ third-party images of different repositories the first one has it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ from envbuild.core.text import printable
 if TYPE_CHECKING:
     from envbuild.spec.workspace import Workspace
 
+SECOND = "-2"  # at the end of the name of a second file with one lock
+SUFFIXES = (".sqsh", ".provenance.json", ".cdx.json")
+
 
 def link_by_name(path: Path, name: str) -> None:
     """Link ``NAME.sqsh`` beside a file to it, unless it is so."""
@@ -28,6 +32,31 @@ def link_by_name(path: Path, name: str) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(path.name)
     temporary.replace(link)
+
+
+def linked_file(path: Path, name: str) -> Path | None:
+    """Return the file beside `path` to which ``NAME.sqsh`` leads; None if there is none."""
+    try:
+        return path.with_name(path.with_name(f"{name}.sqsh").readlink().name)
+    except OSError:
+        return None
+
+
+def free_file(path: Path, name: str) -> Path:
+    """Return `path`, or another name of one more file with this lock: the one to which ``NAME.sqsh`` leads passed
+    verify, and jobs start it until the new one did, too."""
+    return path.with_name(f"{path.stem}{SECOND}.sqsh") if linked_file(path, name) == path else path
+
+
+def replace_link(path: Path, name: str) -> None:
+    """Link ``NAME.sqsh`` to a file, and remove the former one of the same lock: running jobs have it by their leases,
+    or open."""
+    before = linked_file(path, name)
+    link_by_name(path, name)
+    if before and before != path and before.stem.removesuffix(SECOND) == path.stem.removesuffix(SECOND):
+        for suffix in SUFFIXES:
+            with contextlib.suppress(OSError):  # of another member of the group
+                before.with_suffix(suffix).unlink()
 
 
 def link_reference(path: Path, name: str, reference: str, workspace: Workspace) -> None:

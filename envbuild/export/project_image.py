@@ -12,6 +12,7 @@ from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import DamagedLayerError, Finding
 from envbuild.core.text import amount
+from envbuild.export.artifact_link import free_file
 from envbuild.export.options import ExportOptions
 
 if TYPE_CHECKING:
@@ -39,10 +40,10 @@ class SquashfsFile:
 
 
 def write_artifact(plan: Plan, built: BuildResult, lock: Lock, store: Store, reporter: Reporter) -> SquashfsFile:
-    """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
+    """Write a file of ``artifacts/`` from the packs of the layers; not the one that jobs use by ``NAME.sqsh``."""
     from envbuild.lock.model import lock_digest
 
-    out = store.root / "artifacts" / f"{plan.image}-{lock_digest(lock)[7:19]}.sqsh"
+    out = free_file(store.root / "artifacts" / f"{plan.image}-{lock_digest(lock)[7:19]}.sqsh", plan.image)
     return write_squashfs(plan, built.layers, lock, store, reporter, out, ExportOptions(sha256=True))
 
 

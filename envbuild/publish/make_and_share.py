@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from envbuild.export.built_image import ImageRecord
+from envbuild.export.built_image import ImageRecord, read_image_record
 from envbuild.make import Options
 from envbuild.spec.workspace import Workspace
 
@@ -48,6 +48,10 @@ def make_and_share(make: Make, name: str, workspace: Workspace, options: Options
         resolution = resolve_image(name, workspace)
         lock = current_lock(resolution, workspace)
         plan = make_plan(resolution, lock)
+        known = read_image_record(resolution, workspace)  # of what a recipe, spec and lock are now
+        if known is None or (known.sha256, known.layers) != (made.sha256, made.layers):
+            workspace.reporter.warn(f"no unit of {name} is sent to a cache: it changed while it was made")
+            return made
         found = (workspace.store.unit(key) for key in plan.keys().values())
         below = {cache for names in caches_below(resolution, lock, workspace, made).values() for cache in names}
         records = [

@@ -265,6 +265,17 @@ def test_a_zip_whose_headers_differ_is_refused(at: int, value: bytes, tmp_path: 
         unpack_archive(tmp_path / "x.whl", "x.whl", tmp_path / "out")
 
 
+def test_a_zip_with_a_second_name_of_a_member_is_refused(tmp_path: Path) -> None:
+    """`unzip` and bsdtar take that of the extra field."""
+    info = zipfile.ZipInfo("p/a")
+    info.extra = b"up" + (5 + len("p/b")).to_bytes(2, "little") + b"\1" + bytes(4) + b"p/b"
+    with zipfile.ZipFile(tmp_path / "x.whl", "w") as bundle:
+        bundle.writestr(info, "x")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="has two names"):
+        unpack_archive(tmp_path / "x.whl", "x.whl", tmp_path / "out")
+
+
 @pytest.mark.parametrize("way", ["stream", "zip64", "deflated"])
 def test_a_zip_with_its_sizes_in_other_places_is_read(way: str, tmp_path: Path) -> None:
     class Pipe(io.BytesIO):

@@ -167,8 +167,8 @@ def test_size_that_is_claimed() -> None:
     at = content.rindex(b"PK\x01\x02")
     for claim, words in (
         (5_000_000, "claims 5000000 bytes"),
-        (2000, "states 2000|CRC"),
-        (10, "CRC|states 10"),
+        (2000, "states 2000|CRC|two headers that differ"),
+        (10, "CRC|states 10|two headers"),
     ):
         struct.pack_into("<I", content, at + 24, claim)
         with pytest.raises(InputError, match=words):

@@ -11,11 +11,12 @@ import pytest
 
 from envbuild.core.errors import EngineError
 from envbuild.core.store.build_records import SharedLayer
-from envbuild.core.store.store import LayerRecord, Store
-from envbuild.oci.layers.layer import make_layer
+from envbuild.core.store.store import STALE, LayerRecord, Store
+from envbuild.oci.layers.layer import make_layer, stored_members
+from envbuild.oci.layers.lower_view import LowerView
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.pack.format import PackFormat
-from envbuild.squashfs.pack.store_packs import PackSink
+from envbuild.squashfs.pack.store_packs import PackSink, pack_path
 from envbuild.squashfs.pack.unpack import ensure_trees, unpack_layers
 from tests.support.stored_layers import EPOCH, layer
 
@@ -66,6 +67,47 @@ def test_a_built_tree_replaces_one_with_described_folders(tmp_path: Path, packed
     build(second)
     ensure_trees(second, [made.diff_id])
     assert len(list(second.tmp.glob("removed-*"))) == 2
+
+
+@pytest.mark.parametrize("mark", ["whiteout", "opaque"])
+def test_a_tree_from_a_pack_deletes_what_the_layer_deletes(tmp_path: Path, mark: str) -> None:
+    """Also in a folder that the layer does not list: its members begin with that mark."""
+    store = Store.open(tmp_path / "a")
+    base = layer(store, "base", fill_base)
+    with store.workdir() as work:
+        tree = work / "layer/tree"
+        (tree / "usr").mkdir(parents=True)
+        if mark == "whiteout":
+            os.mknod(tree / "usr/low", 0o20000, os.makedev(0, 0))
+        else:
+            os.setxattr(tree / "usr", "user.overlay.opaque", b"y")
+        (tree / "usr/up").write_text("up")
+        lower = store.layer_tree(base.diff_id)
+        shutil.copystat(lower / "usr", tree / "usr")
+        made = make_layer(work / "layer", [lower], store, epoch=EPOCH, unit="up", sinks=[PackSink(PackFormat())])
+    members = [member.path for member, _ in stored_members(store, made.diff_id)]
+    assert members == [b"usr/.wh.low" if mark == "whiteout" else b"usr/.wh..wh..opq", b"usr/up"]
+    other = Store.open(tmp_path / "b")
+    for path in (store.root / "packs").iterdir():
+        shutil.copy(path, other.root / "packs")
+    SharedLayer(made, pack_path(store, made.diff_id, PackFormat()).name, ()).write(other.root / "packs")
+    ensure_trees(other, [made.diff_id])
+    assert [member.path for member, _ in stored_members(other, made.diff_id)] == members
+    trees = [os.fsencode(found.layer_tree(item.diff_id)) for found, item in ((store, base), (other, made))]
+    assert LowerView(trees).entry(b"usr/low") is None
+
+
+def test_a_tree_of_an_earlier_release_is_made_again(tmp_path: Path) -> None:
+    """It could lack deletions."""
+    store = Store.open(tmp_path / "a")
+    made = build(store)
+    (pack,) = (path for path in (store.root / "packs").iterdir() if path.name.startswith(made.hex))
+    SharedLayer(made, pack.name, ()).write(store.root / "packs")
+    (store.layer_path(made.diff_id) / STALE).touch()
+    (store.layer_tree(made.diff_id) / "usr/old").touch()
+    assert not store.has_tree(made.diff_id) and store.find_layer(made.diff_id) == made
+    ensure_trees(store, [made.diff_id])
+    assert store.has_tree(made.diff_id) and not (store.layer_tree(made.diff_id) / "usr/old").exists()
 
 
 def test_the_pack_of_another_user_has_a_limit(tmp_path: Path) -> None:

@@ -153,6 +153,13 @@ def test_a_cache_that_is_new_gets_the_units_of_an_image_that_is_up_to_date(
     monkeypatch.setattr("envbuild.build.plan.planner.make_plan", lambda resolution, lock: small_plan())
     done = ImageRecord("x", "", "", "", "embedded", (), "", (), (), (), 0.0, up_to_date=True)
     at = replace(workspace(tmp_path / "w"), store=store, reporter=reporter)
+    changed = replace(done, sha256="of a recipe that was edited")
+    for known in (None, changed):
+        monkeypatch.setattr("envbuild.publish.make_and_share.read_image_record", lambda *_, known=known: known)
+        make_and_share(lambda *_: done, "x", at, Options(caches=opened(reporter, setting(place, write=True))))
+        assert fill(Store.open(tmp_path / "c"), place)[0] == {}
+        assert reporter.lines[-1] == "no unit of x is sent to a cache: it changed while it was made"
+    monkeypatch.setattr("envbuild.publish.make_and_share.read_image_record", lambda *_: done)
     for _ in range(2):
         caches = opened(reporter, setting(place, write=True))
         made = make_and_share(lambda *_: done, "x", at, Options(caches=caches), send=send_units_too)

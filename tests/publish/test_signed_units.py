@@ -225,6 +225,8 @@ def test_units_on_an_image_of_unsigned_units_are_not_signed(
     at = replace(workspace(tmp_path / "w"), store=store, reporter=reporter)
     to = replace(place, write=True, sign=team[0], keys=(team[1],))
 
+    monkeypatch.setattr("envbuild.publish.make_and_share.read_image_record", lambda *_: done)
+
     def sent(*below: str) -> list[str]:
         monkeypatch.setattr("envbuild.export.base_caches.caches_below", lambda *_: {"below": below})
         reporter.lines.clear()

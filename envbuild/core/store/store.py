@@ -70,6 +70,7 @@ from envbuild.core.text import amount
 __all__ = ["LayerRecord", "SharedLayer", "Store", "UnitRecord", "read_json", "stamp", "write_atomic", "write_json"]
 
 MAX_DOCUMENT = 16 << 20  # bytes, as when it is downloaded
+STALE = "unpacked"  # beside tree/: an earlier envbuild made it from a pack, without all deletions; it is not used
 
 
 def ignore(text: str) -> None:
@@ -267,14 +268,19 @@ class Store:
     def find_layer(self, diff_id: str) -> LayerRecord | None:
         """Return the record of a layer whose tree this user has, or can unpack from a pack of another user or a cache;
         None if there is neither."""
-        if record := LayerRecord.parse(read_sealed(self.layer_path(diff_id) / "layer.json")):
+        if record := self._tree_record(diff_id):
             return record
         shared = SharedLayer.read(self.root / "packs", diff_id)
         return shared.record if shared else None
 
     def has_tree(self, diff_id: str) -> bool:
         """Return whether this user has the tree of a layer, with a record that can be read."""
-        return LayerRecord.parse(read_sealed(self.layer_path(diff_id) / "layer.json")) is not None
+        return self._tree_record(diff_id) is not None
+
+    def _tree_record(self, diff_id: str) -> LayerRecord | None:
+        """Return the record of a layer of which this user has the tree; None if it cannot be read."""
+        folder = self.layer_path(diff_id)
+        return None if (folder / STALE).exists() else LayerRecord.parse(read_sealed(folder / "layer.json"))
 
     def layer_path(self, diff_id: str) -> Path:
         """Return the folder of a layer: tree/ and layer.json. In a shared store each user has one."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.link_walk import Step
 from envbuild.core.store.tree_folder import TreeFolder
 from envbuild.oci.layers.apply import PlainTree
 from envbuild.oci.layers.changeset import join_path
@@ -43,6 +44,13 @@ class TreeSink(PlainTree):
         super().__init__(os.fsencode(tree))
         self.folders = {folder[0].encode("latin-1"): folder for folder in folders}
         self.implied: set[bytes] = set()
+
+    def look(self, parent: bytes, name: bytes, last: bool) -> Step[bytes] | None:
+        """Return the folder `name` in which something is deleted: the one to delete it from is in a tree below."""
+        path = join_path(parent, name)
+        if self.kind(path) is None:
+            self.make(path)
+        return super().look(parent, name, last)
 
     def make(self, path: bytes) -> None:
         super().make(path)

@@ -20,7 +20,7 @@ from typing import IO, NoReturn, Protocol
 from envbuild.core.errors import DamagedLayerError, EngineError
 from envbuild.core.store.build_records import SharedLayer
 from envbuild.core.store.json_files import read_sealed, write_sealed
-from envbuild.core.store.store import LayerRecord, Store
+from envbuild.core.store.store import STALE, LayerRecord, Store
 from envbuild.core.userns.call import stream
 from envbuild.oci.layers.clean import clean
 from envbuild.oci.layers.copy_tree import describe_folders
@@ -30,7 +30,9 @@ from envbuild.oci.tar.member import Member, Sink
 from envbuild.oci.tar.writer import TarSink
 
 CHUNK = 1 << 20
-UNPACKED = "unpacked"  # beside tree/: it was made from a pack, and the folders that are not members from a description
+UNPACKED = (
+    "unpacked-2"  # beside tree/: it was made from a pack, and the folders that are not members from a description
+)
 
 
 class SinkFactory(Protocol):
@@ -129,7 +131,8 @@ def move_to_store(folder: Path, target: Path, tmp: Path) -> None:
     A tree that was built replaces one from a pack: the folders of that one, which a cache of units described, have no
     digest. Another process may work with it, so it is moved to `tmp`, the store's, for a later command.
     """
-    if _has_record(target) and (not (target / UNPACKED).exists() or (folder / UNPACKED).exists()):
+    stale = (target / STALE).exists()
+    if not stale and _has_record(target) and (not (target / UNPACKED).exists() or (folder / UNPACKED).exists()):
         return
     _move_aside(target, tmp)
     try:

@@ -4,7 +4,7 @@ the one or the other (containerd the layout), so both must name the same image."
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.net.registry.media_types import REF_NAME, is_referrer
@@ -29,7 +29,10 @@ def check_both_forms(
     Raises InputError."""
     if INDEX not in archive.places and INDEX not in archive.links:
         return
-    platforms = [Platform(config.config.architecture, one, asked=True) for one in dict.fromkeys((variant, ""))]
+    own = config.config.architecture
+    platforms = [Platform(own, one, asked=True) for one in dict.fromkeys((variant, ""))]
+    # containerd takes the one for the machine, if the archive has it
+    machine = [] if Platform.of("").arch == own else [Platform(Platform.of("").arch, asked=True)]
     wanted = {plain_name(name) for name in names}
     value = m.parse_document(archive.read(INDEX), reference, INDEX)
     try:
@@ -37,23 +40,33 @@ def check_both_forms(
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(reference, error, INDEX) from None
     for item in called:
-        digest = ""
-        for platform in platforms:
-            with contextlib.suppress(ConflictError):  # of other platforms
-                digest = digest or follow_entries(archive, [item], reference, platform)
-        if not digest:
-            continue
-        found = m.read_manifest(
-            m.parse_document(read_document(archive, digest, reference), reference),
-            reference,
-            lambda part: has_file(archive, blob_path(part.digest)),
-        )
-        if f"sha256:{found.config.digest}" != config.identity:
+        for digest in chosen_manifests(archive, item, reference, platforms, machine):
+            found = m.read_manifest(
+                m.parse_document(read_document(archive, digest, reference), reference),
+                reference,
+                lambda part: has_file(archive, blob_path(part.digest)),
+            )
+            if f"sha256:{found.config.digest}" == config.identity:
+                continue
             raise InputError(
                 f"{reference} is two images: manifest.json has the configuration {config.identity}, and index.json "
                 f"sha256:{found.config.digest}",
                 hint="programs differ in which of both they read: save the image again, e.g. docker save -o FILE NAME",
             )
+
+
+def chosen_manifests(
+    archive: ArchiveIndex, item: Part, reference: str, own: Sequence[Platform], machine: Sequence[Platform]
+) -> Iterator[str]:
+    """Yield the manifests (``sha256:…``) of an entry that programs choose: for the first of the platforms `own` that it
+    has, and for that of the `machine`, of which the archive may lack the manifest."""
+    for platform in own:
+        with contextlib.suppress(ConflictError):  # of other platforms
+            yield follow_entries(archive, [item], reference, platform)
+            break
+    for platform in machine:
+        with contextlib.suppress(ConflictError, InputError):
+            yield follow_entries(archive, [item], reference, platform)
 
 
 def is_called(item: Part, wanted: Collection[str]) -> bool:

@@ -181,15 +181,16 @@ def find_entries(value: Mapping[str, Any], tag: str, reference: str) -> list[Par
 
 
 def check_distinct(entries: list[Part], reference: str) -> list[Part]:
-    """Return entries of one name, which are of one image or of several platforms. Raises InputError for others: skopeo
-    takes the first one, containerd the last."""
+    """Return entries of one name, which are of one image or of several architectures. Raises InputError for others:
+    skopeo takes the first one, containerd the last, of a variant that the machine has."""
     digests: dict[str, set[str]] = {}
     try:
         for item in entries:
-            digests.setdefault("/".join(m.parse_platform(item)), set()).add(m.parse_descriptor(item).digest)
+            digests.setdefault(m.parse_platform(item)[0], set()).add(m.parse_descriptor(item).digest)
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(reference, error, INDEX) from None
-    if max(map(len, digests.values())) > 1 or ("/" in digests and len(set().union(*digests.values())) > 1):
+    several = len(set().union(*digests.values())) > 1
+    if max(map(len, digests.values())) > 1 or (several and not digests.keys().isdisjoint(("", "/", m.NO_IMAGE))):
         raise InputError(
             f"{reference} is two images: index.json has two entries of this name",
             hint="programs differ in which of both they read: write one image into a layout of its own",

@@ -19,6 +19,7 @@ from envbuild.core.userns import file_calls
 from envbuild.core.userns.call import call
 from envbuild.oci.layers.copy_tree import TreeSink
 from envbuild.oci.layers.layer import add_layer
+from envbuild.oci.layers.scan import scan_canonical
 from envbuild.oci.tar.writer import TarSink
 from envbuild.squashfs.pack.file import MALFORMED, Pack, read_pack
 from envbuild.squashfs.pack.reader import send_members
@@ -59,6 +60,10 @@ def _unpack(store: Store, diff_id: str) -> None:
             raise _remove_corrupt(pack, why) from error
         if tar.diff_id != diff_id:
             raise _remove_corrupt(pack, f"expected {diff_id}, got {tar.diff_id}")
+        if len(scan_canonical(folder / "tree", [*tree.implied]).found) != tar.files:
+            raise EngineError(
+                f"the tree of the layer {diff_id} cannot be made: it is not the same layer", where=str(pack)
+            )
         file_calls.sync(work)
         add_layer(store, folder, shared.record, tree.implied, unpacked=True)
 
