@@ -27,7 +27,6 @@ EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 FOREIGN = re.compile(r"nondistributable|foreign")
 OTHER_NAMES = frozenset({"x86_64", "x86-64", "aarch64", "armhf", "armel", "i386"})  # of architectures
 OTHER_BASE = "choose a base image, or a target, of the other CPU architecture"
-NO_IMAGE = "unknown/unknown"  # platform of attestations, which an index lists beside the images
 MAX_SIZE = (1 << 63) - 1  # bytes of a file
 IMAGE_TYPES, INDEX_TYPES = (OCI.manifest, DOCKER.manifest), (INDEX, DOCKER_INDEX)
 # The names that decide what an image is, by the object that has them.

@@ -389,6 +389,17 @@ def test_two_images_of_one_name_in_a_layout_are_refused(first: dict[str, Any], s
     same["manifests"][1]["digest"] = same["manifests"][0]["digest"]
     other = {"platform": {"os": "linux", "architecture": "arm64"}}
     several = index({"platform": {"os": "linux", "architecture": "amd64"}}, other)
+    attested = index(
+        {"platform": {"os": "linux", "architecture": "amd64"}},
+        *[{"platform": {"os": "unknown", "architecture": "unknown"}}] * 2,
+    )
+    for item in attested["manifests"]:
+        del item["annotations"]
+    assert len(find_entries(attested, "", "oci:x")) == 3
+    for variant in ("v1", "v3"):
+        with pytest.raises(InputError, match="two entries of this name"):
+            platform = {"os": "linux", "architecture": "amd64"}
+            find_entries(index({"platform": platform}, {"platform": {**platform, "variant": variant}}), "v1", "x")
     for fine in (same, several):
         assert len(find_entries(fine, "v1", "oci:x:v1")) == 2
 

@@ -30,11 +30,18 @@ def wide(store: Store) -> Plan:
             "test -x /usr/bin/gcc && mkdir -p /opt/one/bin && cp /run/envbuild/archive/src/main /opt/one/bin/",
             "env > /opt/one/env",
             "# the third\ncat > /opt/one/text <<'END'\nlines $HOME \"quoted\"\nEND\nln -s bin /opt/one/sbin; "
-            "cp -p /opt/one/bin/main /opt/one/bin/hard; ln /opt/one/bin/hard /opt/one/bin/hard2; touch /etc/not-kept",
+            "cp -p /opt/one/bin/main /opt/one/bin/hard; ln /opt/one/bin/hard /opt/one/bin/hard2; mkdir /opt/one/plug; "
+            "echo old > /opt/one/plug/old; touch /etc/not-kept",
             lowers=("base", "root"),
             inputs=(Input("archive", "tree", (kit.add(store, "src.tar.gz", archive),)),),
             env={"QUOTED": 'a "b" $c \\d'},
             keep=("/opt/one",),
+        ),
+        kit.unit(
+            "plug",  # in the folder of another unit, from which it deletes
+            "rm /opt/one/plug/old; echo new > /opt/one/plug/new",
+            lowers=("base", "root", "one"),
+            keep=("/opt/one/plug",),
         ),
         *wheels,
         kit.unit("core", "mkdir /opt/venv; echo big > /opt/venv/torch; echo old > /opt/venv/old", keep=("/opt/venv",)),
@@ -66,8 +73,9 @@ def wide(store: Store) -> Plan:
         ),
         kit.unit(
             "glue",
-            "cp -r /run/envbuild/texts/. / && cat /opt/one/text /opt/venv/kernels /var/packages > /etc/all",
-            lowers=("base", "debs", "one", "core", "venv", "tool", "user"),
+            "cp -r /run/envbuild/texts/. / && cat /opt/one/text /opt/venv/kernels /var/packages > /etc/all; "
+            "ls /opt/one/plug > /etc/plug",
+            lowers=("base", "debs", "one", "plug", "core", "venv", "tool", "user"),
             inputs=(texts,),
         ),
     )

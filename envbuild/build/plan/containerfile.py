@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,8 +91,10 @@ def stage_instructions(plan: Plan, unit: Unit, key: str, *, buildkit: bool = Fal
     yield one(hpccm.stage(unit.name, stacked or "scratch", plan.config.architecture))
     if unit.seed or unit.layers:
         yield one(hpccm.raw(f"ADD {unit.name}/seed.tar /"), layer=True)
-    for other in copied:
+    for number, other in enumerate(copied):
         for folder in other.keep:
+            if is_there(plan, unit, folder, copied[:number]):  # a COPY would add to it what the unit deleted
+                yield one(hpccm.run(f"rm -rf {folder}"), other, layer=True)
             yield one(hpccm.copy_from(other.name, folder), other, layer=True)
     values = environment(unit)
     path = values.pop("PATH")
@@ -139,6 +141,14 @@ def split_lowers(plan: Plan, unit: Unit) -> tuple[str, list[Unit]]:
     folders: dict[tuple[str, ...], Unit] = {lower.keep: lower for lower in lowers if lower.keep}
     copied = [plan.unit(name) for last in folders.values() for name in (*last.build_only, last.name)]
     return (roots[-1] if roots else ""), [lower for lower in copied if lower in lowers]
+
+
+def is_there(plan: Plan, unit: Unit, folder: str, copied: Sequence[Unit]) -> bool:
+    """Return whether a stage may have a folder of a lower before that is copied: below one of another lower that was
+    copied, or of the base image."""
+    tops = {top for other in copied for top in other.keep}
+    image = any(plan.unit(name).layers for name in unit.lowers)
+    return folder not in tops and (image or any(folder.startswith(f"{top}/") for top in tops))
 
 
 def script_path(unit: Unit, number: int) -> str:

@@ -26,7 +26,7 @@ from envbuild.net.failures import NotFoundError, RefusedError, UnreachableError
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.registry.auth import Login, split_url
 from envbuild.net.registry.media_types import DOCKER as DOCKER_TYPES
-from envbuild.net.registry.media_types import DOCKER_INDEX, INDEX, OCI, REF_NAME, is_referrer
+from envbuild.net.registry.media_types import DOCKER_INDEX, INDEX, OCI, REF_NAME, is_referrer, names_two_images
 from envbuild.net.registry.reference import Reference, parse_reference
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
@@ -133,7 +133,10 @@ class LayoutFolder:
         if not fitting:
             raise NotFoundError(f"its index.json names no {wanted}")
         if len(fitting) > 1:  # one name for several architectures
-            return json.dumps({"schemaVersion": 2, "manifests": [listed[number] for number in fitting]}).encode()
+            entries = [listed[number] for number in fitting]
+            if names_two_images(entries):
+                raise RefusedError(f"its index.json has two images named {wanted}")
+            return json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
         return self.document(transport, digests[fitting[0]])
 
     def digest(self, transport: Transport, tag: str) -> str:

@@ -6,7 +6,7 @@ Formats: OCI image spec 1.1, media-types.md; Docker's: distribution, "Image Mani
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,9 @@ DOCKER = MediaTypes(
 )
 
 
+NO_IMAGE = "unknown/unknown"  # platform of attestations, which an index lists beside the images
+
+
 def is_referrer(entry: Mapping[str, Any]) -> bool:
     """Return whether an entry of a layout's index is an artifact of an image, or a list of them, and not an image. One
     with a name is an image: skopeo takes it by that, of any type."""
@@ -53,3 +56,18 @@ def is_referrer(entry: Mapping[str, Any]) -> bool:
     if isinstance(name, str) and name:
         return bool(FALLBACK.fullmatch(name))
     return bool(entry.get("artifactType"))
+
+
+def names_two_images(entries: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether entries of one name in a layout's index are two images of one architecture, or of one that is not
+    known: skopeo takes the first one, containerd the last of which the machine has the variant."""
+    digests: dict[str, set[str]] = {}
+    for entry in entries:
+        platform = entry.get("platform")
+        known = platform if isinstance(platform, dict) else {}
+        name = "/".join(str(known.get(key) or "") for key in ("os", "architecture"))
+        if name == NO_IMAGE and not (entry.get("annotations") or {}).get(REF_NAME):  # an attestation of BuildKit
+            continue
+        digests.setdefault(name, set()).add(str(entry.get("digest")))
+    several = len(set().union(*digests.values())) > 1
+    return several and (max(map(len, digests.values())) > 1 or not digests.keys().isdisjoint(("/", NO_IMAGE)))

@@ -46,12 +46,12 @@ def write_merged_folders(lowers: Sequence[Path], target: Path) -> bool:
 def copy_attributes(folder: bytes, origin: tuple[bytes, os.stat_result] | None) -> None:
     """Give a folder the attributes of another one (its path and lstat), of which None has the default ones."""
     if origin is None:
+        os.chown(folder, 0, 0)  # not the group of a folder above: setgid, or a file system with groups of BSD
         os.chmod(folder, MODE)
         os.utime(folder, (TIME, TIME))
         return
     path, status = origin
-    if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-        os.chown(folder, status.st_uid, status.st_gid)
+    os.chown(folder, status.st_uid, status.st_gid)
     os.chmod(folder, stat.S_IMODE(status.st_mode))
     for name, value in list_xattrs(path).items():
         os.setxattr(folder, name, value)

@@ -14,7 +14,7 @@ from envbuild.core.errors import InputError
 from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.core.shell import shell_word
 from envbuild.core.text import printable, printable_list
-from envbuild.net.registry.media_types import REF_NAME, is_referrer
+from envbuild.net.registry.media_types import REF_NAME, is_referrer, names_two_images
 from envbuild.oci import manifest as m
 from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
 from envbuild.oci.sources import image_documents
@@ -181,16 +181,8 @@ def find_entries(value: Mapping[str, Any], tag: str, reference: str) -> list[Par
 
 
 def check_distinct(entries: list[Part], reference: str) -> list[Part]:
-    """Return entries of one name, which are of one image or of several architectures. Raises InputError for others:
-    skopeo takes the first one, containerd the last, of a variant that the machine has."""
-    digests: dict[str, set[str]] = {}
-    try:
-        for item in entries:
-            digests.setdefault(m.parse_platform(item)[0], set()).add(m.parse_descriptor(item).digest)
-    except InvalidDocumentError as error:
-        raise m.corrupt_document_error(reference, error, INDEX) from None
-    several = len(set().union(*digests.values())) > 1
-    if max(map(len, digests.values())) > 1 or (several and not digests.keys().isdisjoint(("", "/", m.NO_IMAGE))):
+    """Return entries of one name, which are of one image or of several architectures. Raises InputError for others."""
+    if names_two_images(item.expect(dict) for item in entries):
         raise InputError(
             f"{reference} is two images: index.json has two entries of this name",
             hint="programs differ in which of both they read: write one image into a layout of its own",

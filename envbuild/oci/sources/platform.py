@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from envbuild.core.errors import ConflictError, SpecError
 from envbuild.core.shell import shell_word
 from envbuild.core.text import printable_list
+from envbuild.net.registry.media_types import NO_IMAGE
 from envbuild.oci import manifest as m
 from envbuild.oci.document import InvalidDocumentError, Part
 
@@ -66,7 +67,7 @@ def pick_manifest(listed: Iterable[Part], name: str, platform: Platform) -> m.Bl
     try:
         for item in listed:
             have, variant = m.parse_platform(item)
-            if have in (m.NO_IMAGE, "/"):
+            if have in (NO_IMAGE, "/"):
                 continue
             part = m.parse_descriptor(item)
             system, _, arch = have.partition("/")
