@@ -148,7 +148,9 @@ def is_there(plan: Plan, unit: Unit, folder: str, copied: Sequence[Unit]) -> boo
     copied, or of the base image."""
     tops = {top for other in copied for top in other.keep}
     image = any(plan.unit(name).layers for name in unit.lowers)
-    return folder not in tops and (image or any(folder.startswith(f"{top}/") for top in tops))
+    if any(top == folder or top.startswith(f"{folder}/") for top in tops):  # something in it was copied already
+        return False
+    return image or any(folder.startswith(f"{top}/") for top in tops)
 
 
 def script_path(unit: Unit, number: int) -> str:
