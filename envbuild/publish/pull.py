@@ -23,7 +23,6 @@ from envbuild.net.registry.upload import FIRST_PAUSE, TRIES
 from envbuild.oci import manifest as m
 from envbuild.oci.sources.platform import Platform, wrong_platform_error
 from envbuild.publish.find_squashfs import PublishedSquashfs, find_squashfs
-from envbuild.publish.published_image import read_configuration
 from envbuild.publish.pull_packs import Pull
 from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote, report_reading
 from envbuild.publish.signature_check import SignatureReport, check_policy, refuse_unsigned
@@ -80,6 +79,8 @@ def compare_image(image: RemoteImage, workspace: Workspace, platform: str, *, at
     if found and wanted.asked:  # no index leads to it, or one that states another architecture
         if found.document.architecture != wanted.arch:
             raise wrong_platform_error(image.name, wanted, [f"{m.SYSTEM}/{found.document.architecture}"])
+        from envbuild.publish.published_image import read_configuration  # with the readers of locks
+
         read_configuration(image, document, found, wanted)  # which the manifest names; nothing binds that document
     return Compared(image, document, signed, found)
 
