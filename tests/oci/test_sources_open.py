@@ -452,6 +452,10 @@ def test_a_login_in_a_source_of_another_form_is_not_printed() -> None:
         (["x.io/app:1", "other:1"], "app:1", 0),
         (["docker.io/library/app:latest", "app:1"], "app", 0),
         (["app:1", "docker.io/library/app:1"], "app:1", None),
+        (["app:1", "docker.io/library/app:1"], "docker.io/library/app:1", None),
+        (["library/app:1", "app:1"], "app:1", None),
+        (["index.docker.io/library/app:1", "app:1"], "app:1", None),
+        (["index.docker.io/app:1", "docker.io/library/app:1"], "app:1", None),
         (["x.io/app:1", "y.io/app:1"], "app:1", None),
     ],
 )

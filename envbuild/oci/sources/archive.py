@@ -9,6 +9,7 @@ layers (`archive_stream.py`).
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -124,7 +125,7 @@ def find_entry(content: bytes, tag: str, reference: str) -> Part:
         return listed[0]
     wanted = tag if ":" in tag else f"{tag}:latest"
     for fitting in (
-        {tag, wanted, f"docker.io/{wanted}", f"docker.io/library/{wanted}"},  # one name for Docker and skopeo
+        {name for name in there if docker_name(name) == docker_name(tag)},
         {f"localhost/{wanted}"},
         {name for name in there if name.endswith(f"/{wanted}") or name.rpartition(":")[2] == tag},
     ):
@@ -137,3 +138,9 @@ def find_entry(content: bytes, tag: str, reference: str) -> Part:
         f"{reference} has no unique image with that name; it has {printable_list(there) or 'one without a name'}",
         hint="name one of these" if there else "leave out the tag",
     )
+
+
+def docker_name(name: str) -> str:
+    """Return the one name that Docker and skopeo have for several (distribution/reference, "familiar name")."""
+    short = re.sub(r"^(index\.)?docker\.io/", "", name).removeprefix("library/")
+    return short if ":" in short.rpartition("/")[2] else f"{short}:latest"
