@@ -7,8 +7,10 @@ none.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from envbuild.gpu.sealed import LARGEST, RefusedError, read_document
 from envbuild.verify.tiers import MEASURED
 
 FOLDER = "measured"
+CLOCKS = 600  # seconds that clocks of nodes may differ
 OF_FILE = "file-"
 
 
@@ -61,8 +64,16 @@ def read_measured(path: Path) -> Measured:
 
 
 def check_image(measured: Measured, lock: str, target: str, path: Path) -> None:
-    """Raise VerifyError for evidence of another lock or target."""
+    """Raise VerifyError for evidence of another lock or target, or of a time to come: the latest date counts, so that
+    it would hide what is measured until then."""
     document = measured.document
+    latest = datetime.fromtimestamp(time.time() + CLOCKS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if document["date"] > latest:
+        raise VerifyError(
+            f"the evidence has the date {document['date']}, which is in the future",
+            hint="set the clock of the node (timedatectl), and write it again with the program of make gpu-evidence",
+            where=str(path),
+        )
     if document["lock"] != lock:
         raise VerifyError(
             f"the evidence is of another lock: {printable(document['lock'])[:40]}…, and the image has {lock[:40]}…",

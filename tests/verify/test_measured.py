@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +147,14 @@ def test_evidence_of_a_file_is_of_its_bytes_alone(tmp_path: Path) -> None:
 def test_evidence_of_another_lock_or_target_is_refused(lock: str, target: str) -> None:
     with pytest.raises(VerifyError, match=r"another lock|of target"):
         check_image(measured(outcome()), lock, target, Path("x"))
+
+
+def test_evidence_of_a_time_to_come_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = measured(outcome(), day=2)
+    for now, refused in (("2026-01-01T23:49:00", True), ("2026-01-01T23:51:00", False)):
+        monkeypatch.setattr("time.time", lambda now=now: datetime.fromisoformat(f"{now}+00:00").timestamp())
+        with pytest.raises(VerifyError, match="which is in the future") if refused else contextlib.nullcontext():
+            check_image(own, job().lock, "h100-ib", Path("x"))
 
 
 def test_files_that_are_not_evidence_are_refused(tmp_path: Path) -> None:
