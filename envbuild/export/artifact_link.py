@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbuild.core.store.gc import stem
 from envbuild.core.store.json_files import read_json
 from envbuild.core.store.records import file_names, parse_record
 from envbuild.core.store.store import Store
@@ -19,7 +20,6 @@ from envbuild.core.text import printable
 if TYPE_CHECKING:
     from envbuild.spec.workspace import Workspace
 
-SECOND = "-2"  # at the end of the name of a second file with one lock
 SUFFIXES = (".sqsh", ".provenance.json", ".cdx.json")
 
 
@@ -42,18 +42,12 @@ def linked_file(path: Path, name: str) -> Path | None:
         return None
 
 
-def free_file(path: Path, name: str) -> Path:
-    """Return `path`, or another name of one more file with this lock: the one to which ``NAME.sqsh`` leads passed
-    verify, and jobs start it until the new one did, too."""
-    return path.with_name(f"{path.stem}{SECOND}.sqsh") if linked_file(path, name) == path else path
-
-
 def replace_link(path: Path, name: str) -> None:
     """Link ``NAME.sqsh`` to a file, and remove the former one of the same lock: running jobs have it by their leases,
     or open."""
     before = linked_file(path, name)
     link_by_name(path, name)
-    if before and before != path and before.stem.removesuffix(SECOND) == path.stem.removesuffix(SECOND):
+    if before and before != path and stem(before.name) == stem(path.name):
         for suffix in SUFFIXES:
             with contextlib.suppress(OSError):  # of another member of the group
                 before.with_suffix(suffix).unlink()

@@ -12,7 +12,6 @@ from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import DamagedLayerError, Finding
 from envbuild.core.text import amount
-from envbuild.export.artifact_link import free_file
 from envbuild.export.options import ExportOptions
 
 if TYPE_CHECKING:
@@ -40,10 +39,13 @@ class SquashfsFile:
 
 
 def write_artifact(plan: Plan, built: BuildResult, lock: Lock, store: Store, reporter: Reporter) -> SquashfsFile:
-    """Write a file of ``artifacts/`` from the packs of the layers; not the one that jobs use by ``NAME.sqsh``."""
-    from envbuild.lock.model import lock_digest
+    """Write ``artifacts/NAME-<lock digest 12>-<configuration 8>.sqsh`` from the packs of the layers.
 
-    out = free_file(store.root / "artifacts" / f"{plan.image}-{lock_digest(lock)[7:19]}.sqsh", plan.image)
+    The configuration names all layers: a file with other content, which verify may refuse, has another name than the
+    one that jobs start, also if two commands make the image at once.
+    """
+    made = image_evidence(plan, built.layers, lock)["image"]
+    out = store.root / "artifacts" / f"{plan.image}-{made['lock'][7:19]}-{made['config'][7:15]}.sqsh"
     return write_squashfs(plan, built.layers, lock, store, reporter, out, ExportOptions(sha256=True))
 
 

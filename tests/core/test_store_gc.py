@@ -267,7 +267,7 @@ def test_a_store_is_not_world_writable(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["sqsh", "oci", "erofs", "evidence.json"])
 def test_the_files_of_one_artifact_share_a_stem(ending: str) -> None:
     assert stem(f"torch-2.8-0123456789ab.{ending}") == "torch-2.8-0123456789ab"
-    assert stem(f"torch-2.8-0123456789ab-2.{ending}") == "torch-2.8-0123456789ab" != stem(f"torch-2.{ending}")
+    assert stem(f"torch-2.8-0123456789ab-01234567.{ending}") == "torch-2.8-0123456789ab" != stem(f"torch-2.{ending}")
 
 
 def test_nothing_is_removed_through_a_link_out_of_the_store(store: Store, tmp_path: Path) -> None:

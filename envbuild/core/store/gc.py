@@ -46,9 +46,9 @@ class RequiredEntries:
 
 
 def stem(name: str) -> str:
-    """Return NAME-<lock digest> of a file of an artifact, without its ending, and the mark of a second one."""
+    """Return NAME-<lock digest> of a file of an artifact, without its ending, and the digest of its configuration."""
     # .sqsh, .oci, .evidence.json: an output format needs no row here
-    return re.sub(r"((?<=-[0-9a-f]{12})-2)?(\.(evidence|provenance|cdx))?\.[a-z]+$", "", name)
+    return re.sub(r"((?<=-[0-9a-f]{12})-[0-9a-f]{8})?(\.(evidence|provenance|cdx))?\.[a-z]+$", "", name)
 
 
 def required_entries(store: Store, before: float) -> RequiredEntries:
