@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from envbuild.build.engines.base import BuildOptions, build_units
 from envbuild.core.errors import ConflictError, DamagedLayerError, SpecError
 from envbuild.core.text import counted
-from envbuild.export.artifact_link import link_by_name, replace_link
+from envbuild.export.artifact_link import link_by_name
 from envbuild.export.built_image import ImageRecord, RecordKey, key_of_lock, read_image_record, write_image_record
 from envbuild.lock.resolve import resolve_as_locked, resolve_image, resolve_in
 from envbuild.spec.image_spec import load_image_spec
@@ -89,7 +89,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     all_caches = sorted({*base_caches, *caches})
     documents = image_documents(resolution, lock, ready.key.lock, evidence, built.engine, workspace, all_caches)
     write_documents(documents, artifact.path, artifact.sha256)
-    replace_link(artifact.path, plan.image)  # after verify: the link never names a file that failed it
+    link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
     made = ImageRecord(
         image=lock.image,
         artifact=str(artifact.path),

@@ -6,12 +6,10 @@ third-party images of different repositories the first one has it."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.core.store.gc import stem
 from envbuild.core.store.json_files import read_json
 from envbuild.core.store.records import file_names, parse_record
 from envbuild.core.store.store import Store
@@ -19,8 +17,6 @@ from envbuild.core.text import printable
 
 if TYPE_CHECKING:
     from envbuild.spec.workspace import Workspace
-
-SUFFIXES = (".sqsh", ".provenance.json", ".cdx.json")
 
 
 def link_by_name(path: Path, name: str) -> None:
@@ -32,25 +28,6 @@ def link_by_name(path: Path, name: str) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(path.name)
     temporary.replace(link)
-
-
-def linked_file(path: Path, name: str) -> Path | None:
-    """Return the file beside `path` to which ``NAME.sqsh`` leads; None if there is none."""
-    try:
-        return path.with_name(path.with_name(f"{name}.sqsh").readlink().name)
-    except OSError:
-        return None
-
-
-def replace_link(path: Path, name: str) -> None:
-    """Link ``NAME.sqsh`` to a file, and remove the former one of the same lock: running jobs have it by their leases,
-    or open."""
-    before = linked_file(path, name)
-    link_by_name(path, name)
-    if before and before != path and stem(before.name) == stem(path.name):
-        for suffix in SUFFIXES:
-            with contextlib.suppress(OSError):  # of another member of the group
-                before.with_suffix(suffix).unlink()
 
 
 def link_reference(path: Path, name: str, reference: str, workspace: Workspace) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from envbuild.core.errors import SpecError
 from envbuild.export.built_image import ImageRecord, read_image_record
 from envbuild.make import Options
 from envbuild.spec.workspace import Workspace
@@ -45,13 +46,15 @@ def make_and_share(make: Make, name: str, workspace: Workspace, options: Options
     from envbuild.publish.cached_units import send_units
 
     if load_engine(made.engine).caches:
-        resolution = resolve_image(name, workspace)
+        try:
+            resolution = resolve_image(name, workspace)
+        except SpecError:  # half edited
+            return left_alone(made, name, workspace)
         lock = current_lock(resolution, workspace)
         plan = make_plan(resolution, lock)
         known = read_image_record(resolution, workspace)  # of what a recipe, spec and lock are now
         if known is None or (known.sha256, known.layers) != (made.sha256, made.layers):
-            workspace.reporter.warn(f"no unit of {name} is sent to a cache: it changed while it was made")
-            return made
+            return left_alone(made, name, workspace)
         found = (workspace.store.unit(key) for key in plan.keys().values())
         below = {cache for names in caches_below(resolution, lock, workspace, made).values() for cache in names}
         records = [
@@ -60,6 +63,12 @@ def make_and_share(make: Make, name: str, workspace: Workspace, options: Options
             if record and not record.source
         ]
         send_units(records, options.caches or (), workspace.store, workspace.reporter)
+    return made
+
+
+def left_alone(made: ImageRecord, name: str, workspace: Workspace) -> ImageRecord:
+    """Report that no unit of an image is sent."""
+    workspace.reporter.warn(f"no unit of {name} is sent to a cache: it changed while it was made")
     return made
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from envbuild.core.console import RecordingReporter, SilentReporter
 from envbuild.core.store import gc as collecting
-from envbuild.core.store.gc import collect, stem
+from envbuild.core.store.gc import collect, stem, unneeded_entries
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord, write_json
 from envbuild.core.store.store_folders import OWN_FOLDERS
 from envbuild.core.store.usage import usage
@@ -267,7 +267,18 @@ def test_a_store_is_not_world_writable(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["sqsh", "oci", "erofs", "evidence.json"])
 def test_the_files_of_one_artifact_share_a_stem(ending: str) -> None:
     assert stem(f"torch-2.8-0123456789ab.{ending}") == "torch-2.8-0123456789ab"
-    assert stem(f"torch-2.8-0123456789ab-01234567.{ending}") == "torch-2.8-0123456789ab" != stem(f"torch-2.{ending}")
+
+
+def test_the_file_that_is_linked_is_preserved_with_its_evidence_alone(store: Store) -> None:
+    """One lock may have files of several configurations: a recipe was edited."""
+    folder, name = store.root / "artifacts", "app-0123456789ab"
+    kept = {f"{name}-00000001.sqsh", f"{name}-00000001.provenance.json", f"{name}.evidence.json", "app.sqsh"}
+    for path in (*kept - {"app.sqsh"}, f"{name}-00000002.sqsh", f"{name}-00000002.cdx.json"):
+        (folder / path).write_text("x")
+    (folder / "app.sqsh").symlink_to(f"{name}-00000001.sqsh")
+    for path in list(unneeded_entries(store, everything=True)):
+        path.unlink()
+    assert {path.name for path in folder.iterdir()} == kept
 
 
 def test_nothing_is_removed_through_a_link_out_of_the_store(store: Store, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from envbuild.core.store.records import write_record
 from envbuild.core.store.store import Store
-from envbuild.export.artifact_link import free_name, is_project_link, link_by_name, replace_link
+from envbuild.export.artifact_link import free_name, is_project_link, link_by_name
 from tests.support.foreign_images import workspace
 
 pytestmark = pytest.mark.unit
@@ -49,19 +49,3 @@ def test_no_third_party_image_gets_the_name_of_an_image_of_a_project(tmp_path: P
         link_by_name(write_artifact(found.store, f"{name}-1.sqsh", lock="sha256:1"), name)
     assert free_name("app", found) == "app-image-image"
     assert free_name("app-1", found) == "app-1-image"  # a tag can be the digits in the name of a file
-
-
-def test_the_former_file_of_a_lock_is_removed_after_the_link_leads_to_the_new_one(tmp_path: Path) -> None:
-    names = [f"app-0123456789ab-{number:08x}" for number in range(2)]
-    first, second = (tmp_path / f"{name}.sqsh" for name in names)
-    for path in (first, second, tmp_path / f"{names[0]}.provenance.json", tmp_path / "app-0123456789ab.evidence.json"):
-        path.write_text(path.name)
-    replace_link(first, "app")
-    assert second.exists() and (tmp_path / "app.sqsh").resolve() == first
-    replace_link(second, "app")
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"app.sqsh", second.name, "app-0123456789ab.evidence.json"}
-    other = tmp_path / "app-ba9876543210-00000000.sqsh"
-    other.write_text("of another lock")
-    replace_link(other, "app")
-    assert second.exists() and (tmp_path / "app.sqsh").read_text() == "of another lock"

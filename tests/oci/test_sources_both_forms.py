@@ -140,6 +140,40 @@ def test_either_name_of_an_entry_counts(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("tag", "names", "change"),
+    [
+        ("index.docker.io/library/app:1", NAMES, {}),
+        ("library/app:1", NAMES, {}),
+        ("other:1", NAMES, {}),
+        ("app:1", NAMES, {"platform": {"os": "linux", "architecture": "arm64"}}),
+    ],
+)
+def test_an_image_that_is_in_the_layout_alone_is_refused(
+    tmp_path: Path, tag: str, names: dict[str, str], change: dict[str, Any]
+) -> None:
+    """skopeo takes it by its place or by the tag alone, containerd by the name. Its configuration has the architecture
+    of this machine, also where the index calls it another one."""
+    at = workspace(tmp_path / "store")
+    two = write_archive(tmp_path / "two.tar", [b"B"], [names], [(b"A", [tag])], "w", change)
+    with (
+        pytest.raises(InputError, match="is two images"),
+        open_source(f"docker-archive:{two}", at.site, at.store),
+    ):
+        pass
+
+
+def test_entries_of_one_name_have_the_architecture_of_their_image(tmp_path: Path) -> None:
+    at, layout = workspace(tmp_path / "store"), Layout(tmp_path / "layout")
+    for word, arch in ((b"B", "arm64"), (b"A", "amd64")):
+        layout.add({**image(layout, layer(word)), "platform": {"os": "linux", "architecture": arch}}, "1")
+    with (
+        pytest.raises(InputError, match=r"has an image for 'amd64' that index\.json calls one for arm64"),
+        open_source(f"oci:{layout.path}:1", at.site, at.store),
+    ):
+        pass
+
+
 def test_a_name_that_no_file_has_is_refused_at_once(tmp_path: Path) -> None:
     """33 kB of names of many folders took an hour."""
     content = io.BytesIO()

@@ -246,6 +246,17 @@ def test_a_platform_in_another_spelling_is_refused(platform: tuple[str, str, str
         pick([entry(*platform, number=1), entry("amd64", number=2)], "x", Platform.of("amd64"))
 
 
+def test_two_images_of_one_platform_are_refused() -> None:
+    """Docker takes the first one, skopeo that without a variant. podman adds the same image in zstd."""
+    both = [entry("amd64", "v1", number=1), entry("amd64", number=2)]
+    zstd = {**entry("amd64", number=2), "annotations": {"io.github.containers.compression.zstd": "true"}}
+    for listed in (both, both[::-1], [entry("amd64", number=1), entry("amd64", number=2)]):
+        with pytest.raises(InputError, match="has two images for linux/amd64"):
+            pick(listed, "x", Platform.of("amd64"))
+    assert pick([entry("amd64", number=1), zstd], "x", Platform.of("amd64")).digest == f"{1:064x}"
+    assert pick([both[0], both[0], entry("arm64", number=3)], "x", Platform.of("amd64")).digest == f"{1:064x}"
+
+
 def test_of_several_entries_the_same_one_is_chosen_as_by_podman() -> None:
     plain, second, third = entry("amd64", number=1), entry("amd64", "v2", number=2), entry("amd64", "v3", number=3)
     unnamed = {key: value for key, value in entry("x", number=4).items() if key != "platform"}

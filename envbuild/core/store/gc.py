@@ -13,7 +13,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,15 @@ class RequiredEntries:
 
 
 def stem(name: str) -> str:
-    """Return NAME-<lock digest> of a file of an artifact, without its ending, and the digest of its configuration."""
+    """Return NAME-<lock digest>-<configuration> of a file of an artifact, without its ending."""
     # .sqsh, .oci, .evidence.json: an output format needs no row here
-    return re.sub(r"((?<=-[0-9a-f]{12})-[0-9a-f]{8})?(\.(evidence|provenance|cdx))?\.[a-z]+$", "", name)
+    return re.sub(r"(\.(evidence|provenance|cdx))?\.[a-z]+$", "", name)
+
+
+def stems(names: Iterable[str]) -> set[str]:
+    """Return the stems of artifacts, and those of their evidence, which has the digest of the lock alone."""
+    found = {stem(name) for name in names}
+    return found | {re.sub(r"(?<=-[0-9a-f]{12})-[0-9a-f]{8}$", "", one) for one in found}
 
 
 def required_entries(store: Store, before: float) -> RequiredEntries:
@@ -59,7 +65,7 @@ def required_entries(store: Store, before: float) -> RequiredEntries:
     holds = RequiredEntries()
     entries = list_folder(store.root / "artifacts")
     links = [path for path in entries if path.is_symlink() and mode_at(path) and not path.name.startswith(".")]
-    linked = {stem(path.readlink().name) for path in links}
+    linked = stems(path.readlink().name for path in links)
     holds.artifacts.update(path.name for path in links)
     for path in entries:
         if not path.is_symlink() and (stem(path.name) in linked or change_time(path) > before):
@@ -159,7 +165,7 @@ def unneeded_evidence(store: Store, holds: RequiredEntries, before: float) -> It
     """Yield this user's evidence of artifacts that are not required, in a store that a group shares."""
     if store.own == store.root:
         return
-    required = {stem(name) for name in holds.artifacts}
+    required = stems(holds.artifacts)
     for path in list_folder(store.own / "artifacts"):
         if stem(path.name) not in required and change_time(path) <= before:
             yield path

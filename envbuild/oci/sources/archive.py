@@ -24,7 +24,7 @@ from envbuild.oci.sources.archive_index import HINT, ArchiveIndex, convert_archi
 from envbuild.oci.sources.archive_stream import index_compressed_archive, is_compressed, with_layer_stream
 from envbuild.oci.sources.base import SourceImage, SourceLayer
 from envbuild.oci.sources.both_forms import check_both_forms
-from envbuild.oci.sources.oci_layout import INDEX, read_layout_image, several_images_error
+from envbuild.oci.sources.oci_layout import INDEX, has_file, read_layout_image, several_images_error
 from envbuild.oci.sources.platform import Platform
 
 MANIFEST, OLDER = "manifest.json", "repositories"
@@ -75,7 +75,9 @@ def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceIma
     content = archive.read(configuration)
     found = image_documents.read_configuration(content, reference, platform)
     image_documents.check_layer_count(found, names, reference)
-    check_both_forms(archive, called, found, variant_of(content, reference), reference)
+    check_both_forms(
+        archive, called, found, variant_of(content, reference), reference, configuration_files(archive, reference)
+    )
     layers = [
         SourceLayer(
             diff_id,
@@ -99,6 +101,15 @@ def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceIma
         notes=found.notes,
         documents=(content,),
     )
+
+
+def configuration_files(archive: ArchiveIndex, reference: str) -> list[str]:
+    """Return the files of the configurations of all images in manifest.json that the archive has."""
+    try:
+        named = [item.part("Config").text() for item in parse_json(archive.read(MANIFEST)).parts(needed=True)]
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(reference, error, MANIFEST) from None
+    return [name for name in dict.fromkeys(named) if has_file(archive, name)]
 
 
 def variant_of(configuration: bytes, reference: str) -> str:

@@ -4,7 +4,9 @@ the one or the other (containerd the layout), so both must name the same image."
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.net.registry.media_types import REF_NAME, is_referrer
@@ -13,20 +15,26 @@ from envbuild.oci.document import InvalidDocumentError, Part
 from envbuild.oci.sources.archive_index import ArchiveIndex
 from envbuild.oci.sources.image_documents import SourceConfig
 from envbuild.oci.sources.oci_layout import INDEX, blob_path, follow_entries, has_file, read_document
-from envbuild.oci.sources.platform import Platform
+from envbuild.oci.sources.platform import PLAIN, Platform
 
+MAX_MANIFESTS = 1000  # of a layout that are read
 IMAGE_NAME = "io.containerd.image.name"  # of an entry: the whole name (containerd, images/annotations.go)
-OTHERS = ("docker.io/library/", "docker.io/", "localhost/")  # that programs write in front of a name
+OTHERS = ("index.docker.io/", "docker.io/", "library/", "localhost/")  # that programs write in front of a name
 
 
 def check_both_forms(
-    archive: ArchiveIndex, names: Collection[str], config: SourceConfig, variant: str, reference: str
+    archive: ArchiveIndex,
+    names: Collection[str],
+    config: SourceConfig,
+    variant: str,
+    reference: str,
+    others: Collection[str] = (),
 ) -> None:
     """Check that the layout of an archive, if it has one, has no other image than the chosen one of manifest.json.
 
     names: those that manifest.json has for the image (none: it is the only one). config: its configuration; variant: of
-    the architecture there. An archive may have it for several platforms in the layout, and for one in manifest.json.
-    Raises InputError."""
+    the architecture there; others: files of the configurations of all images there. An archive may have an image for
+    several platforms in the layout, and for one in manifest.json. Raises InputError."""
     if INDEX not in archive.places and INDEX not in archive.links:
         return
     own = config.config.architecture
@@ -46,13 +54,42 @@ def check_both_forms(
                 reference,
                 lambda part: has_file(archive, blob_path(part.digest)),
             )
-            if f"sha256:{found.config.digest}" == config.identity:
+            if f"sha256:{found.config.digest}" != config.identity:
+                raise two_images_error(reference, config.identity, f"sha256:{found.config.digest}")
+    listed = {config.identity, *(f"sha256:{hashlib.sha256(archive.read(name)).hexdigest()}" for name in others)}
+    for identity, arch, kind in configurations(archive, value, reference):
+        here = (arch == own and kind == variant) or (arch == Platform.of("").arch and kind in PLAIN.get(arch, ("",)))
+        if here and identity not in listed:  # skopeo and containerd take it by another name, or by its place
+            raise two_images_error(reference, config.identity, identity)
+
+
+def two_images_error(reference: str, one: str, other: str) -> InputError:
+    return InputError(
+        f"{reference} is two images: manifest.json has the configuration {one}, and index.json {other}",
+        hint="programs differ in which of both they read: save the image again, e.g. docker save -o FILE NAME",
+    )
+
+
+def configurations(archive: ArchiveIndex, index: Mapping[str, Any], reference: str) -> Iterator[tuple[str, str, str]]:
+    """Yield identity, architecture and variant of the configurations to which an index leads, as far as the archive has
+    them. Raises InputError."""
+    pending, left = [(item, 0) for item in m.list_index(index, reference, INDEX)], MAX_MANIFESTS
+    while pending and left:
+        (item, depth), left = pending.pop(), left - 1
+        try:
+            digest = f"sha256:{m.parse_descriptor(item).digest}"
+            if is_referrer(item.expect(dict)) or not has_file(archive, blob_path(digest)):
                 continue
-            raise InputError(
-                f"{reference} is two images: manifest.json has the configuration {config.identity}, and index.json "
-                f"sha256:{found.config.digest}",
-                hint="programs differ in which of both they read: save the image again, e.g. docker save -o FILE NAME",
-            )
+            value = m.parse_document(read_document(archive, digest, reference), reference)
+            if m.is_index(value):
+                pending += [(part, depth + 1) for part in m.list_index(value, reference)] if depth < m.INDEXES else []
+                continue
+            config = f"sha256:{m.parse_descriptor(Part(value).part('config')).digest}"
+        except InvalidDocumentError as error:
+            raise m.corrupt_document_error(reference, error, INDEX) from None
+        if has_file(archive, blob_path(config)):
+            found = m.parse_document(read_document(archive, config, reference), reference)
+            yield config, str(found.get("architecture") or ""), str(found.get("variant") or "")
 
 
 def chosen_manifests(

@@ -124,7 +124,29 @@ def find_manifest(files: LayoutFiles, tag: str, reference: str, platform: Platfo
     """Return the digest (``sha256:…``) to which index.json leads from `tag`, through at most `m.INDEXES` indexes.
     Raises InputError, ConflictError."""
     value = m.parse_document(files.read(INDEX), reference, INDEX)
-    return follow_entries(files, find_entries(value, tag, reference), reference, platform)
+    entries = find_entries(value, tag, reference)
+    for item in entries if len(entries) > 1 else ():
+        check_platform(files, item, reference)
+    return follow_entries(files, entries, reference, platform)
+
+
+def check_platform(files: LayoutFiles, item: Part, reference: str) -> None:
+    """Check that an entry of several of one name has the architecture that the image has: skopeo takes the first one
+    and does not read it. Raises InputError."""
+    stated = Part(item.value).part("platform").optional("architecture").text()
+    digest = f"sha256:{m.parse_descriptor(item).digest}"
+    if not stated or not has_file(files, blob_path(digest)):
+        return
+    value = m.parse_document(read_document(files, digest, reference), reference)
+    if m.is_index(value):
+        return
+    config = f"sha256:{m.parse_descriptor(Part(value).part('config')).digest}"
+    found = m.parse_document(read_document(files, config, reference), reference).get("architecture")
+    if found != stated:
+        raise InputError(
+            f"{reference} has an image for {found!r:.100} that index.json calls one for {stated}",
+            hint="programs differ in which of both they read: write one image into a layout of its own",
+        )
 
 
 def follow_entries(files: LayoutFiles, listed: list[Part], reference: str, platform: Platform) -> str:

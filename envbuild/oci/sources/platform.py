@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from envbuild.core.errors import ConflictError, SpecError
+from envbuild.core.errors import ConflictError, InputError, SpecError
 from envbuild.core.shell import shell_word
 from envbuild.core.text import printable_list
 from envbuild.net.registry.media_types import NO_IMAGE
@@ -16,6 +16,7 @@ from envbuild.oci.document import InvalidDocumentError, Part
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 PLAIN = {"amd64": ("", "v1"), "arm64": ("", "v8")}  # variants that all processors of an architecture have
+IN_ZSTD = "io.github.containers.compression.zstd"  # of an entry (podman manifest push --add-compression)
 LAST = 2  # of an entry without a platform
 GRAMMAR = re.compile(r"(?:linux/)?([a-z0-9_]+)(?:/(v[0-9]+))?")
 
@@ -64,6 +65,7 @@ def pick_manifest(listed: Iterable[Part], name: str, platform: Platform) -> m.Bl
     """
     found: list[tuple[str, m.BlobDescriptor]] = []
     fitting: list[tuple[int, m.BlobDescriptor]] = []
+    packed: set[str] = set()  # digests of the same images in zstd, which podman adds
     try:
         for item in listed:
             have, variant = m.parse_platform(item)
@@ -76,8 +78,15 @@ def pick_manifest(listed: Iterable[Part], name: str, platform: Platform) -> m.Bl
                 found.append((f"{have}/{variant}" if variant else have, part))
             else:
                 fitting.append((rank, part))
+                if item.part("annotations").optional(IN_ZSTD).text() == "true":
+                    packed.add(part.digest)
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(name, error, "index") from None
+    if len({part.digest for rank, part in fitting if rank == 0} - packed) > 1:
+        raise InputError(
+            f"{name} has two images for {platform}, of which programs take one or the other",
+            hint="name the image itself by its digest (NAME@sha256:…)",
+        )
     if fitting:
         return min(fitting, key=lambda item: item[0])[1]
     linux = [part for have, part in found if have.startswith(f"{m.SYSTEM}/")]
