@@ -174,6 +174,33 @@ def test_entries_of_one_name_have_the_architecture_of_their_image(tmp_path: Path
         pass
 
 
+@pytest.mark.parametrize("before", [b"", b" ", b"\n\t\r "])
+def test_documents_of_a_compressed_archive_may_begin_with_blanks(tmp_path: Path, before: bytes) -> None:
+    """They were read in the compressed bytes then, at the same places."""
+    at = workspace(tmp_path / "store")
+    content, config = layer(b"A")[0], before + json.dumps(document(layer(b"A"))).encode()
+    listed = before + json.dumps([{"Config": "c.json", "RepoTags": ["app:1"], "Layers": ["l.tar"]}]).encode()
+    for mode in ("w", "w:gz"):
+        with tarfile.open(tmp_path / "a.tar", mode) as archive:  # type: ignore[call-overload]
+            for name, part in (("l.tar", content), ("c.json", config), ("manifest.json", listed)):
+                found = tarfile.TarInfo(name)
+                found.size = len(part)
+                archive.addfile(found, io.BytesIO(part))
+        with open_source(f"docker-archive:{tmp_path}/a.tar", at.site, at.store) as made:
+            assert made.identity == f"sha256:{hashlib.sha256(config).hexdigest()}"
+
+
+def test_a_folder_and_a_file_of_one_name_in_a_compressed_archive_are_no_fault(tmp_path: Path) -> None:
+    at = workspace(tmp_path / "store")
+    with tarfile.open(tmp_path / "a.tar", "w:gz") as archive:
+        for kind in (tarfile.REGTYPE, tarfile.DIRTYPE):
+            found = tarfile.TarInfo("manifest.json")
+            found.type = kind
+            archive.addfile(found)
+    with pytest.raises(InputError), open_source(f"docker-archive:{tmp_path}/a.tar", at.site, at.store):
+        pass
+
+
 def test_a_name_that_no_file_has_is_refused_at_once(tmp_path: Path) -> None:
     """33 kB of names of many folders took an hour."""
     content = io.BytesIO()

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from envbuild.core.link_walk import Step
 from envbuild.core.store.tree_folder import TreeFolder
 from envbuild.oci.layers.apply import PlainTree
 from envbuild.oci.layers.changeset import join_path
 from envbuild.oci.layers.lower_view import OPAQUE, list_xattrs
-from envbuild.oci.tar.member import Kind, Member
 
 
 def describe_folders(tree: Path, paths: Iterable[bytes]) -> tuple[TreeFolder, ...]:
@@ -32,17 +30,14 @@ def describe_folders(tree: Path, paths: Iterable[bytes]) -> tuple[TreeFolder, ..
 
 
 class TreeSink(PlainTree):
-    """A `Sink` that makes the tree of a canonical layer in the new folder `tree`, with the marks of an overlay.
-
-    folders: attributes of the folders that are not members.
-    """
+    """A `Sink` that makes the tree of a canonical layer in the new folder `tree`, with the marks of an overlay. Folders
+    that are not members have the usual attributes: those of a stack are in `envbuild.oci.layers.merged_folders`."""
 
     follow = False  # the target of a link may be in a tree below
 
-    def __init__(self, tree: Path, folders: Sequence[TreeFolder]) -> None:
+    def __init__(self, tree: Path) -> None:
         tree.mkdir()
         super().__init__(os.fsencode(tree))
-        self.folders = {folder[0].encode("latin-1"): folder for folder in folders}
         self.implied: set[bytes] = set()
 
     def look(self, parent: bytes, name: bytes, last: bool) -> Step[bytes] | None:
@@ -55,8 +50,6 @@ class TreeSink(PlainTree):
     def make(self, path: bytes) -> None:
         super().make(path)
         self.implied.add(path)
-        if found := self.folders.get(path):
-            self.add(folder_member(path, found), path)
 
     def hide(self, path: bytes) -> None:
         os.mknod(self.full_path(path), stat.S_IFCHR, os.makedev(0, 0))
@@ -69,10 +62,3 @@ class TreeSink(PlainTree):
         super().close()
         os.chmod(self.root, 0o755)
         os.utime(self.root, (0, 0))
-
-
-def folder_member(path: bytes, folder: TreeFolder) -> Member:
-    """Return a folder as a member."""
-    _, mode, uid, gid, mtime, found = folder
-    xattrs: dict[Any, bytes] = {key.encode("latin-1"): value.encode("latin-1") for key, value in found.items()}
-    return Member(path, Kind.DIR, mode, uid, gid, mtime, xattrs=xattrs)

@@ -47,12 +47,13 @@ def plain_path(name: str) -> str:
 @dataclass(slots=True)
 class ArchiveIndex:
     """Files of an archive by name. `places`: (start, size); `links`: name → what it is another name of;
-    `contents`: small files, of an archive that can be read only once."""
+    `contents`: documents, of an archive that can be read only once (`packed`): a compressed one."""
 
     path: Path
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     contents: dict[str, bytes] = field(default_factory=dict)
+    packed: bool = False
 
     def add(self, entry: tarfile.TarInfo) -> str:
         """Enter an entry; returns its name. Raises InputError for a second file of one name: programs differ in which
@@ -98,7 +99,7 @@ class ArchiveIndex:
 
     def read(self, name: str) -> bytes:
         real = self.real(name)
-        if self.contents:
+        if self.packed:
             return self.contents.get(real, b"")
         with self.open(name) as file:
             return file.read(MAX_DOCUMENT + 1)

@@ -64,7 +64,7 @@ def open_inflated(path: Path) -> Iterator[IO[bytes]]:
 
 def index_compressed_archive(path: Path) -> ArchiveIndex:
     """Return the index of a compressed archive, with its documents. Raises InputError."""
-    archive, total, unpacked = ArchiveIndex(path), 0, 0
+    archive, total, unpacked = ArchiveIndex(path, packed=True), 0, 0
     with (
         convert_archive_errors(path),
         open_inflated(path) as stream,
@@ -79,9 +79,9 @@ def index_compressed_archive(path: Path) -> ArchiveIndex:
                     hint="if you trust it, unpack it: zstd -d FILE, or gunzip FILE",
                 )
             name = archive.add(entry)
-            if name in archive.places and entry.size <= SMALL:
+            if entry.isreg() and entry.size <= SMALL:
                 content = cast("IO[bytes]", tar.extractfile(entry)).read()
-                if content[:1] in (b"{", b"["):
+                if content.lstrip(b" \t\r\n")[:1] in (b"{", b"["):  # of JSON (RFC 8259)
                     archive.contents[name] = content
                     total += len(content)
             if total > ALL:

@@ -49,7 +49,7 @@ def _unpack(store: Store, diff_id: str) -> None:
     with store.workdir() as work:
         folder = work / "layer"
         folder.mkdir(mode=0o700)
-        tar, tree = TarSink(), TreeSink(folder / "tree", shared.folders)
+        tar, tree = TarSink(), TreeSink(folder / "tree")
         try:
             found = read_pack(pack)
             send_members(found, [tar, tree], _limit(found))
