@@ -129,7 +129,14 @@ def test_a_single_image_without_a_name_is_that_of_a_layout_for_one_repository(tm
 
 
 def test_one_name_for_several_architectures_is_an_index(tmp_path: Path) -> None:
+    """Two of one architecture, or of an unknown one, are two images: skopeo takes the first, containerd the last."""
     digests = add(tmp_path, "1", text="amd64") + add(tmp_path, "1", text="arm64")
+    with pytest.raises(RefusedError, match="two images named 1"):
+        LayoutFolder(tmp_path, ("1",), False).manifest(transport(), "1")
+    index = json.loads((tmp_path / "index.json").read_text())
+    for item, arch in zip(index["manifests"], ("amd64", "arm64"), strict=True):
+        item["platform"] = {"os": "linux", "architecture": arch}
+    (tmp_path / "index.json").write_text(json.dumps(index))
     found = json.loads(LayoutFolder(tmp_path, ("1",), False).manifest(transport(), "1"))
     assert [item["digest"] for item in found["manifests"]] == [f"sha256:{digest}" for digest in digests]
 
