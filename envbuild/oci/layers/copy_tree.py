@@ -18,7 +18,7 @@ from envbuild.oci.layers.lower_view import OPAQUE, list_xattrs
 
 
 def describe_folders(tree: Path, paths: Iterable[bytes]) -> tuple[TreeFolder, ...]:
-    """Return the attributes of folders of a tree, for `TreeSink`."""
+    """Return the attributes of folders of a tree, as records of layers and units of caches state them."""
     found = []
     for path in sorted(paths):
         full = join_path(os.fsencode(tree), path)
