@@ -23,6 +23,7 @@ from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.core.store.gc import collect
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
+from envbuild.oci.layers.lower_view import read_implied
 from envbuild.spec.trust import VARIABLE
 from tests.support import group_store
 from tests.support.group_store import CAPABLE, SETUID, build_image
@@ -357,15 +358,21 @@ def uid(user: str) -> str:
 
 
 def describe(tree: Path) -> list[tuple[object, ...]]:
-    """Return all entries of a tree, with owners as numbers of their user namespace."""
+    """Return all entries of a tree, with owners as numbers of their user namespace; of folders that are not members of
+    the layer the marks alone: their attributes do not count."""
+    implied = {os.fsdecode(path) for path in read_implied(os.fsencode(tree))}
     first = min(path.lstat().st_uid for path in [tree, *tree.rglob("*")])
-    found = []
+    found: list[tuple[object, ...]] = []
     for path in [tree, *sorted(tree.rglob("*"))]:
         status = path.lstat()
         attributes = {
             name: os.getxattr(path, name, follow_symlinks=False) for name in os.listxattr(path, follow_symlinks=False)
         }
         attributes.pop("security.capability", None)  # it names the namespace
+        if str(path.relative_to(tree)) in implied:
+            marks = sorted(item for item in attributes.items() if item[0].startswith("user.overlay."))
+            found.append((str(path.relative_to(tree)), "not a member", marks))
+            continue
         content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
         found.append(
             (
