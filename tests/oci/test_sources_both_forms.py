@@ -163,6 +163,17 @@ def test_an_image_that_is_in_the_layout_alone_is_refused(
         pass
 
 
+def test_an_archive_of_very_many_manifests_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the one that other programs read could be behind those that are compared."""
+    at = workspace(tmp_path / "store")
+    one = write_archive(tmp_path / "one.tar", [b"A"], [NAMES], [(b"A", ["app:1"])], "w")
+    for most in (1, 0):
+        monkeypatch.setattr("envbuild.oci.sources.both_forms.MAX_MANIFESTS", most)
+        error = contextlib.nullcontext() if most else pytest.raises(InputError, match="more than 0 manifests")
+        with error, open_source(f"docker-archive:{one}", at.site, at.store):
+            pass
+
+
 def test_entries_of_one_name_have_the_architecture_of_their_image(tmp_path: Path) -> None:
     at, layout = workspace(tmp_path / "store"), Layout(tmp_path / "layout")
     for word, arch in ((b"B", "arm64"), (b"A", "amd64")):

@@ -181,7 +181,8 @@ def list_folders(top: Path) -> Iterator[str]:
 
 
 def unpack_archive(archive: Path, name: str, target: Path) -> None:
-    """Extract a tar or zip archive into the empty folder `target`, without its single top folder. Raises InputError.
+    """Extract an archive into the empty folder `target`, without its single top folder: the tar of a project folder,
+    which envbuild wrote, or the locked wheel of uv. Sources are unpacked by `tar`, in the box. Raises InputError.
 
     Its name decides which it is: `zipfile.is_zipfile` takes a tar for the zip archive that is its last member, or that
     a test of the project needs. In a folder with another archive this one could replace what a link of that one leads

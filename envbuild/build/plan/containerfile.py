@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +95,7 @@ def stage_instructions(plan: Plan, unit: Unit, key: str, *, buildkit: bool = Fal
     for number, other in enumerate(copied):
         for folder in other.keep:
             if is_there(plan, unit, folder, copied[:number]):  # a COPY would add to it what the unit deleted
-                yield one(hpccm.run(f"rm -rf {folder}"), other, layer=True)
+                yield one(hpccm.run(f"rm -rf {shlex.quote(folder)}"), other, layer=True)
             yield one(hpccm.copy_from(other.name, folder), other, layer=True)
     values = environment(unit)
     path = values.pop("PATH")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+NO_IMAGE = "unknown/unknown"  # platform of attestations, which an index lists beside the images
 REF_NAME = "org.opencontainers.image.ref.name"
 INDEX = "application/vnd.oci.image.index.v1+json"
 DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
@@ -43,9 +44,6 @@ DOCKER = MediaTypes(
         "gzip": "application/vnd.docker.image.rootfs.diff.tar.gzip",
     },
 )
-
-
-NO_IMAGE = "unknown/unknown"  # platform of attestations, which an index lists beside the images
 
 
 def is_referrer(entry: Mapping[str, Any]) -> bool:

@@ -9,7 +9,6 @@ layers (`archive_stream.py`).
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive_index import HINT, ArchiveIndex, convert_archive_errors
 from envbuild.oci.sources.archive_stream import index_compressed_archive, is_compressed, with_layer_stream
 from envbuild.oci.sources.base import SourceImage, SourceLayer
-from envbuild.oci.sources.both_forms import check_both_forms
+from envbuild.oci.sources.both_forms import check_both_forms, docker_name
 from envbuild.oci.sources.oci_layout import INDEX, has_file, read_layout_image, several_images_error
 from envbuild.oci.sources.platform import Platform
 
@@ -149,9 +148,3 @@ def find_entry(content: bytes, tag: str, reference: str) -> Part:
         f"{reference} has no unique image with that name; it has {printable_list(there) or 'one without a name'}",
         hint="name one of these" if there else "leave out the tag",
     )
-
-
-def docker_name(name: str) -> str:
-    """Return the one name that Docker and skopeo have for several (distribution/reference, "familiar name")."""
-    short = re.sub(r"^(index\.)?docker\.io/", "", name).removeprefix("library/")
-    return short if ":" in short.rpartition("/")[2] else f"{short}:latest"

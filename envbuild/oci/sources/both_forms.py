@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,6 @@ from envbuild.oci.sources.platform import PLAIN, Platform
 
 MAX_MANIFESTS = 1000  # of a layout that are read
 IMAGE_NAME = "io.containerd.image.name"  # of an entry: the whole name (containerd, images/annotations.go)
-OTHERS = ("index.docker.io/", "docker.io/", "library/", "localhost/")  # that programs write in front of a name
 
 
 def check_both_forms(
@@ -90,6 +90,10 @@ def configurations(archive: ArchiveIndex, index: Mapping[str, Any], reference: s
         if has_file(archive, blob_path(config)):
             found = m.parse_document(read_document(archive, config, reference), reference)
             yield config, str(found.get("architecture") or ""), str(found.get("variant") or "")
+    if pending:
+        raise InputError(
+            f"{reference} leads to more than {MAX_MANIFESTS} manifests", hint="it is not what docker save wrote"
+        )
 
 
 def chosen_manifests(
@@ -121,7 +125,11 @@ def is_called(item: Part, wanted: Collection[str]) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """Return a name without what programs write in front of it, with its tag."""
-    for prefix in OTHERS:
-        name = name.removeprefix(prefix)
-    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+    """Return a name as `docker_name` does, without the place that podman writes in front of it."""
+    return docker_name(name).removeprefix("localhost/")
+
+
+def docker_name(name: str) -> str:
+    """Return the one name that Docker and skopeo have for several (distribution/reference, "familiar name")."""
+    short = re.sub(r"^(index\.)?docker\.io/", "", name).removeprefix("library/")
+    return short if ":" in short.rpartition("/")[2] else f"{short}:latest"

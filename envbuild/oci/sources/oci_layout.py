@@ -125,14 +125,17 @@ def find_manifest(files: LayoutFiles, tag: str, reference: str, platform: Platfo
     Raises InputError, ConflictError."""
     value = m.parse_document(files.read(INDEX), reference, INDEX)
     entries = find_entries(value, tag, reference)
-    for item in entries if len(entries) > 1 else ():
-        check_platform(files, item, reference)
+    try:
+        for item in entries if len(entries) > 1 else ():
+            check_platform(files, item, reference)
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(reference, error, INDEX) from None
     return follow_entries(files, entries, reference, platform)
 
 
 def check_platform(files: LayoutFiles, item: Part, reference: str) -> None:
     """Check that an entry of several of one name has the architecture that the image has: skopeo takes the first one
-    and does not read it. Raises InputError."""
+    and does not read it. Raises InputError, InvalidDocumentError."""
     stated = Part(item.value).part("platform").optional("architecture").text()
     digest = f"sha256:{m.parse_descriptor(item).digest}"
     if not stated or not has_file(files, blob_path(digest)):

@@ -77,7 +77,11 @@ def compare_blobs(claim: Claim, layers: Sequence[Part], rebuilt: Sequence[str], 
     compared = list(layers)
     for number, (layer, blob) in enumerate(zip(claim.layers, rebuilt, strict=False)):
         if compared[number].equal and layer.digest.removeprefix("sha256:") != blob:
-            compared[number] = replace(compared[number], claimed=read_diff_id(claim, number, workspace))
+            workspace.reporter.start("blob", f"reading the blob of layer {number + 1}, which differs")
+            try:
+                compared[number] = replace(compared[number], claimed=read_diff_id(claim, number, workspace))
+            finally:
+                workspace.reporter.finish("blob")
     return compared
 
 
