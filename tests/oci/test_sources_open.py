@@ -13,20 +13,17 @@ from typing import Any
 
 import pytest
 
-from envbuild.core.errors import ConflictError, InputError, SpecError
+from envbuild.core.errors import InputError, SpecError
 from envbuild.core.late_import import import_object
 from envbuild.core.text import duration, passed
 from envbuild.export.options import ExportOptions
 from envbuild.oci import manifest as m
 from envbuild.oci.document import Part
-from envbuild.oci.manifest import BlobDescriptor
 from envbuild.oci.sources import image_documents
-from envbuild.oci.sources.archive import find_entry, index_archive, open_archive
 from envbuild.oci.sources.archive_stream import may_be_layer
 from envbuild.oci.sources.kinds import PREFIXES, SOURCES, describe_sources
-from envbuild.oci.sources.oci_layout import find_entries
 from envbuild.oci.sources.open import SourceReference, open_path, parse_source, split_path
-from envbuild.oci.sources.platform import Platform, pick_manifest
+from envbuild.oci.sources.platform import Platform
 from envbuild.oci.sources.registry import parse_source_reference, printable_reference
 from tests.support.as_user import open_folder
 from tests.support.foreign_projects import BOB
@@ -192,89 +189,6 @@ def test_damaged_configurations(value: Any) -> None:
         read(value)
 
 
-def test_platforms() -> None:
-    assert Platform.of("linux/arm64") == Platform.of("arm64") == Platform.of("aarch64") == Platform("arm64", "", True)
-    assert str(Platform.of("linux/arm/v7")) == "linux/arm/v7" and not Platform.of("").asked
-    for text in ("windows/amd64", "linux/", "AMD64"):
-        with pytest.raises(SpecError):
-            Platform.of(text)
-
-
-def entry(arch: str, variant: str = "", system: str = "linux", number: int = 0) -> dict[str, Any]:
-    platform = {"architecture": arch, "os": system, **({"variant": variant} if variant else {})}
-    digest = f"sha256:{number:064x}"
-    return {"digest": digest, "size": 1, "mediaType": "x", "platform": platform}
-
-
-def pick(listed: list[dict[str, Any]], name: str, platform: Platform) -> BlobDescriptor:
-    return pick_manifest(Part(listed, "manifests").parts(), name, platform)
-
-
-def test_one_of_an_index() -> None:
-    unknown = entry("unknown", system="unknown", number=9)
-    index = [unknown, entry("amd64", number=1), entry("arm", "v6", number=2), entry("arm", "v7", number=3)]
-    for text, number in (("amd64", 1), ("linux/arm/v7", 3), ("arm", 2)):
-        assert pick(index, "x", Platform.of(text)).digest == f"{number:064x}"
-    with pytest.raises(ConflictError) as caught:
-        pick(index, "x", Platform.of("arm64"))
-    assert caught.value.message == (
-        "x has no image for linux/arm64, because it is made for linux/amd64, linux/arm/v6, linux/arm/v7"
-    )
-    alone = [unknown, entry("s390x", number=5)]
-    assert pick(alone, "x", Platform("amd64")).digest == f"{5:064x}"
-    with pytest.raises(ConflictError, match="because it is made for linux/s390x"):
-        pick(alone, "x", Platform.of("amd64"))
-    with pytest.raises(ConflictError, match="because it is made for nothing"):
-        pick([unknown], "x", Platform("amd64"))
-    with pytest.raises(InputError, match="is damaged"):
-        pick([{"platform": {"os": "linux", "architecture": "amd64"}}], "x", Platform("amd64"))
-
-
-@pytest.mark.parametrize(
-    "platform",
-    [
-        ("x86_64", "", "linux"),
-        ("AMD64", "", "linux"),
-        ("amd64", "", "Linux"),
-        ("amd64", "", ""),
-        ("arm64", "8", "linux"),
-    ],
-)
-def test_a_platform_in_another_spelling_is_refused(platform: tuple[str, str, str]) -> None:
-    """containerd and Docker take it for the usual one, skopeo does not."""
-    with pytest.raises(InputError, match="is not written as in the OCI image spec"):
-        pick([entry(*platform, number=1), entry("amd64", number=2)], "x", Platform.of("amd64"))
-
-
-def test_two_images_of_one_platform_are_refused() -> None:
-    """Docker takes the first one, skopeo that without a variant. podman adds the same image in zstd."""
-    both = [entry("amd64", "v1", number=1), entry("amd64", number=2)]
-    zstd = {**entry("amd64", number=2), "annotations": {"io.github.containers.compression.zstd": "true"}}
-    for listed in (both, both[::-1], [entry("amd64", number=1), entry("amd64", number=2)]):
-        with pytest.raises(InputError, match="has two images for linux/amd64"):
-            pick(listed, "x", Platform.of("amd64"))
-    assert pick([entry("amd64", number=1), zstd], "x", Platform.of("amd64")).digest == f"{1:064x}"
-    assert pick([both[0], both[0], entry("arm64", number=3)], "x", Platform.of("amd64")).digest == f"{1:064x}"
-
-
-def test_of_several_entries_the_same_one_is_chosen_as_by_podman() -> None:
-    plain, second, third = entry("amd64", number=1), entry("amd64", "v2", number=2), entry("amd64", "v3", number=3)
-    unnamed = {key: value for key, value in entry("x", number=4).items() if key != "platform"}
-    for listed, text, number in (
-        ([second, plain], "", 1),
-        ([unnamed, plain], "", 1),
-        ([unnamed, second], "", 4),
-        ([third, entry("amd64", "v1", number=5)], "amd64", 5),
-        ([plain, second, third], "linux/amd64/v3", 3),
-        ([entry("arm64", "v9", number=6), entry("arm64", "v8", number=7)], "arm64", 7),
-        ([third], "", 3),
-    ):
-        wanted = Platform.of(text) if text else Platform("amd64")
-        assert pick(listed, "x", wanted).digest == f"{number:064x}"
-    with pytest.raises(ConflictError, match="because it is made for linux/amd64/v2, linux/amd64/v3"):
-        pick([second, third], "x", Platform("amd64"))
-
-
 @pytest.mark.parametrize(
     ("export", "expected"),
     [
@@ -308,113 +222,6 @@ def test_how_blocks_are_compressed() -> None:
         assert caught.value.hint
 
 
-def test_an_archive_s_names(tmp_path: Path) -> None:
-    path = tmp_path / "a.tar"
-    with tarfile.open(path, "w") as tar:
-        for name, content in (("./a/layer.tar", b"1"), ("../evil", b"2")):
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-        for name, target in (("b/layer.tar", "../a/layer.tar"), ("loop", "loop"), ("out", "../../etc/passwd")):
-            link = tarfile.TarInfo(name)
-            link.type, link.linkname = tarfile.SYMTYPE, target
-            tar.addfile(link)
-    archive = index_archive(path)
-    assert archive.read("b/layer.tar") == b"1" and archive.real("b/layer.tar") == "a/layer.tar"
-    for name in ("loop", "out", "none", "/etc/passwd"):
-        with pytest.raises(InputError, match="is not in it"):
-            archive.read(name)
-
-
-@pytest.mark.parametrize(("first", "second"), [("l.tar", "./l.tar"), ("l.tar", "l.tar"), ("link", "l.tar")])
-def test_a_file_that_an_archive_has_twice_is_refused(tmp_path: Path, first: str, second: str) -> None:
-    """podman takes the first one, Docker the second."""
-    path = tmp_path / "a.tar"
-    with tarfile.open(path, "w") as tar:
-        for number, name in enumerate((first, second)):
-            info = tarfile.TarInfo("l.tar" if name == "link" else name)
-            if name == "link":
-                info.type, info.linkname = tarfile.SYMTYPE, "other.tar"
-            info.size = 0 if name == "link" else 1
-            tar.addfile(info, io.BytesIO(b"%d" % number))
-    with pytest.raises(InputError, match=r"contains two files called 'l\.tar'"):
-        index_archive(path)
-
-
-@pytest.mark.parametrize("kind", [*(bytes([letter]) for letter in b"8NVDMAZ"), tarfile.CHRTYPE, tarfile.FIFOTYPE])
-def test_a_special_file_in_an_archive_is_refused(tmp_path: Path, kind: bytes) -> None:
-    """Go's archive/tar, so podman and skopeo, take an unknown type for a regular file of its name."""
-    path = tmp_path / "a.tar"
-    with tarfile.open(path, "w") as tar:
-        info = tarfile.TarInfo("manifest.json")
-        info.type = kind
-        tar.addfile(info)
-    with pytest.raises(InputError, match="which is a special file"):
-        index_archive(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("BZh91AY&SY", "is compressed with bzip2"),
-        ("\udcfd7zXZ", "is compressed with xz"),
-        ("P*M\x18", "begins with a skippable frame of zstd"),
-    ],
-)
-def test_the_first_name_in_an_archive_may_be_the_magic_of_another_kind(tmp_path: Path, name: str, why: str) -> None:
-    """Docker and skopeo know compressed archives by these bytes."""
-    path = tmp_path / "app.tar"
-    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:  # no extended header before it
-        tar.addfile(tarfile.TarInfo(name))
-    with pytest.raises(InputError, match=why), open_archive(path, "", Platform.of("")):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ({}, {}),
-        ({"artifactType": "application/x"}, {}),
-        ({"platform": {"os": "linux", "architecture": "amd64"}}, {}),
-        (
-            {"platform": {"os": "linux", "architecture": "amd64"}},
-            {"platform": {"os": "linux", "architecture": "amd64"}},
-        ),
-    ],
-)
-def test_two_images_of_one_name_in_a_layout_are_refused(first: dict[str, Any], second: dict[str, Any]) -> None:
-    """skopeo takes the first one, containerd the last."""
-    names = {"annotations": {"org.opencontainers.image.ref.name": "v1"}}
-
-    def index(*changes: dict[str, Any]) -> dict[str, Any]:
-        parts = [
-            {"digest": f"sha256:{n:064x}", "size": 1, "mediaType": "application/vnd.oci.image.manifest.v1+json"}
-            for n in range(len(changes))
-        ]
-        return {"manifests": [part | names | change for part, change in zip(parts, changes, strict=True)]}
-
-    for pair in ((first, second), (second, first)):
-        with pytest.raises(InputError, match="two entries of this name"):
-            find_entries(index(*pair), "v1", "oci:x:v1")
-    same = index(first, second)
-    same["manifests"][1]["digest"] = same["manifests"][0]["digest"]
-    other = {"platform": {"os": "linux", "architecture": "arm64"}}
-    several = index({"platform": {"os": "linux", "architecture": "amd64"}}, other)
-    attested = index(
-        {"platform": {"os": "linux", "architecture": "amd64"}},
-        *[{"platform": {"os": "unknown", "architecture": "unknown"}}] * 2,
-    )
-    for item in attested["manifests"]:
-        del item["annotations"]
-    assert len(find_entries(attested, "", "oci:x")) == 3
-    for variant in ("v1", "v3"):
-        with pytest.raises(InputError, match="two entries of this name"):
-            platform = {"os": "linux", "architecture": "amd64"}
-            find_entries(index({"platform": platform}, {"platform": {**platform, "variant": variant}}), "v1", "x")
-    for fine in (same, several):
-        assert len(find_entries(fine, "v1", "oci:x:v1")) == 2
-
-
 def test_kinds_of_layers() -> None:
     buffer = io.BytesIO()
     tarfile.open(fileobj=buffer, mode="w").close()
@@ -442,40 +249,7 @@ def test_an_entrypoint_of_one_empty_word_is_none(value: object, words: tuple[str
     assert image_documents.parse_entrypoint(Part(value)) == words
 
 
-def test_a_list_of_images_has_its_keys_in_their_letters() -> None:
-    """Docker and podman take the last of both."""
-    content = b'[{"Config": "a.json", "config": "b.json", "RepoTags": ["app:1"], "Layers": []}]'
-    with pytest.raises(InputError, match="which other clients read as Config"):
-        find_entry(content, "", "docker-archive:a.tar")
-
-
 def test_a_login_in_a_source_of_another_form_is_not_printed() -> None:
     with pytest.raises(SpecError) as caught:
         parse_source("https://bob:hush@localhost/x.tar")
     assert "https://localhost/x.tar" in str(caught.value) and "hush" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("names", "tag", "found"),
-    [
-        (["app:1", "localhost/app:1"], "app:1", 0),
-        (["localhost/app:1", "x.io/app:1"], "app:1", 0),
-        (["x.io/app:1", "other:1"], "app:1", 0),
-        (["docker.io/library/app:latest", "app:1"], "app", 0),
-        (["app:1", "docker.io/library/app:1"], "app:1", None),
-        (["app:1", "docker.io/library/app:1"], "docker.io/library/app:1", None),
-        (["library/app:1", "app:1"], "app:1", None),
-        (["index.docker.io/library/app:1", "app:1"], "app:1", None),
-        (["index.docker.io/app:1", "docker.io/library/app:1"], "app:1", None),
-        (["x.io/app:1", "y.io/app:1"], "app:1", None),
-    ],
-)
-def test_a_whole_name_is_taken_before_a_longer_one(names: list[str], tag: str, found: int | None) -> None:
-    """Two that are one name for Docker are none: the last one counts there."""
-    listed = [{"Config": f"{number}.json", "RepoTags": [name], "Layers": []} for number, name in enumerate(names)]
-    content = json.dumps(listed).encode()
-    if found is None:
-        with pytest.raises(InputError, match="has no unique image with that name"):
-            find_entry(content, tag, "docker-archive:a.tar")
-    else:
-        assert find_entry(content, tag, "docker-archive:a.tar").value == listed[found]
