@@ -139,7 +139,8 @@ class LayoutImage:
     def find(self, platform: Platform) -> ImageDocument:
         """Return the manifest of the image for a platform. Raises InputError, ConflictError."""
         value = m.parse_document(LayoutFolder(self.path).read(INDEX), self.name, INDEX)
-        part = pick_manifest(find_entries(value, self.tag, self.name), self.name, platform)
+        listed = find_entries(value, self.tag, self.name)
+        part = pick_manifest(listed, self.name, platform, lambda digest: self.read(digest).value)
         return follow_indexes(self, self.read(f"sha256:{part.digest}"), platform)
 
     def referrers(self, digest: str, kind: str) -> list[Any]:
@@ -181,7 +182,9 @@ def follow_indexes(image: RemoteImage, found: ImageDocument, platform: Platform)
     for _ in range(m.INDEXES):
         if not m.is_index(found.value):
             return found
-        part = pick_manifest(m.list_index(found.value, image.name), image.name, platform)
+        part = pick_manifest(
+            m.list_index(found.value, image.name), image.name, platform, lambda digest: image.read(digest).value
+        )
         above = (*found.above, found.digest)
         found = replace(image.read(f"sha256:{part.digest}"), above=above)
     raise m.nested_index_error(image.name)

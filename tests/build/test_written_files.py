@@ -12,7 +12,7 @@ from envbuild.build.plan import written_files as w
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("BEFORE", "AFTER", "WRITTEN", "INPUTS"):
+    for name in ("BEFORE", "AFTER", "WRITTEN", "FOUND", "GONE", "INPUTS"):
         monkeypatch.setattr(w, name, str(tmp_path / name))
     (tmp_path / "INPUTS").mkdir()
     return tmp_path
@@ -60,3 +60,30 @@ def test_steps_that_wrote_nothing_leave_nothing(place: Path) -> None:
     assert run(w.note_written("true", [str(place / "folder")])) == 0
     assert run(w.remove_others([str(place / "folder")])) == 0
     assert files(place / "folder") == set()
+
+
+def test_what_steps_removed_is_removed_from_a_copy_too_and_nothing_else(place: Path) -> None:
+    folder, copy, absent = place / "it's a $HOME", place / "copy", place / "absent"
+    (folder / "turned/in").mkdir(parents=True)
+    for name in ("turned/in/a", "li\nne", "-rf", "same", "file"):
+        (folder / name).write_text(name)
+    assert run(w.note_found([str(folder), str(absent)])) == 0
+    subprocess.run(["cp", "-a", str(folder), str(copy)], check=True)
+    steps = "rm -- -rf 'li\nne' file; rm -r turned; ln -s same turned; mkdir file; echo more >> same; touch new"
+    subprocess.run(["/bin/sh", "-c", steps], cwd=folder, check=True)
+    absent.mkdir()
+    copy_again(folder)
+    assert run(w.note_gone([str(folder), str(absent)])) == 0
+    subprocess.run(["cp", "-a", str(folder), str(place / "after")], check=True)
+    subprocess.run(["rm", "-r", str(folder)], check=True)
+    copy.rename(folder)
+    (folder / "other").touch()  # a stage may have more than the steps saw
+    assert run(w.remove_gone()) == 0
+    assert files(folder) == {"same", "other"}
+    assert absent.is_dir()
+
+
+def test_a_failure_to_list_or_to_remove_is_seen(place: Path) -> None:
+    assert run(w.remove_gone()) != 0
+    (place / "INPUTS").rmdir()
+    assert run(w.note_gone([str(place)])) != 0

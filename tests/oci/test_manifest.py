@@ -93,7 +93,7 @@ def test_a_platform_that_is_no_word_is_refused(word: str) -> None:
     images = [{**descriptor(), "platform": {"os": "linux", "architecture": word}}]
     listed = manifest.list_index({"manifests": images}, "x.io/y:1")
     with pytest.raises(InputError, match="its platform has the word") as caught:
-        pick_manifest(listed, "x.io/y:1", Platform("arm64", asked=True))
+        pick_manifest(listed, "x.io/y:1", Platform("arm64", asked=True), lambda digest: {})
     assert "\n" not in caught.value.message + caught.value.hint
 
 

@@ -31,8 +31,11 @@ def entry(arch: str, variant: str = "", system: str = "linux", number: int = 0) 
     return {"digest": digest, "size": 1, "mediaType": "x", "platform": platform}
 
 
-def pick(listed: list[dict[str, Any]], name: str, platform: Platform) -> BlobDescriptor:
-    return pick_manifest(Part(listed, "manifests").parts(), name, platform)
+def pick(
+    listed: list[dict[str, Any]], name: str, platform: Platform, manifests: dict[int, dict[str, Any]] | None = None
+) -> BlobDescriptor:
+    found = {f"sha256:{number:064x}": value for number, value in (manifests or {}).items()}
+    return pick_manifest(Part(listed, "manifests").parts(), name, platform, found.__getitem__)
 
 
 def test_one_of_an_index() -> None:
@@ -72,14 +75,26 @@ def test_a_platform_in_another_spelling_is_refused(platform: tuple[str, str, str
 
 
 def test_two_images_of_one_platform_are_refused() -> None:
-    """Docker takes the first one, skopeo that without a variant. podman adds the same image in zstd."""
+    """Docker takes the first one, skopeo that without a variant."""
     both = [entry("amd64", "v1", number=1), entry("amd64", number=2)]
-    zstd = {**entry("amd64", number=2), "annotations": {"io.github.containers.compression.zstd": "true"}}
     for listed in (both, both[::-1], [entry("amd64", number=1), entry("amd64", number=2)]):
         with pytest.raises(InputError, match="has two images for linux/amd64"):
             pick(listed, "x", Platform.of("amd64"))
-    assert pick([entry("amd64", number=1), zstd], "x", Platform.of("amd64")).digest == f"{1:064x}"
     assert pick([both[0], both[0], entry("arm64", number=3)], "x", Platform.of("amd64")).digest == f"{1:064x}"
+
+
+def test_an_image_may_be_there_in_zstd_too_and_no_other_under_that_name() -> None:
+    """podman adds the same image in zstd (manifest push --add-compression), and newer ones of skopeo choose that."""
+    zstd = {**entry("amd64", number=2), "annotations": {"io.github.containers.compression.zstd": "true"}}
+    listed, wanted = [entry("amd64", number=1), zstd], Platform.of("amd64")
+    one, other = ({"config": {"digest": f"sha256:{number:064x}", "size": 1, "mediaType": "x"}} for number in (7, 8))
+    assert pick(listed, "x", wanted, {1: one, 2: dict(one)}).digest == f"{1:064x}"
+    for manifests in ({1: one, 2: other}, {1: other, 2: one}):
+        with pytest.raises(InputError, match="has two images for linux/amd64"):
+            pick(listed, "x", wanted, manifests)
+    with pytest.raises(InputError, match="the manifest of x is damaged"):
+        pick(listed, "x", wanted, {1: one, 2: {}})
+    assert pick([zstd], "x", wanted).digest == f"{2:064x}"
 
 
 def test_of_several_entries_the_same_one_is_chosen_as_by_podman() -> None:

@@ -23,7 +23,12 @@ def wide(store: Store) -> Plan:
     )
     return kit.plan(
         store,
-        kit.unit("debs", "echo 1 > /var/packages; rm /etc/other; rm -r /data; mkdir /data; echo 2 > /data/three"),
+        kit.unit(
+            "debs",
+            "echo 1 > /var/packages; rm /etc/other; rm -r /data; mkdir /data; echo 2 > /data/three; "
+            "mkdir -p /usr/local/lib /usr/local/turned; echo 3 > /usr/local/lib/old; "
+            "touch '/usr/local/li\nne' /usr/local/same",
+        ),
         kit.unit("root", "echo gcc > /usr/bin/gcc; chmod 755 /usr/bin/gcc", in_image=False),
         kit.unit(
             "one",
@@ -42,6 +47,19 @@ def wide(store: Store) -> Plan:
             "rm /opt/one/plug/old; echo new > /opt/one/plug/new",
             lowers=("base", "root", "one"),
             keep=("/opt/one/plug",),
+        ),
+        kit.unit(
+            "local",  # in a folder of Debian packages, from which it deletes
+            "cd /usr/local; rm lib/old 'li\nne'; rmdir turned; ln -s lib turned; echo new > lib/new",
+            lowers=("base", "debs"),
+            keep=("/usr/local",),
+        ),
+        kit.unit("inner", "mkdir -p /opt/deep/in; touch /opt/deep/in/a /opt/deep/in/b", keep=("/opt/deep/in",)),
+        kit.unit(
+            "outer",  # around the folder of another unit, from which it deletes
+            "rm /opt/deep/in/a; touch /opt/deep/c",
+            lowers=("base", "inner"),
+            keep=("/opt/deep",),
         ),
         *wheels,
         kit.unit("core", "mkdir /opt/venv; echo big > /opt/venv/torch; echo old > /opt/venv/old", keep=("/opt/venv",)),
@@ -74,8 +92,8 @@ def wide(store: Store) -> Plan:
         kit.unit(
             "glue",
             "cp -r /run/envbuild/texts/. / && cat /opt/one/text /opt/venv/kernels /var/packages > /etc/all; "
-            "ls /opt/one/plug > /etc/plug",
-            lowers=("base", "debs", "one", "plug", "core", "venv", "tool", "user"),
+            "find /opt/one/plug /opt/deep /usr/local | sort > /etc/found",
+            lowers=("base", "debs", "one", "plug", "local", "inner", "outer", "core", "venv", "tool", "user"),
             inputs=(texts,),
         ),
     )

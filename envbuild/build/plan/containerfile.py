@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from envbuild.build.blocks import hpccm
+from envbuild.build.plan.copied_folders import found_before, provide_folders, split_lowers
 from envbuild.build.plan.own_hosts import without_hosts
 from envbuild.build.plan.units import Input, Plan, Unit, environment
-from envbuild.build.plan.written_files import note_written, remove_others
+from envbuild.build.plan.written_files import note_found, note_gone, note_written, remove_others
 from envbuild.build.steps import INPUTS, WORK
 from envbuild.core.errors import SpecError
 
@@ -92,11 +92,9 @@ def stage_instructions(plan: Plan, unit: Unit, key: str, *, buildkit: bool = Fal
     yield one(hpccm.stage(unit.name, stacked or "scratch", plan.config.architecture))
     if unit.seed or unit.layers:
         yield one(hpccm.raw(f"ADD {unit.name}/seed.tar /"), layer=True)
-    for number, other in enumerate(copied):
-        for folder in other.keep:
-            if is_there(plan, unit, folder, copied[:number]):  # a COPY would add to it what the unit deleted
-                yield one(hpccm.run(f"rm -rf {shlex.quote(folder)}"), other, layer=True)
-            yield one(hpccm.copy_from(other.name, folder), other, layer=True)
+    for other in copied:
+        for item in provide_folders(plan, unit, other):
+            yield one(item, other, layer=True)
     values = environment(unit)
     path = values.pop("PATH")
     # ARGs are the environment of RUN and do not remain in the image; buildah lets no ARG have its way with PATH, and
@@ -110,6 +108,10 @@ def stage_instructions(plan: Plan, unit: Unit, key: str, *, buildkit: bool = Fal
     for item in unit.inputs:
         for text in copy_instructions(unit, item):
             yield one(hpccm.raw(text), layer=True)
+    found = found_before(plan, unit)
+    if found:
+        yield one(hpccm.comment("what exists before the steps", reformat=False))
+        yield one(hpccm.run(note_found(found)), layer=True)
     shared = list(dict.fromkeys(folder for name in unit.build_only for folder in plan.unit(name).keep))
     mounts = [mount for item in unit.inputs for mount in input_mounts(unit, item)]
     folders = f"mkdir -p {APT}/lists/partial {APT}/cache/archives/partial {APT}/log &&{NEXT}" if has_debs(unit) else ""
@@ -128,30 +130,12 @@ def stage_instructions(plan: Plan, unit: Unit, key: str, *, buildkit: bool = Fal
         if buildkit and unit.seed:
             command = without_hosts(command)
         yield one(hpccm.run(folders + command, more), step=number, layer=True)
+    if found:
+        yield one(hpccm.comment("what the steps removed of it", reformat=False))
+        yield one(hpccm.run(note_gone(found)), layer=True)
     if shared:
         yield one(hpccm.comment("what the steps above did not write is removed", reformat=False))
         yield one(hpccm.run(remove_others(shared)), layer=True)
-
-
-def split_lowers(plan: Plan, unit: Unit) -> tuple[str, list[Unit]]:
-    """Return what a stage is based on: the last lower that is a whole root (base, Debian packages), and those that
-    provide a folder. A chain on one folder (the venv) is provided by its last member, and by what only builds see of
-    that folder, first."""
-    lowers = [plan.unit(name) for name in unit.lowers]
-    roots = [lower.name for lower in lowers if not lower.keep]
-    folders: dict[tuple[str, ...], Unit] = {lower.keep: lower for lower in lowers if lower.keep}
-    copied = [plan.unit(name) for last in folders.values() for name in (*last.build_only, last.name)]
-    return (roots[-1] if roots else ""), [lower for lower in copied if lower in lowers]
-
-
-def is_there(plan: Plan, unit: Unit, folder: str, copied: Sequence[Unit]) -> bool:
-    """Return whether a stage may have a folder of a lower before that is copied: below one of another lower that was
-    copied, or of the base image."""
-    tops = {top for other in copied for top in other.keep}
-    image = any(plan.unit(name).layers for name in unit.lowers)
-    if any(top == folder or top.startswith(f"{folder}/") for top in tops):  # something in it was copied already
-        return False
-    return image or any(folder.startswith(f"{top}/") for top in tops)
 
 
 def script_path(unit: Unit, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Shell commands that separate what the steps of a stage wrote from what was copied into the same folder for its build.
+"""Shell commands that separate what the steps of a stage wrote, and removed, from what was in the same folder before.
 
 A layer of the embedded engine holds what a step wrote by itself; a stage holds both. Times are not evidence across
 steps: the storage driver vfs copies all files for each RUN, in any order. So each step lists the files before and after
@@ -15,6 +15,8 @@ from envbuild.build.steps import INPUTS
 
 BEFORE, AFTER = f"{INPUTS}/before", f"{INPUTS}/after"
 WRITTEN = f"{INPUTS}/written"  # a record of each file that a step wrote: "TIME INODE PATH"
+FOUND = f"{INPUTS}/found"  # a record of what was in place before the first step: "TYPE PATH"
+GONE = f"{INPUTS}/gone"  # the paths of FOUND that the steps removed, or replaced with something of another type
 NEXT = " && \\\n    "
 
 
@@ -39,6 +41,33 @@ def remove_others(folders: Sequence[str]) -> str:
             f"find {words} -mindepth 1 -type d -empty -delete",
         )
     )
+
+
+def note_found(folders: Sequence[str], to: str = "") -> str:
+    """Return the command that records what is in `folders` (default: in FOUND); a folder may be missing."""
+    to = to or FOUND
+    listed = (f"if [ -e {quote(at)} ]; then find {quote(at)} -printf '%y %p\\0' >> {to}; fi" for at in folders)
+    return NEXT.join((f": > {to}", *listed, f"sort -z -o {to} {to}"))
+
+
+def note_gone(folders: Sequence[str]) -> str:
+    """Return the command after the last step, after which GONE has what no longer exists. A COPY of the folder
+    removes nothing of the other stage, where the same files may exist: of the base image, of Debian packages, of a unit
+    with an inner folder."""
+    missing = f"{INPUTS}/missing"
+    return NEXT.join(
+        (
+            f": > {missing}",
+            note_found(folders, AFTER),
+            _only_in(FOUND, AFTER, missing),
+            f"cut -z -d ' ' -f 2- {missing} > {GONE}",
+        )
+    )
+
+
+def remove_gone() -> str:
+    """Return the command that removes what GONE names."""
+    return f"xargs -0 -r -a {GONE} rm -rf --"
 
 
 def _list_files(folders: Sequence[str], to: str) -> tuple[str, str]:

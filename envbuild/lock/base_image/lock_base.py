@@ -134,7 +134,10 @@ class _BaseDownload:
         """Return the digest (hex) of the image for `arch` in an index: the one that `export` and `show` choose, too."""
         listed = m.list_index(index, self.reference)
         try:
-            return pick_manifest(listed, self.reference, Platform(arch, asked=True)).digest
+            chosen = pick_manifest(
+                listed, self.reference, Platform(arch, asked=True), lambda digest: self.document(digest)[1]
+            )
+            return chosen.digest
         except ConflictError as error:
             raise ConflictError(error.message, hint=m.OTHER_BASE) from None
 

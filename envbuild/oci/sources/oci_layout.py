@@ -154,10 +154,14 @@ def check_platform(files: LayoutFiles, item: Part, reference: str) -> None:
 
 def follow_entries(files: LayoutFiles, listed: list[Part], reference: str, platform: Platform) -> str:
     """Return the digest (``sha256:…``) to which entries of index.json lead. Raises as `find_manifest`."""
+
+    def read(digest: str) -> dict[str, Any]:
+        return m.parse_document(read_document(files, digest, reference), reference)
+
     digest = ""
     for _ in range(m.INDEXES):
-        digest = f"sha256:{pick_manifest(listed, reference, platform).digest}"
-        value = m.parse_document(read_document(files, digest, reference), reference)
+        digest = f"sha256:{pick_manifest(listed, reference, platform, read).digest}"
+        value = read(digest)
         if not m.is_index(value):
             break
         listed = m.list_index(value, reference)

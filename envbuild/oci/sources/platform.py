@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from envbuild.core.errors import ConflictError, InputError, SpecError
 from envbuild.core.shell import shell_word
@@ -57,11 +58,14 @@ class Platform:
         return None if arch in PLAIN else 1
 
 
-def pick_manifest(listed: Iterable[Part], name: str, platform: Platform) -> m.BlobDescriptor:
+def pick_manifest(
+    listed: Iterable[Part], name: str, platform: Platform, read: Callable[[str], Mapping[str, Any]]
+) -> m.BlobDescriptor:
     """Return the manifest for `platform` among the entries of an index; if the user named none, the only one. One
-    without a platform is taken if no other fits. podman and skopeo choose in the same way.
+    without a platform is taken if no other fits. podman and skopeo choose in the same way. `read` returns the manifest
+    of a digest (``sha256:…``): of an image that is listed twice, the second time in zstd, both are compared.
 
-    Raises ConflictError with the platforms in the index, InputError for a corrupt index.
+    Raises ConflictError with the platforms in the index, InputError for a corrupt index and for two images.
     """
     found: list[tuple[str, m.BlobDescriptor]] = []
     fitting: list[tuple[int, m.BlobDescriptor]] = []
@@ -82,7 +86,9 @@ def pick_manifest(listed: Iterable[Part], name: str, platform: Platform) -> m.Bl
                     packed.add(part.digest)
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(name, error, "index") from None
-    if len({part.digest for rank, part in fitting if rank == 0} - packed) > 1:
+    first = {part.digest for rank, part in fitting if rank == 0}
+    twice = len(first) > 1 and len(first - packed) <= 1  # the same image, if their configurations are one
+    if len(first - packed) > 1 or (twice and len({_configuration(read, one, name) for one in first}) > 1):
         raise InputError(
             f"{name} has two images for {platform}, of which programs take one or the other",
             hint="name the image itself by its digest (NAME@sha256:…)",
@@ -93,6 +99,14 @@ def pick_manifest(listed: Iterable[Part], name: str, platform: Platform) -> m.Bl
     if len(linux) == 1 == len(found) and not platform.asked:
         return linux[0]
     raise wrong_platform_error(name, platform, [have for have, _ in found])
+
+
+def _configuration(read: Callable[[str], Mapping[str, Any]], digest: str, name: str) -> str:
+    """Return the digest of the configuration of an image of an index: it names the content of each layer."""
+    try:
+        return m.parse_descriptor(Part(read(f"sha256:{digest}")).part("config")).digest
+    except InvalidDocumentError as error:
+        raise m.corrupt_document_error(name, error, "manifest") from None
 
 
 def wrong_platform_error(name: str, platform: Platform, found: Iterable[str]) -> ConflictError:

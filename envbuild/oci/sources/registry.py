@@ -42,7 +42,7 @@ def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
     for _ in range(m.INDEXES):
         if not m.is_index(value):
             break
-        part = pick_manifest(m.list_index(value, name), name, platform)
+        part = pick_manifest(m.list_index(value, name), name, platform, lambda digest: place.document(digest, name)[1])
         document, value = place.document(f"sha256:{part.digest}", name)
     if m.is_index(value):
         raise m.nested_index_error(name)

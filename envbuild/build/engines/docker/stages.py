@@ -17,7 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from envbuild.build.blocks import hpccm
-from envbuild.build.plan.containerfile import Instruction, instructions, split_lowers
+from envbuild.build.plan.containerfile import Instruction, instructions
+from envbuild.build.plan.copied_folders import split_lowers
 from envbuild.build.plan.own_hosts import LINK, TARGET
 from envbuild.build.plan.units import Plan, Product, Unit
 
