@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from envbuild.core.errors import SpecError
+from envbuild.core.errors import ConflictError, LockError, SpecError
 from envbuild.export.built_image import ImageRecord, read_image_record
 from envbuild.make import Options
 from envbuild.spec.workspace import Workspace
@@ -48,10 +48,10 @@ def make_and_share(make: Make, name: str, workspace: Workspace, options: Options
     if load_engine(made.engine).caches:
         try:
             resolution = resolve_image(name, workspace)
-        except SpecError:  # half edited
+            lock = current_lock(resolution, workspace)
+            plan = make_plan(resolution, lock)
+        except (SpecError, ConflictError, LockError):  # half edited, or the lock is one of the former text
             return left_alone(made, name, workspace)
-        lock = current_lock(resolution, workspace)
-        plan = make_plan(resolution, lock)
         known = read_image_record(resolution, workspace)  # of what a recipe, spec and lock are now
         if known is None or (known.sha256, known.layers) != (made.sha256, made.layers):
             return left_alone(made, name, workspace)

@@ -273,7 +273,8 @@ def test_the_file_that_is_linked_is_preserved_with_its_evidence_alone(store: Sto
     """One lock may have files of several configurations: a recipe was edited."""
     folder, name = store.root / "artifacts", "app-0123456789ab"
     kept = {f"{name}-00000001.sqsh", f"{name}-00000001.provenance.json", f"{name}.evidence.json", "app.sqsh"}
-    for path in (*kept - {"app.sqsh"}, f"{name}-00000002.sqsh", f"{name}-00000002.cdx.json"):
+    older = (f"{name}.sqsh", f"{name}.cdx.json")  # of releases before
+    for path in (*kept - {"app.sqsh"}, f"{name}-00000002.sqsh", f"{name}-00000002.cdx.json", *older):
         (folder / path).write_text("x")
     (folder / "app.sqsh").symlink_to(f"{name}-00000001.sqsh")
     for path in list(unneeded_entries(store, everything=True)):

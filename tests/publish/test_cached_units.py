@@ -19,7 +19,7 @@ import pytest
 from envbuild.build.cache import fill_store
 from envbuild.build.engines.base import BuildOptions
 from envbuild.core.console import SilentReporter
-from envbuild.core.errors import EngineError
+from envbuild.core.errors import ConflictError, EngineError, LockError, SpecError
 from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.core.store.store import Store
 from envbuild.export.built_image import ImageRecord
@@ -142,6 +142,10 @@ def test_a_registry_that_may_not_be_written_is_reported(tmp_path: Path, registry
     assert len(lines) == 1 and "it cannot be written" in lines[0]
 
 
+def raise_it(error: Exception) -> None:
+    raise error
+
+
 @pytest.mark.parametrize("send_units_too", [True, False])
 def test_a_cache_that_is_new_gets_the_units_of_an_image_that_is_up_to_date(
     tmp_path: Path, place: str | Path, monkeypatch: pytest.MonkeyPatch, send_units_too: bool
@@ -160,6 +164,11 @@ def test_a_cache_that_is_new_gets_the_units_of_an_image_that_is_up_to_date(
         assert fill(Store.open(tmp_path / "c"), place)[0] == {}
         assert reporter.lines[-1] == "no unit of x is sent to a cache: it changed while it was made"
     monkeypatch.setattr("envbuild.publish.make_and_share.read_image_record", lambda *_: done)
+    for error in (SpecError("half edited"), ConflictError("no such version"), LockError("x.lock is outdated")):
+        monkeypatch.setattr("envbuild.lock.update.current_lock", lambda *_, error=error: raise_it(error))
+        assert make_and_share(lambda *_: done, "x", at, Options(caches=opened(reporter, setting(place, write=True))))
+        assert reporter.lines[-1] == "no unit of x is sent to a cache: it changed while it was made"
+    monkeypatch.setattr("envbuild.lock.update.current_lock", lambda *_: SimpleNamespace(base_image=None))
     for _ in range(2):
         caches = opened(reporter, setting(place, write=True))
         made = make_and_share(lambda *_: done, "x", at, Options(caches=caches), send=send_units_too)

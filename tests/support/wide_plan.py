@@ -35,8 +35,8 @@ def wide(store: Store) -> Plan:
             "test -x /usr/bin/gcc && mkdir -p /opt/one/bin && cp /run/envbuild/archive/src/main /opt/one/bin/",
             "env > /opt/one/env",
             "# the third\ncat > /opt/one/text <<'END'\nlines $HOME \"quoted\"\nEND\nln -s bin /opt/one/sbin; "
-            "cp -p /opt/one/bin/main /opt/one/bin/hard; ln /opt/one/bin/hard /opt/one/bin/hard2; mkdir /opt/one/plug; "
-            "echo old > /opt/one/plug/old; touch /etc/not-kept",
+            "cp -p /opt/one/bin/main /opt/one/bin/hard; ln /opt/one/bin/hard /opt/one/bin/hard2; mkdir /opt/one/plug /opt/one/etc; "
+            "echo old > /opt/one/plug/old; touch /opt/one/etc/one /etc/not-kept",
             lowers=("base", "root"),
             inputs=(Input("archive", "tree", (kit.add(store, "src.tar.gz", archive),)),),
             env={"QUOTED": 'a "b" $c \\d'},
@@ -61,6 +61,7 @@ def wide(store: Store) -> Plan:
             lowers=("base", "inner"),
             keep=("/opt/deep",),
         ),
+        kit.unit("within", "mkdir -p /opt/one/etc; touch /opt/one/etc/within", keep=("/opt/one/etc",)),  # saw no "one"
         *wheels,
         kit.unit("core", "mkdir /opt/venv; echo big > /opt/venv/torch; echo old > /opt/venv/old", keep=("/opt/venv",)),
         kit.unit(
@@ -92,8 +93,8 @@ def wide(store: Store) -> Plan:
         kit.unit(
             "glue",
             "cp -r /run/envbuild/texts/. / && cat /opt/one/text /opt/venv/kernels /var/packages > /etc/all; "
-            "find /opt/one/plug /opt/deep /usr/local | sort > /etc/found",
-            lowers=("base", "debs", "one", "plug", "local", "inner", "outer", "core", "venv", "tool", "user"),
+            "find /opt/one/plug /opt/one/etc /opt/deep /usr/local | sort > /etc/found",
+            lowers=("base", "debs", "one", "plug", "local", "inner", "outer", "within", "core", "venv", "tool", "user"),
             inputs=(texts,),
         ),
     )

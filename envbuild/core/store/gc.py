@@ -51,10 +51,9 @@ def stem(name: str) -> str:
     return re.sub(r"(\.(evidence|provenance|cdx))?\.[a-z]+$", "", name)
 
 
-def stems(names: Iterable[str]) -> set[str]:
-    """Return the stems of artifacts, and those of their evidence, which has the digest of the lock alone."""
-    found = {stem(name) for name in names}
-    return found | {re.sub(r"(?<=-[0-9a-f]{12})-[0-9a-f]{8}$", "", one) for one in found}
+def evidence_names(names: Iterable[str]) -> set[str]:
+    """Return the names of the evidence of artifacts: it has the digest of the lock alone."""
+    return {re.sub(r"(?<=-[0-9a-f]{12})-[0-9a-f]{8}$", "", stem(name)) + ".evidence.json" for name in names}
 
 
 def required_entries(store: Store, before: float) -> RequiredEntries:
@@ -65,10 +64,12 @@ def required_entries(store: Store, before: float) -> RequiredEntries:
     holds = RequiredEntries()
     entries = list_folder(store.root / "artifacts")
     links = [path for path in entries if path.is_symlink() and mode_at(path) and not path.name.startswith(".")]
-    linked = stems(path.readlink().name for path in links)
+    targets = [path.readlink().name for path in links]
+    linked, evidence = {stem(name) for name in targets}, evidence_names(targets)
     holds.artifacts.update(path.name for path in links)
     for path in entries:
-        if not path.is_symlink() and (stem(path.name) in linked or change_time(path) > before):
+        belongs = stem(path.name) in linked or path.name in evidence
+        if not path.is_symlink() and (belongs or change_time(path) > before):
             holds.artifacts.add(path.name)
     for path, record in records(store, holds.artifacts):
         holds.images.add(path.name)
@@ -165,9 +166,9 @@ def unneeded_evidence(store: Store, holds: RequiredEntries, before: float) -> It
     """Yield this user's evidence of artifacts that are not required, in a store that a group shares."""
     if store.own == store.root:
         return
-    required = stems(holds.artifacts)
+    required, evidence = {stem(name) for name in holds.artifacts}, evidence_names(holds.artifacts)
     for path in list_folder(store.own / "artifacts"):
-        if stem(path.name) not in required and change_time(path) <= before:
+        if stem(path.name) not in required and path.name not in evidence and change_time(path) <= before:
             yield path
 
 
