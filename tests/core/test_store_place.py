@@ -261,6 +261,22 @@ def test_a_handle_names_one_folder_for_good(tmp_path: Path) -> None:
     assert len({make() for _ in range(20)}) == 20
 
 
+def test_root_does_not_write_into_the_store_of_the_user_who_called_sudo(
+    folder: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trees of layers have the ids of their builder: an image of root on them had files of that user."""
+    (folder / "own").mkdir()
+    os.chown(folder / "own", ONE, ONE)
+    as_member(ONE, lambda: str(Store.open(folder / "own/store").root))
+    monkeypatch.setenv("SUDO_UID", str(ONE))
+    with pytest.raises(EngineError, match="because of whose ids root cannot use the layers there"):
+        Store.open(folder / "own/store")
+    check_former_group(folder / "own/store")  # commands that only read
+    os.chown(shared, ONE, GROUP)
+    shared.chmod(0o3775)
+    assert Store.open(shared).own.name == "user-0"
+
+
 @pytest.mark.parametrize(
     ("uid_map", "stranger", "refused"),
     [

@@ -97,6 +97,24 @@ def test_an_image_may_be_there_in_zstd_too_and_no_other_under_that_name() -> Non
     assert pick([zstd], "x", wanted).digest == f"{2:064x}"
 
 
+@pytest.mark.parametrize(
+    "special",
+    [
+        {"artifactType": "application/vnd.amazon.soci.index.v2+json"},  # soci convert
+        {"platform": {"architecture": "amd64", "os": "linux", "os.features": ["nydus.remoteimage.v1"]}},  # nydusify
+    ],
+)
+def test_what_is_for_some_programs_alone_comes_after_the_image(special: dict[str, Any]) -> None:
+    """All others take the first one."""
+    image, other, wanted = entry("amd64", number=1), entry("amd64", number=2) | special, Platform.of("amd64")
+    assert pick([image, other, entry("arm64", number=3)], "x", wanted).digest == f"{1:064x}"
+    assert pick([other], "x", wanted).digest == f"{2:064x}"
+    assert pick([entry("amd64", "v2", number=5), other], "x", wanted).digest == f"{2:064x}"
+    for listed in ([other, image], [image, entry("amd64", number=4), other]):
+        with pytest.raises(InputError, match="has two images for linux/amd64"):
+            pick(listed, "x", wanted)
+
+
 def test_of_several_entries_the_same_one_is_chosen_as_by_podman() -> None:
     plain, second, third = entry("amd64", number=1), entry("amd64", "v2", number=2), entry("amd64", "v3", number=3)
     unnamed = {key: value for key, value in entry("x", number=4).items() if key != "platform"}
@@ -156,7 +174,9 @@ def test_two_images_of_one_name_in_a_layout_are_refused(first: dict[str, Any], s
         with pytest.raises(InputError, match="two entries of this name"):
             platform = {"os": "linux", "architecture": "amd64"}
             find_entries(index({"platform": platform}, {"platform": {**platform, "variant": variant}}), "v1", "x")
-    for fine in (same, several):
+    arm = {"os": "linux", "architecture": "arm"}
+    variants = index({"platform": {**arm, "variant": "v6"}}, {"platform": {**arm, "variant": "v7"}})
+    for fine in (same, several, variants):
         assert len(find_entries(fine, "v1", "oci:x:v1")) == 2
 
 

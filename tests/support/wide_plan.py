@@ -35,8 +35,8 @@ def wide(store: Store) -> Plan:
             "test -x /usr/bin/gcc && mkdir -p /opt/one/bin && cp /run/envbuild/archive/src/main /opt/one/bin/",
             "env > /opt/one/env",
             "# the third\ncat > /opt/one/text <<'END'\nlines $HOME \"quoted\"\nEND\nln -s bin /opt/one/sbin; "
-            "cp -p /opt/one/bin/main /opt/one/bin/hard; ln /opt/one/bin/hard /opt/one/bin/hard2; mkdir /opt/one/plug /opt/one/etc; "
-            "echo old > /opt/one/plug/old; touch /opt/one/etc/one /etc/not-kept",
+            "cp -p /opt/one/bin/main /opt/one/bin/hard; ln /opt/one/bin/hard /opt/one/bin/hard2; "
+            "mkdir /opt/one/plug /opt/one/etc; echo old > /opt/one/plug/old; touch /opt/one/etc/one /etc/not-kept",
             lowers=("base", "root"),
             inputs=(Input("archive", "tree", (kit.add(store, "src.tar.gz", archive),)),),
             env={"QUOTED": 'a "b" $c \\d'},

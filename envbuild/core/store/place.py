@@ -93,6 +93,19 @@ def _check_owner(root: Path) -> None:
         )
 
 
+def check_builder(root: Path) -> None:
+    """Check that root does not work in the store of the user who called sudo: the trees of layers there have that
+    user's subordinate ids, which root would take for the ids in the image, and that user could neither enter nor remove
+    the trees of root. In a store that a group shares each user has trees of their own. Raises EngineError, OSError."""
+    owner = file_status(root).owner
+    if not is_shared(root) and owner != os.geteuid() and is_root_of(owner):
+        name = user_name(owner)
+        raise EngineError(
+            f"the store {root} belongs to {name}, because of whose ids root cannot use the layers there",
+            hint=f"work as {name}, without sudo, or set ENVBUILD_STORE to a folder of root",
+        )
+
+
 def places_to_join(root: Path) -> set[Path]:
     """Return the folders that a user who joins a store records: those of `find_strange`, the store, and the folders on
     the way to it that are strange in a user namespace alone, where root has the number of all others."""

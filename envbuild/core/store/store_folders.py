@@ -25,7 +25,7 @@ from envbuild.core.store.permissions import (
     make_store_folder,
     own_place,
 )
-from envbuild.core.store.place import check_place
+from envbuild.core.store.place import check_builder, check_place
 
 FOLDERS = ("blobs", "blobs/sha256", "units", "packs", "images", "artifacts", "locks", "exports", "control")
 CONTENT = ("units", "packs", "blobs/sha256", "images", "artifacts")  # of images
@@ -47,6 +47,7 @@ def prepare_store(root: Path, report: Callable[[str], object], *, may_be_full: b
         check_place(root, is_new=True)  # before anything is made on the way to it
         make_store_folder(root)
         check_place(root)
+        check_builder(root)
         mark_store(root)
         closed = close_trees(root)
         check_former_group(root)

@@ -64,6 +64,8 @@ def names_two_images(entries: Iterable[Mapping[str, Any]]) -> bool:
         platform = entry.get("platform")
         known = platform if isinstance(platform, dict) else {}
         name = "/".join(str(known.get(key) or "") for key in ("os", "architecture"))
+        if name == "linux/arm":  # its variants are architectures that one image is made for beside each other
+            name = f"{name}/{known.get('variant') or ''}"
         if name == NO_IMAGE and not (entry.get("annotations") or {}).get(REF_NAME):  # an attestation of BuildKit
             continue
         digests.setdefault(name, set()).add(str(entry.get("digest")))

@@ -80,7 +80,7 @@ def pick_manifest(
             rank = LAST if not have else platform.rank(arch, variant) if system == m.SYSTEM else None
             if rank is None:
                 found.append((f"{have}/{variant}" if variant else have, part))
-            else:
+            elif not (is_special(item) and any(before <= rank for before, _ in fitting)):  # all others take that one
                 fitting.append((rank, part))
                 if item.part("annotations").optional(IN_ZSTD).text() == "true":
                     packed.add(part.digest)
@@ -99,6 +99,13 @@ def pick_manifest(
     if len(linux) == 1 == len(found) and not platform.asked:
         return linux[0]
     raise wrong_platform_error(name, platform, [have for have, _ in found])
+
+
+def is_special(item: Part) -> bool:
+    """Return whether an entry of an index is one for programs that know its kind: an artifact that describes the image
+    (SOCI index v2: artifactType, with the platform of the image), or an image for platforms with special features
+    (nydus: os.features; OCI image-index.md)."""
+    return bool(item.optional("artifactType").text() or item.part("platform").optional("os.features").value)
 
 
 def _configuration(read: Callable[[str], Mapping[str, Any]], digest: str, name: str) -> str:
