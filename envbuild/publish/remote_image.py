@@ -25,7 +25,7 @@ from envbuild.oci import manifest as m
 from envbuild.oci.document import Part
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.kinds import PREFIXES
-from envbuild.oci.sources.oci_layout import INDEX, LayoutFolder, blob_path, find_entries
+from envbuild.oci.sources.oci_layout import INDEX, LayoutFolder, blob_path, check_platforms, find_entries
 from envbuild.oci.sources.open import parse_source, split_path
 from envbuild.oci.sources.platform import Platform, pick_manifest
 from envbuild.oci.sources.registry import parse_source_reference, printable_reference
@@ -140,6 +140,7 @@ class LayoutImage:
         """Return the manifest of the image for a platform. Raises InputError, ConflictError."""
         value = m.parse_document(LayoutFolder(self.path).read(INDEX), self.name, INDEX)
         listed = find_entries(value, self.tag, self.name)
+        check_platforms(LayoutFolder(self.path), listed, self.name)
         part = pick_manifest(listed, self.name, platform, lambda digest: self.read(digest).value)
         return follow_indexes(self, self.read(f"sha256:{part.digest}"), platform)
 

@@ -38,7 +38,7 @@ def test_twice_and_in_threads_it_is_the_same() -> None:
 
 @pytest.mark.unit
 def test_image_layers_names_the_unit_of_each_layer() -> None:
-    names = [*["base"] * 3, "debian", "ucx", "venv", "glue"]
+    names = [*["base"] * 3, "debian", *["ucx"] * 2, *["venv"] * 2, "glue"]  # COPY, owner and mode
     assert image_layers(small_plan()) == tuple(names)
 
 

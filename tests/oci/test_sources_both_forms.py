@@ -16,6 +16,8 @@ import pytest
 
 from envbuild.core.errors import InputError
 from envbuild.oci.sources.open import open_source
+from envbuild.oci.sources.platform import Platform
+from envbuild.publish.remote_image import open_remote
 from tests.support.foreign_images import document, image, workspace
 from tests.support.local_registry import Layout, file, tar
 from tests.support.time_limit import ends_within
@@ -174,15 +176,32 @@ def test_an_archive_of_very_many_manifests_is_refused(tmp_path: Path, monkeypatc
             pass
 
 
-def test_entries_of_one_name_have_the_architecture_of_their_image(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stated", "nested", "message"),
+    [
+        ("linux/arm64", False, "has an image for linux/amd64 that index.json calls one for linux/arm64"),
+        ("windows/amd64", False, "has an image for linux/amd64 that index.json calls one for windows/amd64"),
+        ("linux/arm64", True, "has an index of images that index.json calls one for linux/arm64"),
+    ],
+)
+def test_entries_of_one_name_have_the_platform_of_their_image(
+    tmp_path: Path, stated: str, nested: bool, message: str
+) -> None:
+    """skopeo takes the first one."""
     at, layout = workspace(tmp_path / "store"), Layout(tmp_path / "layout")
-    for word, arch in ((b"B", "arm64"), (b"A", "amd64")):
-        layout.add({**image(layout, layer(word)), "platform": {"os": "linux", "architecture": arch}}, "1")
-    with (
-        pytest.raises(InputError, match=r"has an image for 'amd64' that index\.json calls one for arm64"),
-        open_source(f"oci:{layout.path}:1", at.site, at.store),
-    ):
+    system, arch = stated.split("/")
+    other = {**image(layout, layer(b"B")), "platform": {"os": "linux", "architecture": "amd64"}}
+    if nested:
+        other = layout.index([other])
+    layout.add({**other, "platform": {"os": system, "architecture": arch}}, "1")
+    layout.add({**image(layout, layer(b"A")), "platform": {"os": "linux", "architecture": "amd64"}}, "1")
+    with pytest.raises(InputError) as opened, open_source(f"oci:{layout.path}:1", at.site, at.store):
         pass
+    with pytest.raises(InputError) as remote:
+        found = open_remote(f"oci:{layout.path}:1", at.site)
+        assert found
+        found.find(Platform.of("amd64"))
+    assert message in opened.value.message and message in remote.value.message
 
 
 @pytest.mark.parametrize("before", [b"", b" ", b"\n\t\r "])

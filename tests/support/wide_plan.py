@@ -61,6 +61,7 @@ def wide(store: Store) -> Plan:
             lowers=("base", "inner"),
             keep=("/opt/deep",),
         ),
+        kit.unit("spool", "mkdir /opt/spool; chown 7:8 /opt/spool; chmod 2751 /opt/spool", keep=("/opt/spool",)),
         kit.unit("within", "mkdir -p /opt/one/etc; touch /opt/one/etc/within", keep=("/opt/one/etc",)),  # saw no "one"
         *wheels,
         kit.unit("core", "mkdir /opt/venv; echo big > /opt/venv/torch; echo old > /opt/venv/old", keep=("/opt/venv",)),
@@ -94,7 +95,21 @@ def wide(store: Store) -> Plan:
             "glue",
             "cp -r /run/envbuild/texts/. / && cat /opt/one/text /opt/venv/kernels /var/packages > /etc/all; "
             "find /opt/one/plug /opt/one/etc /opt/deep /usr/local | sort > /etc/found",
-            lowers=("base", "debs", "one", "plug", "local", "inner", "outer", "within", "core", "venv", "tool", "user"),
+            lowers=(
+                "base",
+                "debs",
+                "one",
+                "plug",
+                "local",
+                "inner",
+                "outer",
+                "spool",
+                "within",
+                "core",
+                "venv",
+                "tool",
+                "user",
+            ),
             inputs=(texts,),
         ),
     )

@@ -70,6 +70,11 @@ def remove_gone() -> str:
     return f"xargs -0 -r -a {GONE} rm -rf --"
 
 
+def copy_attributes(source: str, folder: str) -> str:
+    """Return the command that copies owner and mode of a folder to another one."""
+    return f"chown --reference={quote(source)} {quote(folder)}{NEXT}chmod --reference={quote(source)} {quote(folder)}"
+
+
 def _list_files(folders: Sequence[str], to: str) -> tuple[str, str]:
     return f"find {_words(folders)} ! -type d -fprintf {to} '%C@ %i %p\\0'", f"sort -z -o {to} {to}"
 

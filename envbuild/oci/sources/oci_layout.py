@@ -14,7 +14,7 @@ from envbuild.core.errors import InputError
 from envbuild.core.regular_file import NotRegularError, open_regular
 from envbuild.core.shell import shell_word
 from envbuild.core.text import printable, printable_list
-from envbuild.net.registry.media_types import REF_NAME, is_referrer, names_two_images
+from envbuild.net.registry.media_types import NO_IMAGE, REF_NAME, is_referrer, names_two_images
 from envbuild.oci import manifest as m
 from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
 from envbuild.oci.sources import image_documents
@@ -125,29 +125,38 @@ def find_manifest(files: LayoutFiles, tag: str, reference: str, platform: Platfo
     Raises InputError, ConflictError."""
     value = m.parse_document(files.read(INDEX), reference, INDEX)
     entries = find_entries(value, tag, reference)
+    check_platforms(files, entries, reference)
+    return follow_entries(files, entries, reference, platform)
+
+
+def check_platforms(files: LayoutFiles, entries: list[Part], reference: str) -> None:
+    """Check that each entry of several of one name is an image of the platform that index.json states: skopeo takes the
+    first one and does not read that. Raises InputError."""
     try:
         for item in entries if len(entries) > 1 else ():
             check_platform(files, item, reference)
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(reference, error, INDEX) from None
-    return follow_entries(files, entries, reference, platform)
 
 
 def check_platform(files: LayoutFiles, item: Part, reference: str) -> None:
-    """Check that an entry of several of one name has the architecture that the image has: skopeo takes the first one
-    and does not read it. Raises InputError, InvalidDocumentError."""
-    stated = Part(item.value).part("platform").optional("architecture").text()
+    """Check one entry. Raises InputError, InvalidDocumentError."""
+    platform = item.part("platform")
+    stated = {key: platform.optional(key).text() for key in ("os", "architecture")}
     digest = f"sha256:{m.parse_descriptor(item).digest}"
-    if not stated or not has_file(files, blob_path(digest)):
+    if not all(stated.values()) or "/".join(stated.values()) == NO_IMAGE or not has_file(files, blob_path(digest)):
         return
     value = m.parse_document(read_document(files, digest, reference), reference)
     if m.is_index(value):
-        return
-    config = f"sha256:{m.parse_descriptor(Part(value).part('config')).digest}"
-    found = m.parse_document(read_document(files, config, reference), reference).get("architecture")
-    if found != stated:
+        found, what = "", "an index of images"
+    else:
+        config = f"sha256:{m.parse_descriptor(Part(value).part('config')).digest}"
+        known = m.parse_document(read_document(files, config, reference), reference)
+        found = "/".join(str(known.get(key, stated[key])) for key in stated)
+        what = f"an image for {printable(found):.100}"
+    if found != "/".join(stated.values()):
         raise InputError(
-            f"{reference} has an image for {found!r:.100} that index.json calls one for {stated}",
+            f"{reference} has {what} that index.json calls one for {'/'.join(stated.values())}",
             hint="programs differ in which of both they read: write one image into a layout of its own",
         )
 
