@@ -113,6 +113,25 @@ def test_a_second_build_uses_the_store_and_a_rebuild_is_equal(buildah_store: Sto
     assert first.layers == again.layers == rebuilt.layers
 
 
+def test_another_mode_of_a_folder_and_another_removed_file_are_built_again(buildah_store: Store) -> None:
+    def files(mode: str, removed: str) -> dict[bytes, Any]:
+        kept = ("/usr/local/of",)
+        plan = kit.plan(
+            buildah_store,
+            kit.unit("debs", "mkdir -p /usr/local/of; cd /usr/local/of; touch a b"),
+            kit.unit("one", f"cd /usr/local/of; rm {removed}; chmod {mode} .", lowers=("base", "debs"), keep=kept),
+            kit.unit("glue", "touch /glued", lowers=("base", "debs", "one")),
+        )
+        return merged(buildah_store, buildah(plan, buildah_store))
+
+    for mode, removed, rest in (("755", "a b", ""), ("1777", "a b", ""), ("755", "a", "b"), ("755", "b", "a")):
+        found = files(mode, removed)
+        assert found[b"usr/local/of"][1] == oct(int(mode, 8))
+        assert {path for path in found if path.startswith(b"usr/local/of/")} == {
+            b"usr/local/of/" + name.encode() for name in rest.split()
+        }
+
+
 def test_changed_content_of_a_mount_is_built_again(buildah_store: Store) -> None:
     def content(text: str) -> str:
         item = Input("texts", "text", texts=(("file", text),))

@@ -92,9 +92,6 @@ def stage_instructions(plan: Plan, unit: Unit, key: str, *, buildkit: bool = Fal
     yield one(hpccm.stage(unit.name, stacked or "scratch", plan.config.architecture))
     if unit.seed or unit.layers:
         yield one(hpccm.raw(f"ADD {unit.name}/seed.tar /"), layer=True)
-    for other in copied:
-        for item in provide_folders(plan, unit, other):
-            yield one(item, other, layer=True)
     values = environment(unit)
     path = values.pop("PATH")
     # ARGs are the environment of RUN and do not remain in the image; buildah lets no ARG have its way with PATH, and
@@ -103,6 +100,9 @@ def stage_instructions(plan: Plan, unit: Unit, key: str, *, buildkit: bool = Fal
         values |= {"HOSTNAME": "envbuild", **({"ENVBUILD_UNIT": key} if key else {})}
     yield one(hpccm.raw(f"ENV PATH={quote_literal(path)}"))
     yield one(hpccm.raw("ARG " + assignments(dict(sorted(values.items())))))
+    for other in copied:
+        for item in provide_folders(plan, unit, other):
+            yield one(item, other, layer=True)
     if not stacked:
         yield one(hpccm.run(f"mkdir -p {OUT} {WORK}"), layer=True)
     for item in unit.inputs:
