@@ -21,6 +21,8 @@ def main() -> None:
     """Run the command `envbuild`."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # A caller that ignores it leaves that to its programs (execve(2)): the ends of children could not be waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if not in_utf8():
         os.execv(sys.executable, [sys.executable, *MODE, *sys.orig_argv[1:]])
     from envbuild.cli.main import main as command

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,15 @@ from pathlib import Path
 from envbuild.core.errors import LockError, SpecError
 from envbuild.core.shell import shell_word
 from envbuild.launch.model import LaunchImage
-from envbuild.launch.registry_image import before_start, registry_reference, requires_signature, why_no_reference
-from envbuild.launch.shared_path import is_shared
-from envbuild.launch.ssh_server import has_server, locks_server
+from envbuild.launch.nodes_path import configuration_of, nodes_path, read_file
+from envbuild.launch.registry_image import (
+    before_start,
+    not_published,
+    registry_reference,
+    requires_signature,
+    why_no_reference,
+)
+from envbuild.launch.ssh_server import locks_server
 from envbuild.spec.enroot_rules import is_valid_variable
 from envbuild.spec.project import is_valid_name
 from envbuild.spec.workspace import Workspace
@@ -42,15 +47,6 @@ def squashfs_image(file: Path, workspace: Workspace, target: str) -> LaunchImage
     found, server = read_file(file)
     image = of_metadata(found, file.name.removesuffix(".sqsh"), workspace, target, architecture_of(found))
     return replace(image, squashfs=str(file), ssh_server=server)
-
-
-def read_file(file: Path) -> tuple[ImageMetadata, bool]:
-    """Return the metadata of a squashfs file, and whether it has an SSH server. Raises VerifyError if it is damaged."""
-    from envbuild.squashfs.read.tree import SquashTree
-    from envbuild.verify.contents.metadata import read_metadata
-
-    with SquashTree(file) as tree:
-        return read_metadata(tree), has_server(tree)
 
 
 def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
@@ -144,9 +140,11 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
     env = within.env if within else image_config(resolution, lock).env
     versions = {recipe.name: str(getattr(recipe, "version", "") or "") for recipe in resolution.recipes}
     versions = {key: value for key, value in versions.items() if value} | dict(resolution.chosen) | dict(lock.versions)
-    path, lacks, warnings = nodes_path(spec.name, file, workspace)
+    path, lacks, warnings = nodes_path(spec.name, file, within, lock if locked else None, workspace)
     lacks_reference = why_no_reference(name, workspace, locked=locked)
     reference = "" if lacks_reference[0] else registry_reference(spec.name, spec.target, lock.epoch, workspace)
+    if within and reference:
+        warnings += not_published(spec.name, reference, configuration_of(within), workspace)
     return LaunchImage(
         name=spec.name,
         target=spec.target,
@@ -164,20 +162,3 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         warnings=warnings,
         ssh_server=server,
     )
-
-
-def nodes_path(name: str, file: Path | None, workspace: Workspace) -> tuple[str, tuple[str, str], tuple[str, ...]]:
-    """Return the path at which compute nodes read an image, or why there is none (with a hint), and warnings."""
-    folder = workspace.site.images
-    if folder:
-        path = Path(folder) / f"{name}.sqsh"
-        there = os.path.isdir(folder) and not os.path.exists(path)  # noqa: PTH110, PTH112  # this machine may not read it
-        copy = f"envbuild export {name} --to squashfs -o {shell_word(path)}"
-        return str(path), ("", ""), (f"{path} does not exist yet: {copy}",) if there else ()
-    if file and is_shared(file):
-        link = file.with_name(f"{name}.sqsh")  # to the image that was made last with this name, perhaps elsewhere
-        return str(link if os.path.realpath(link) == os.path.realpath(file) else file), ("", ""), ()
-    message = f"no folder is known from which compute nodes read {name}"
-    copy = f"envbuild export {name} --to squashfs -o /a/shared/folder/{shell_word(name)}.sqsh"
-    hint = f"write images: /a/shared/folder into site.yaml; then: {copy}"
-    return "", (message, hint), ()

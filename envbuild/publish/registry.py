@@ -39,13 +39,17 @@ class Published:
     sent_bytes: int
 
 
+def open_repository(reference: Reference, site: Site) -> Repository:
+    """Return the repository that `reference` names: mirrors of the site are for reading."""
+    return Repository(reference, replace(site, mirrors={}, use_host=True), Transport(site.network()))
+
+
 def open_push(reference: Reference, site: Site, pause: float = FIRST_PAUSE) -> Push:
-    """Return a push to the registry that `reference` names: mirrors of the site are for reading.
+    """Return a push to the registry that `reference` names.
 
     Raises PublishError if it does not answer or requires a login.
     """
-    named = replace(site, mirrors={}, use_host=True)
-    repository = Repository(reference, named, Transport(site.network()))
+    repository = open_repository(reference, site)
     misses: list[str] = []
     try:
         places = repository.places

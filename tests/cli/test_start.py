@@ -81,3 +81,14 @@ def test_an_interrupt_while_modules_are_imported_leaves_no_traceback(tmp_path: P
     slow.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     done = envbuild("list", cwd=tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
+def test_a_caller_that_ignores_the_ends_of_its_children_changes_nothing(tmp_path: Path) -> None:
+    """A shell after trap '' CHLD, or Perl with $SIG{CHLD} = 'IGNORE'; their programs inherit that."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, signal\natexit.register(lambda: print(signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL))\n"
+    )
+    command = f"trap '' CHLD; exec {sys.executable} -m envbuild --version"
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
+    done = subprocess.run(["/bin/bash", "-c", command], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "True"
