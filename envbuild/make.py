@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.build.engines.base import BuildOptions, build_units
+from envbuild.core.distributions import is_local_image
 from envbuild.core.errors import ConflictError, DamagedLayerError, SpecError
 from envbuild.core.text import counted
 from envbuild.export.artifact_link import link_by_name
@@ -70,7 +71,8 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     spec = load_image_spec(name, workspace.project)
     before = resolve_before(spec, workspace)
     done = before and read_image_record(before, workspace, engine=options.engine, verified=options.verify)
-    if done and cache_names(options, workspace).issuperset(done.caches):
+    outdated = done and before and is_local_image(spec.base) and check_base(before, workspace, options.lock)
+    if done and not outdated and cache_names(options, workspace).issuperset(done.caches):
         link_by_name(Path(done.artifact), done.image)
         return done
 
@@ -122,6 +124,24 @@ def resolve_before(spec: ImageSpec, workspace: Workspace) -> Resolution | None:
         return None
 
 
+def check_base(resolution: Resolution, workspace: Workspace, rule: LockRule) -> bool:
+    """Return whether the lock of an image is to be made again because of its base, which is a file or another image of
+    the project; report one that was made again since by a rule that leaves the lock as it is. Raises LockError by the
+    rule that requires a current lock."""
+    from envbuild.export.built_layout import own_images, report_newer_base
+    from envbuild.lock.required_lock import require_lock
+    from envbuild.lock.update import base_changed, current_lock
+
+    own, spec, lock = own_images(workspace), resolution.spec, current_lock(resolution, workspace)
+    if rule is LockRule.REQUIRE:
+        require_lock(resolution, workspace, own)
+    elif rule is LockRule.RENEW:
+        return base_changed(resolution, lock, workspace, own)
+    else:
+        report_newer_base(spec, lock, workspace)
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class ReadyImage:
     """An image that can be built: `inputs` obtains what its units need. `mounted`: the key of the image in which its
@@ -143,7 +163,7 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
     from envbuild.export.base_caches import caches_below, check_base_caches
-    from envbuild.export.built_layout import open_base_layout
+    from envbuild.export.built_layout import own_images, report_newer_base
     from envbuild.lock.dev_content import lock_beside_contents
     from envbuild.lock.lock_record import read_marks
     from envbuild.lock.request import lock_request
@@ -160,8 +180,9 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
         lock = current_lock(resolution, workspace)
     else:
         rules = {LockRule.MAKE: ensure_lock, LockRule.RENEW: renew_lock, LockRule.REQUIRE: require_lock}
-        write = partial(rules[options.lock], resolution, workspace, partial(open_base_layout, workspace))
+        write = partial(rules[options.lock], resolution, workspace, own_images(workspace))
         lock, resolution = lock_beside_contents(resolution, workspace.project, write)
+        report_newer_base(spec, lock, workspace)
     key = key_of_lock(resolution, lock, workspace)
     if read_marks(resolution, workspace) != marks:
         raise SpecError(

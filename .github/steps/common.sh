@@ -104,8 +104,9 @@ is_own "$OUT" ||
 require_private OUT "$(dirname -- "$OUT")" "$(pwd -P)"
 if [ -f "$WORK/env.sh" ]; then
   [ -O "$WORK/env.sh" ] || fail "$WORK/env.sh is of another user" "rm $WORK/env.sh, and start with prepare.sh"
+  # prepare.sh writes it again: what an earlier run installed is not what this one is to use
   # shellcheck source=/dev/null
-  . "$WORK/env.sh"
+  [ "${0##*/}" = prepare.sh ] || . "$WORK/env.sh"
 fi
 
 # require VARIABLE EXAMPLE

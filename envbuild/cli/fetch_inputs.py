@@ -6,7 +6,6 @@ Returns data and texts and prints nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.shell import shell_word
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
-from envbuild.export.built_layout import open_base_layout
+from envbuild.export.built_layout import own_images
 from envbuild.lock.cached_inputs import report_site_lines
 from envbuild.lock.fetch import fetch
 from envbuild.lock.inputs import list_inputs
@@ -47,7 +46,7 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
     failed: list[EnvbuildError] = []
     for name, resolution in resolutions:
         try:
-            lock = ensure_lock(resolution, workspace, partial(open_base_layout, workspace))
+            lock = ensure_lock(resolution, workspace, own_images(workspace))
             where = lock_request(resolution).source_places()
             fetch(
                 lock,

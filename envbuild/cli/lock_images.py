@@ -85,9 +85,8 @@ def unchanged_image(spec: ImageSpec, workspace: Workspace, options: LockOptions)
 
 def lock_image(spec: ImageSpec, workspace: Workspace, options: LockOptions) -> tuple[dict[str, Any], str]:
     """Lock one image. Raises what its steps raise."""
-    from functools import partial
 
-    from envbuild.export.built_layout import open_base_layout
+    from envbuild.export.built_layout import own_images
     from envbuild.lock.resolve import resolve_in
     from envbuild.lock.single_upgrade import require_python_packages
     from envbuild.lock.update import update_lock
@@ -102,7 +101,7 @@ def lock_image(spec: ImageSpec, workspace: Workspace, options: LockOptions) -> t
         refresh=options.refresh,
         fresh=options.fresh,
         dry_run=options.dry_run,
-        own=partial(open_base_layout, workspace),
+        own=own_images(workspace),
     )
     record = LockRecord.of(done.lock, done.warnings)
     if not options.dry_run:

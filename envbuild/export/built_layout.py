@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from envbuild.export.built_image import BuiltImage, load_built_image
+from envbuild.core.distributions import is_own_image
+from envbuild.core.errors import EnvbuildError
+from envbuild.export.built_image import BuiltImage, load_built_image, read_any_record
+from envbuild.lock.base_image.own_images import OwnImages
+from envbuild.lock.model import Lock
+from envbuild.lock.resolve import resolve_image
 from envbuild.oci.layout import Encode, write_layout
+from envbuild.spec.image_spec import ImageSpec
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.unpack import ensure_trees
 
@@ -39,6 +46,30 @@ def open_built_layout(
             yield out
     finally:
         workspace.reporter.finish("oci")
+
+
+def own_images(workspace: Workspace) -> OwnImages:
+    """Return the images of the project as they were built, for locks of what is based on them."""
+    return OwnImages(partial(open_base_layout, workspace), partial(built_layers, workspace))
+
+
+def built_layers(workspace: Workspace, name: str) -> Sequence[str] | None:
+    """Return the digests of the layers of the image `name` as it was built, bottom first; None if it is not built, or
+    changed since."""
+    try:
+        _, made = read_any_record(resolve_image(name, workspace), workspace)
+    except EnvbuildError:
+        return None
+    return made.layers if made else None
+
+
+def report_newer_base(spec: ImageSpec, lock: Lock, workspace: Workspace) -> None:
+    """Report an image of the project that was made again since the image of `spec`, which is based on it, was
+    locked."""
+    if is_own_image(spec.base) and own_images(workspace).is_other(spec.base, lock):
+        workspace.reporter.warn(
+            f"{spec.name} is on an earlier {spec.base}, which was made again since: envbuild lock {spec.name}"
+        )
 
 
 @contextmanager

@@ -139,6 +139,8 @@ def run_tier(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
     """Start the jobs; return the evidence. A check whose job does not start did not run."""
     if not prepared.image.built:
         raise EnvbuildError(f"{prepared.image.name} is not built", hint=f"envbuild make {prepared.image.name}")
+    if prepared.image.other[0]:  # whose results would be evidence of this one
+        raise EnvbuildError(*prepared.image.other)
     workspace.reporter.start(TASK, f"verify {job.image}: tier {request.tier}")
     try:
         run = run_node if request.tier == GPU else run_fabric

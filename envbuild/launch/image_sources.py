@@ -140,11 +140,11 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
     env = within.env if within else image_config(resolution, lock).env
     versions = {recipe.name: str(getattr(recipe, "version", "") or "") for recipe in resolution.recipes}
     versions = {key: value for key, value in versions.items() if value} | dict(resolution.chosen) | dict(lock.versions)
-    path, lacks, warnings = nodes_path(spec.name, file, within, lock if locked else None, workspace)
+    path, lacks, other = nodes_path(spec.name, file, within, lock if locked else None, workspace)
     lacks_reference = why_no_reference(name, workspace, locked=locked)
     reference = "" if lacks_reference[0] else registry_reference(spec.name, spec.target, lock.epoch, workspace)
-    if within and reference:
-        warnings += not_published(spec.name, reference, configuration_of(within), workspace)
+    if within and reference and not path:
+        other = not_published(spec.name, reference, configuration_of(within), workspace)
     return LaunchImage(
         name=spec.name,
         target=spec.target,
@@ -159,6 +159,6 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         docker=reference or f"{spec.name}:{lock_digest(lock)[7:19] if locked else 'latest'}",
         built=file is not None,
         before="" if file else before_start(spec.name, reference, locked=locked),
-        warnings=warnings,
+        other=other,
         ssh_server=server,
     )

@@ -17,8 +17,9 @@ from envbuild.verify.contents.metadata import ImageMetadata
 
 def nodes_path(
     name: str, file: Path | None, within: ImageMetadata | None, lock: Lock | None, workspace: Workspace
-) -> tuple[str, tuple[str, str], tuple[str, ...]]:
-    """Return the path at which compute nodes read an image, or why there is none (with a hint), and warnings.
+) -> tuple[str, tuple[str, str], tuple[str, str]]:
+    """Return the path at which compute nodes read an image, or why there is none (with a hint); and how the file there
+    is another one than the image of the project, with the command that copies it.
 
     file: the file of the image in the store, and what is `within` it; None if it is not built here. lock: the current
     one."""
@@ -26,34 +27,35 @@ def nodes_path(
     if folder:
         path = Path(folder) / f"{name}.sqsh"
         copy = f"envbuild export {name} --to squashfs -o {shell_word(path)}"
-        return str(path), ("", ""), tuple(f"{line}: {copy}" for line in compare_copy(path, within, lock))
+        difference = compare_copy(path, within, lock)
+        return str(path), ("", ""), (difference, copy if difference else "")
     if file and is_shared(file):
         link = file.with_name(f"{name}.sqsh")  # to the image that was made last with this name, perhaps elsewhere
-        return str(link if os.path.realpath(link) == os.path.realpath(file) else file), ("", ""), ()
+        return str(link if os.path.realpath(link) == os.path.realpath(file) else file), ("", ""), ("", "")
     message = f"no folder is known from which compute nodes read {name}"
     copy = f"envbuild export {name} --to squashfs -o /a/shared/folder/{shell_word(name)}.sqsh"
     hint = f"write images: /a/shared/folder into site.yaml; then: {copy}"
-    return "", (message, hint), ()
+    return "", (message, hint), ("", "")
 
 
-def compare_copy(path: Path, within: ImageMetadata | None, lock: Lock | None) -> tuple[str, ...]:
-    """Return how the file at `path` differs from the image of the project; nothing where this machine cannot read it.
+def compare_copy(path: Path, within: ImageMetadata | None, lock: Lock | None) -> str:
+    """Return how the file at `path` differs from the image of the project; empty where this machine cannot read it.
     Of an image that is not built here the locks are compared."""
     if not os.path.isdir(path.parent):  # noqa: PTH112  # of compute nodes alone
-        return ()
+        return ""
     if not os.path.exists(path):  # noqa: PTH110  # this machine may not enter the folder
-        return (f"{path} does not exist yet",)
+        return f"{path} does not exist yet"
     try:
         found, _ = read_file(path)
     except OSError:
-        return ()
+        return ""
     except EnvbuildError as error:
-        return (f"{path} cannot be read, because {error.message}",)
+        return f"{path} cannot be read, because {error.message}"
     if within:
         same = configuration_of(found) == configuration_of(within)
     else:
         same = lock is None or (found.lock is not None and lock_digest(found.lock) == lock_digest(lock))
-    return () if same else (f"{path} is another image than that of the project",)
+    return "" if same else f"{path} is another image than that of the project"
 
 
 def configuration_of(found: ImageMetadata) -> str:

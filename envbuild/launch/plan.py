@@ -79,7 +79,7 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
         rdma=nodes.rdma,
         expect=expected(target, command, request.nodes, values, whole=layout.whole),
         warnings=(
-            *filter(None, (*image.warnings, image.before)),
+            *filter(None, (": ".join(filter(None, image.other)), *image.warnings, image.before)),
             *plugin_warnings(target, image),
             *missing(target, values),
             *doubts,

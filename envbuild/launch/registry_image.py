@@ -17,10 +17,10 @@ def registry_reference(name: str, target: str, epoch: int, workspace: Workspace)
     return str(place) if place.reference else ""
 
 
-def not_published(name: str, reference: str, configuration: str, workspace: Workspace) -> tuple[str, ...]:
-    """Return the warning about an image whose `configuration` (``sha256:…``) this store did not send to the registry,
-    where it sent other images to the repository: its tag has the date of the newest input, so that an edit of the spec
-    may not change it. Nothing is known of what other stores sent."""
+def not_published(name: str, reference: str, configuration: str, workspace: Workspace) -> tuple[str, str]:
+    """Return the difference, and the command that changes it, of an image whose `configuration` (``sha256:…``) this
+    store did not send to the registry, where it sent other images to the repository: its tag has the date of the newest
+    input, so that an edit of the spec may not change it. Nothing is known of what other stores sent."""
     from envbuild.net.registry.client import RegistryAddress
     from envbuild.net.registry.reference import parse_reference
     from envbuild.publish.known_repositories import read_repositories
@@ -32,8 +32,8 @@ def not_published(name: str, reference: str, configuration: str, workspace: Work
             known |= read_repositories(workspace.store, place)
     sent = parse_reference(reference).repository in known.values()
     if not sent or configuration.removeprefix("sha256:") in known:
-        return ()
-    return (f"{reference} is not yet the image that is built here: envbuild publish {shell_word(name)}",)
+        return "", ""
+    return f"{reference} is not yet the image that is built here", f"envbuild publish {shell_word(name)}"
 
 
 def requires_signature(workspace: Workspace) -> bool:

@@ -1,7 +1,8 @@
 """The files of a project folder (`dev:` of a spec) that are its content.
 
 Of a git work tree, it is what git tracks, and what is untracked and not ignored; else all but `LEFT_OUT`. Byte code and
-egg-info are never part of it: a run in the folder writes them."""
+egg-info are never part of it: a run in the folder writes them. Neither are envbuild's own files with secrets, a site
+file and private keys for signatures: who pulls the image would have them."""
 
 from __future__ import annotations
 
@@ -12,14 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.core.errors import Finding, SpecError
+from envbuild.core.regular_file import open_regular
+from envbuild.core.signing.key_file import KINDS
 from envbuild.core.text import amount, printable
 from envbuild.lock.dev_git import find_work_tree, list_git
 from envbuild.spec.dev_project import DevProject
+from envbuild.spec.project_folder import SITE, is_site_file
 from envbuild.spec.trust import check_dev_folder
 
 MOST, LARGEST = 10_000, 256 << 20  # files, and bytes of all of them: code, not data
 NEVER = ("__pycache__", ".git")
 LEFT_OUT = (".hg", ".svn", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache")
+LARGEST_KEY = 8192  # bytes; one of cosign has 650
+BEGINS = tuple(f"-----BEGIN {kind}-----".encode() for kind in KINDS)
 LEFT_OUT_ON_TOP = (".venv", "venv", "build", "dist")
 
 
@@ -31,7 +37,7 @@ def list_files(project: DevProject) -> list[str]:
     found = list(list_git(folder, place)) if place else []
     if not found:  # not a work tree, or one that ignores the folder
         found = list(walk(str(folder)))
-    found = sorted(path for path in found if not is_left_out(path))
+    found = sorted(path for path in found if not is_left_out(path) and not is_secret(folder / path))
     if len(found) > MOST:
         raise too_much(project, f"more than {MOST} files")
     total = 0
@@ -75,6 +81,19 @@ def is_left_out(path: str) -> bool:
     """Return whether a run or an installation in the folder writes a file."""
     parts = path.split("/")
     return path.endswith(".pyc") or any(part in NEVER or part.endswith(".egg-info") for part in parts)
+
+
+def is_secret(path: Path) -> bool:
+    """Return whether a file is a site file, which may have logins, or a private key of envbuild or cosign."""
+    if path.name == SITE and is_site_file(path):
+        return True
+    try:
+        if path.lstat().st_size > LARGEST_KEY:
+            return False
+        with open_regular(path, follow=False) as file:
+            return file.read(64).startswith(BEGINS)
+    except OSError:  # reported when it is read
+        return False
 
 
 def walk(top: str) -> Iterator[str]:

@@ -59,7 +59,7 @@ def ask_git(folder: Path, place: Path) -> list[str]:
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     try:
         words = ("-C", str(folder), f"--work-tree={place}", *listing)
-        done = run_git(repository, *words, settings=(NO_PROGRAM,), timeout=LIMIT)
+        done = run_git(repository, *words, settings=(NO_PROGRAM, *ignored_by_user(repository)), timeout=LIMIT)
     except SlowError:
         text = f"git did not list the files of {printable(str(folder))} in {LIMIT} s"
         raise SpecError(text, f"is a .gitignore there a pipe? find {name} -name .gitignore -type p") from None
@@ -67,6 +67,29 @@ def ask_git(folder: Path, place: Path) -> list[str]:
         text = f"git cannot list the files of {printable(str(folder))}: {error_summary(done.stderr)}"
         raise SpecError(text, f"git -C {name} status")
     return [os.fsdecode(item).rstrip("/") for item in done.stdout.split(b"\0") if item]
+
+
+def ignored_by_user(repository: Path) -> list[str]:
+    """Return the setting that names the user's own file of ignored names (git-config(1), core.excludesFile), which
+    often has ``.env``: git runs without the configuration of the user (`git_environment`). None where the repository
+    has the setting itself, or no configuration has it; git reads the default place by itself. Raises SlowError."""
+    asked = ("config", "--includes", "--type=path", "--get", "core.excludesFile")
+    if run_git(repository, *asked[:1], "--local", *asked[1:], timeout=LIMIT).returncode == 0:
+        return []
+    for file in user_configurations():
+        done = run_git(repository, *asked[:1], f"--file={file}", *asked[1:], timeout=LIMIT) if file.exists() else None
+        if done and done.returncode == 0:
+            return ["core.excludesFile=" + os.fsdecode(done.stdout).removesuffix("\n")]
+    return []
+
+
+def user_configurations() -> list[Path]:
+    """Return the configurations of the user and the machine, those that take precedence first."""
+    home = Path.home()
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    named, system = (os.environ.get(f"GIT_CONFIG_{name}", "") for name in ("GLOBAL", "SYSTEM"))
+    own = [Path(named)] if named else [home / ".gitconfig", folder / "git/config"]
+    return [*own, *([] if os.environ.get("GIT_CONFIG_NOSYSTEM") else [Path(system or "/etc/gitconfig")])]
 
 
 def common_directory(repository: Path) -> Path:

@@ -16,7 +16,7 @@ from envbuild.core.store.store import Store
 from envbuild.core.text import counted, human_list
 from envbuild.lock import pending_archives, unit_names
 from envbuild.lock.base_image.lock_base import LockedBase, lock_base
-from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
+from envbuild.lock.base_image.own_images import NO_IMAGES, OwnImages
 from envbuild.lock.debian import resolve as debian
 from envbuild.lock.debian.apt_setup import AptSetup
 from envbuild.lock.debian.debian_request import DebianLock, DebianRequest
@@ -55,7 +55,7 @@ class LockParts:
     refresh: bool
     find_conflicts: python.FindConflicts
     commit_hints: Mapping[str, CommitHint] = field(default_factory=dict)
-    own: OwnImages = refuse_own_image
+    own: OwnImages = NO_IMAGES
     newest: Mapping[str, str] = field(default_factory=dict)
     only: bool = False
     resolved: list[Input] = field(default_factory=list)

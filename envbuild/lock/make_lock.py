@@ -19,7 +19,7 @@ from envbuild.core.text import amount, counted
 from envbuild.lock import pending_archives
 from envbuild.lock.assembly import PythonFiles, assemble, found_inputs
 from envbuild.lock.base_image.lock_base import LockedBase
-from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
+from envbuild.lock.base_image.own_images import NO_IMAGES, OwnImages
 from envbuild.lock.component_versions import check_versions, component_versions
 from envbuild.lock.debian.debian_request import DebianLock
 from envbuild.lock.git.commit_hint import CommitHint
@@ -49,7 +49,7 @@ def make_lock(
     waivers: Iterable[Mapping[str, str]] = (),
     find_conflicts: python.FindConflicts = lambda wheels: (),
     commit_hints: Mapping[str, CommitHint] | None = None,
-    own: OwnImages = refuse_own_image,
+    own: OwnImages = NO_IMAGES,
     newest: Mapping[str, str] | None = None,
     only: bool = False,
 ) -> Lock:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envbuild.core.distributions import is_local_image
 from envbuild.core.errors import Finding, LockError
-from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
+from envbuild.lock.base_image.own_images import NO_IMAGES, OwnImages
 from envbuild.lock.matrix_check import check_lock
 from envbuild.lock.model import Lock
 from envbuild.lock.resolve import resolve_in
-from envbuild.lock.update import current_lock, update_lock
+from envbuild.lock.update import base_changed, current_lock
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 
 
-def require_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = refuse_own_image) -> Lock:
-    """Return the present lock, and write nothing. Raises LockError if there is none, or if `update_lock` would write
-    another one: the inputs of the image changed, or a base that is a file or another image of the project."""
+def require_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = NO_IMAGES) -> Lock:
+    """Return the present lock, and write nothing. Raises LockError if there is none, or if `renew_lock`
+    would make another one: the inputs of the image changed, or a base that is a file or another image of the
+    project."""
     lock = current_lock(resolution, workspace)
-    if is_local_image(resolution.spec.base) and update_lock(resolution, workspace, dry_run=True, own=own).changed:
+    if base_changed(resolution, lock, workspace, own):
         name, path = resolution.spec.name, workspace.project.lock_path(resolution.spec.path)
         raise LockError(f"{path.name} would change, because the base of {name} did", f"envbuild lock {name}", str(path))
     check_lock(resolution, lock, workspace)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from envbuild.core.console import RecordingReporter
+from envbuild.core.distributions import is_local_image, is_own_image
 from envbuild.core.errors import LockError
-from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
+from envbuild.lock.base_image.own_images import NO_IMAGES, OwnImages
 from envbuild.lock.lockfile import read_lock, read_lock_of
 from envbuild.lock.model import Lock
 from envbuild.lock.request import lock_request
@@ -16,10 +17,10 @@ from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 
 
-def ensure_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = refuse_own_image) -> Lock:
+def ensure_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = NO_IMAGES) -> Lock:
     """Return the lock of an image; make it if there is none. Raises LockError if the inputs of the image changed.
 
-    own: returns the OCI layout of an image of the project that is the base of this one"""
+    own: the images of the project, of which one may be the base of this one"""
     if not workspace.project.lock_path(resolution.spec.path).is_file():
         workspace.reporter.info(f"{resolution.spec.name} has no lock; locking its inputs")
         return update_lock(resolution, workspace, own=own).lock
@@ -30,15 +31,27 @@ def ensure_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = r
     return lock
 
 
-def renew_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = refuse_own_image) -> Lock:
-    """Return the lock of an image; make it if there is none, and again if the inputs of the image changed."""
+def renew_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = NO_IMAGES) -> Lock:
+    """Return the lock of an image; make it if there is none, and again if the inputs of the image changed, or its base,
+    which is a file or another image of the project."""
     path = workspace.project.lock_path(resolution.spec.path)
     if path.is_file():
         lock = stored_lock(resolution, workspace)
-        if lock is None or not lock_request(resolution).is_answered_by(lock.inputs):
+        is_current = lock is not None and lock_request(resolution).is_answered_by(lock.inputs)
+        if lock is None or not is_current or base_changed(resolution, lock, workspace, own):
             workspace.reporter.info(f"{path.name} is outdated; locking the inputs of {resolution.spec.name}")
             return update_lock(resolution, workspace, own=own).lock
     return ensure_lock(resolution, workspace, own)
+
+
+def base_changed(resolution: Resolution, lock: Lock, workspace: Workspace, own: OwnImages) -> bool:
+    """Return whether the base of an image is on this machine (a file, another image of the project), and is another one
+    than in its current lock. Raises LockError for an image of the project that is not built."""
+    base = resolution.spec.base
+    if not is_local_image(base):
+        return False
+    other = own.is_other(base, lock) if is_own_image(base) else None
+    return other if other is not None else update_lock(resolution, workspace, dry_run=True, own=own).changed
 
 
 def current_lock(resolution: Resolution, workspace: Workspace) -> Lock:
@@ -88,7 +101,7 @@ def update_lock(
     refresh: bool = False,
     fresh: bool = False,
     dry_run: bool = False,
-    own: OwnImages = refuse_own_image,
+    own: OwnImages = NO_IMAGES,
 ) -> LockUpdate:
     """Lock an image and write the file.
 

@@ -194,3 +194,31 @@ def test_the_prolog_of_the_documents_changes_nothing_that_exists(tmp_path: Path)
     os.chown(place, STRANGER, STRANGER)
     assert run(6) != 0
     assert not (place / "6").exists()
+
+
+def test_what_an_earlier_run_prepared_is_not_what_the_caller_states_now(tmp_path: Path) -> None:
+    """On a runner whose folder WORK remains, an upgraded envbuild and another store were ignored."""
+    (tmp_path / "checkout").mkdir()
+    programs = [tmp_path / name / "envbuild" for name in ("old", "new")]
+    for program in programs:
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\necho {program}\n")
+        program.chmod(0o755)
+
+    def step(name: str, **env: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", f". {ROOT}/.github/steps/common.sh; run_envbuild; echo $ENVBUILD_STORE"]
+            if name == "another"
+            else ["bash", str(ROOT / f".github/steps/{name}.sh")],
+            cwd=tmp_path / "checkout",
+            env={**os.environ, "WORK": str(tmp_path / "work"), "OUT": str(tmp_path / "out"), **env},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    for program in programs:
+        store = str(program.parent / "store")
+        assert f"{program}\n" in step("prepare", ENVBUILD=str(program), ENVBUILD_STORE=store, TOOLS="no")
+        assert step("another", ENVBUILD="", ENVBUILD_STORE="") == f"{program}\n{store}\n"

@@ -48,7 +48,7 @@ class Steps:
         request = SimpleNamespace(source_places=lambda: {}, folder="", contents=())
         step = self.step
         for name, value in {
-            "envbuild.make.load_image_spec": step("load", None),
+            "envbuild.make.load_image_spec": step("load", resolution.spec),
             "envbuild.make.resolve_as_locked": step("", resolution),
             "envbuild.make.resolve_in": step("resolve", resolution),
             "envbuild.make.resolve_image": step("resolve", resolution),

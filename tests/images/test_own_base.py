@@ -52,3 +52,20 @@ def test_an_archive_of_the_same_image_results_in_the_same_packages(cli: Cli) -> 
     made = cli.json("make", "archive")
     assert made["evidence"]
     assert cli.run("run", "archive", "--", "python", "-c", SHOW).stdout == "8.1.7 False /opt/venv\n"
+
+
+def test_an_image_below_that_was_made_again_is_reported_and_locked_again_on_request(cli: Cli) -> None:
+    spec = cli.project / "images/below.yaml"
+    cli.run("make", "above", "--no-verify")
+    assert "earlier" not in cli.run("make", "above", "--no-verify", "--locked").stderr
+    spec.write_text(BELOW.replace("  python", "  script: {run: [echo new > text], into: /opt/text}\n  python"))
+    cli.run("make", "below", "--no-verify", "--lock")
+    before = cli.run("make", "above", "--no-verify")
+    assert "above is on an earlier below, which was made again since: envbuild lock above" in before.stderr
+    assert cli.json("make", "above", "--no-verify")["up_to_date"]
+    required = cli.run("make", "above", "--no-verify", "--locked", check=False)
+    assert required.returncode == 4
+    assert "above.lock would change, because the base of above did" in required.stderr
+    assert not cli.json("make", "above", "--no-verify", "--lock")["up_to_date"]
+    assert cli.run("run", "above", "--", "cat", "/opt/text/text").stdout == "new\n"
+    assert "earlier" not in cli.run("make", "above", "--no-verify", "--locked").stderr

@@ -29,22 +29,23 @@ def test_the_copy_of_another_image_is_reported(tmp_path: Path) -> None:
     """Such as one of before an edit of the spec, or another member's image of that name."""
     built, _ = read_file(image(tmp_path / "built", ONE))
     same, other = image(tmp_path / "same", ONE), image(tmp_path / "other", OTHER)
-    assert compare_copy(same, built, None) == ()
-    assert compare_copy(other, built, None) == (f"{other} is another image than that of the project",)
-    assert compare_copy(tmp_path / "x.sqsh", built, None) == (f"{tmp_path}/x.sqsh does not exist yet",)
-    assert compare_copy(tmp_path / "of nodes/x.sqsh", built, None) == ()  # this machine does not have the folder
+    assert compare_copy(same, built, None) == ""
+    assert compare_copy(other, built, None) == f"{other} is another image than that of the project"
+    assert compare_copy(tmp_path / "x.sqsh", built, None) == f"{tmp_path}/x.sqsh does not exist yet"
+    assert compare_copy(tmp_path / "of nodes/x.sqsh", built, None) == ""  # this machine does not have the folder
     (tmp_path / "text.sqsh").write_text("no image")
-    assert "cannot be read, because" in compare_copy(tmp_path / "text.sqsh", built, None)[0]
+    assert "cannot be read, because" in compare_copy(tmp_path / "text.sqsh", built, None)
 
 
 def test_the_warning_has_the_command_that_copies_the_image(tmp_path: Path) -> None:
     folder = image(tmp_path / "images", OTHER).parent
     at = shipped_workspace(f"images: {folder}\n", tmp_path)
     built, _ = read_file(image(tmp_path / "built", ONE))
-    path, lacks, warnings = nodes_path("net", tmp_path / "built/net.sqsh", built, None, at)
+    path, lacks, other = nodes_path("net", tmp_path / "built/net.sqsh", built, None, at)
     assert (path, lacks) == (f"{folder}/net.sqsh", ("", ""))
-    assert warnings == (
-        f"{path} is another image than that of the project: envbuild export net --to squashfs -o {path}",
+    assert other == (
+        f"{path} is another image than that of the project",
+        f"envbuild export net --to squashfs -o {path}",
     )
 
 
@@ -57,11 +58,12 @@ def at(tmp_path: Path) -> Workspace:
 
 def test_a_tag_that_still_names_an_earlier_image_is_reported(at: Workspace) -> None:
     reference, address = "registry.example/team/net:1", RegistryAddress("https://registry.example", "team/net")
-    assert not_published("net", reference, ONE, at) == ()  # another store may have sent it
+    assert not_published("net", reference, ONE, at) == ("", "")  # another store may have sent it
     record_repository(at.store, RegistryAddress("https://registry.example", "team/other"), ["3" * 64])
-    assert not_published("net", reference, ONE, at) == ()
+    assert not_published("net", reference, ONE, at) == ("", "")
     record_repository(at.store, address, [OTHER.removeprefix("sha256:")])
     assert not_published("net", reference, ONE, at) == (
-        f"{reference} is not yet the image that is built here: envbuild publish net",
+        f"{reference} is not yet the image that is built here",
+        "envbuild publish net",
     )
-    assert not_published("net", reference, OTHER, at) == ()
+    assert not_published("net", reference, OTHER, at) == ("", "")

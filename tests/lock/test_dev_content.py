@@ -352,3 +352,38 @@ def test_the_name_of_a_locked_package_is_refused(tmp_path: Path, key: Signer) ->
     assert at.lock().returncode == 0
     fill(tmp_path / "mine", {"pyproject.toml": named % b"taken"})
     assert at.lock().returncode == 2  # also where the request for the lock is that of before
+
+
+@pytest.mark.parametrize("where", [".gitconfig", ".config/git/config", "named", "included"])
+def test_what_the_user_ignores_in_all_repositories_is_left_out(
+    where: str, repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
+    text = b"[core]\n\texcludesFile = ~/own names\n"
+    fill(home, {"own names": b".env\n*.pem\n", where: text})
+    if where == "named":
+        monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / where))
+    if where == "included":
+        fill(home, {".gitconfig": b"[include]\n\tpath = included\n"})
+    before = list_files(project(repo.path))
+    fill(repo.path, {".env": b"TOKEN=x", "deep/id.pem": b"key", "seen": b""})
+    assert list_files(project(repo.path)) == sorted([*before, "seen"])
+    fill(repo.path, {".gitignore": b"!.env\n"})  # the repository decides
+    assert ".env" in list_files(project(repo.path))
+    git(repo.path, "config", "core.excludesFile", "/dev/null")
+    assert "deep/id.pem" in list_files(project(repo.path))
+
+
+@pytest.mark.parametrize("with_git", [True, False])
+def test_a_site_file_and_private_keys_are_left_out(with_git: bool, repo: Repo, tmp_path: Path) -> None:
+    folder = repo.path
+    if not with_git:
+        shutil.rmtree(folder / ".git")
+    before = list_files(project(folder))
+    key = b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nabc\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n"
+    other = {"web/site.yaml": b"title: mine\n", "team.pub": b"-----BEGIN PUBLIC KEY-----\n", "note": b"a " + key}
+    fill(folder, {"site.yaml": b"schema: 1\nmirrors: {}\n", "deep/team.key": key, **other})
+    assert list_files(project(folder)) == sorted([*before, *other])

@@ -9,6 +9,7 @@ import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import ConflictError, InputError, LockError
 from envbuild.core.store.store import Store
 from envbuild.lock.base_image.lock_base import LockedBase, lock_base
+from envbuild.lock.base_image.own_images import OwnImages
 from envbuild.lock.inputs import image_blobs, input_origin, supplier
 from envbuild.lock.model import VenvRule
 from envbuild.net.download import Transfer
@@ -109,7 +111,7 @@ def test_an_image_of_the_project_is_taken_from_its_layout(tmp_path: Path) -> Non
         asked.append(name)
         yield layout.path
 
-    assert locked("h100-nccl", tmp_path, own=own).image.python == PACKAGES
+    assert locked("h100-nccl", tmp_path, own=OwnImages(own)).image.python == PACKAGES
     assert asked == ["h100-nccl"]
     with pytest.raises(LockError) as caught:
         locked("h100-nccl", tmp_path)
@@ -248,3 +250,14 @@ def test_a_compressed_archive_that_is_a_bomb_is_refused_before_it_is_in_the_stor
         index_compressed_archive(path)
     monkeypatch.setattr("envbuild.core.bombs.SUSPECT", 16 << 20)
     assert list(index_compressed_archive(path).places) == ["layer.tar"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "other"),
+    [(("sha256:1", "sha256:2"), False), (("sha256:1",), True), (("sha256:2", "sha256:1"), True), (None, None)],
+)
+def test_an_image_that_was_built_with_other_layers_is_another_one(
+    layers: tuple[str, ...] | None, other: bool | None
+) -> None:
+    lock: Any = SimpleNamespace(base_image=SimpleNamespace(layers=(("1", 5, "x"), ("2", 5, "x"))))
+    assert OwnImages(layers=lambda name: layers).is_other("below", lock) is other

@@ -38,7 +38,7 @@ class Place:
         self.requests: list[dict[str, Any]] = []
         self.reporter = SilentReporter()
         project = SimpleNamespace(lock_path=lambda path: self.path, new_lock_path=lambda path: self.path)
-        spec = SimpleNamespace(path=folder / "app.yaml", name="app", where={}, dev=())
+        spec = SimpleNamespace(path=folder / "app.yaml", name="app", base="debian:13", where={}, dev=())
         self.resolution: Any = SimpleNamespace(spec=spec, env=None, waivers=())
         store = Store.open(folder / "store")
         site = Site(folder / "store", use_host=False)

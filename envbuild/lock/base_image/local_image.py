@@ -50,7 +50,7 @@ def import_image(
     ConflictError if it is one for another CPU architecture, EngineError if the store is full.
     """
     with contextlib.ExitStack() as stack:
-        source = f"oci:{stack.enter_context(own(base))}" if is_own_image(base) else source_of(base, folder)
+        source = f"oci:{stack.enter_context(own.open(base))}" if is_own_image(base) else source_of(base, folder)
         image = stack.enter_context(open_source(source, site, store, arch))
         stack.enter_context(store.filled())
         reporter.start("base", f"copying {base} into the store: {len(image.layers)} layers")

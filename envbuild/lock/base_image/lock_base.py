@@ -22,7 +22,7 @@ from envbuild.core.text import amount
 from envbuild.lock.base_image import requirements
 from envbuild.lock.base_image.file_tree import read_image_tree
 from envbuild.lock.base_image.local_image import import_image
-from envbuild.lock.base_image.own_images import OwnImages, refuse_own_image
+from envbuild.lock.base_image.own_images import NO_IMAGES, OwnImages
 from envbuild.lock.model import BaseImage
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.registry.client import Repository
@@ -63,12 +63,12 @@ def lock_base(
     prefixes: Sequence[tuple[str, str]] = (),
     where: Mapping[str, str] | None = None,
     folder: Path = Path(),
-    own: OwnImages = refuse_own_image,
+    own: OwnImages = NO_IMAGES,
 ) -> LockedBase:
     """Lock the image that `reference` names for `arch`, with its layers in the store.
 
     `reference` is one of a registry; or an archive or a layout, whose relative path begins in `folder`; or the name of
-    an image of the project, of which `own` returns the layout. `previous` with the same reference of a registry keeps
+    an image of the project, of which `own` has the layout. `previous` with the same reference of a registry keeps
     its digest, even if its tag names another image now. `distribution` and
     `python` are those that the spec declares for the image; `promised` are (recipe, shell pattern of a path) of the
     files that recipes use from it, `prefixes` (recipe, folder) what they compile into, and `where` the places of these
