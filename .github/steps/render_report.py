@@ -137,9 +137,10 @@ def read(path: Path) -> dict[str, Any]:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         raise InvalidReportError("not readable") from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise InvalidReportError("not a regular file")
     with os.fdopen(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise InvalidReportError("not a regular file")
         content = opened.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise InvalidReportError(f"more than {MOST_BYTES} bytes")

@@ -158,7 +158,7 @@ def write_published(pull: Pull, output: Output | None, began: float, *, link: bo
     store, document = pull.store, pull.published.document
     name = free_name(pull.image.stem, pull.workspace)
     file = f"{name}-{document.sha256[:12]}.sqsh"
-    record = None if output else record_path(store, ["pull", pull.published.artifact, name])
+    record = None if output else record_path(store, ["pull", pull.published.artifact, name], made_by_code=False)
     path = output.file(file) if output else store.root / "artifacts" / file
     done = read_record(record) if record else None
     present = done is not None and done.get("sha256") == document.sha256 and Path(done["artifact"]) == path

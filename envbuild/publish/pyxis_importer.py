@@ -51,18 +51,17 @@ def import_image(uri: str, workspace: Workspace, step: JobStep | None = None, *,
     try:
         found = Repository(reference, workspace.site, Transport(workspace.site.network())).digest()
     except UnansweredError as error:
-        last = read_last(reference, workspace) if offline else None
+        last = read_import(_last_record(reference, workspace)) if offline else None
         if last is None:
             raise
         workspace.reporter.warn(f"{error.message}\nstarting {last['digest']}, which was imported here before")
         return _lease(check_signers(last, workspace), workspace, step)
     pinned = replace(reference, digest=found.removeprefix("sha256:"))
     with workspace.store.lock(f"import-{hashlib.sha256(str(pinned).encode()).hexdigest()[:16]}"):
-        made = read_last(pinned, workspace)
+        made = read_import(_record(pinned, workspace))
         if made is None or not is_signed(made, workspace):
             made = _record_image(pinned, pull_image(_text(pinned), None, workspace), workspace)
-    if not reference.digest:
-        _write(reference, made, workspace)
+    write_record(_last_record(reference, workspace), {**made, "reference": _text(reference)})
     return _lease(made, workspace, step)
 
 
@@ -92,9 +91,9 @@ def parse_uri(uri: str) -> Reference:
     return parse_source_reference(f"{name}{at}{digest}")
 
 
-def read_last(reference: Reference, workspace: Workspace) -> dict[str, Any] | None:
-    """Return what was imported into this store for a reference, if the file is unchanged."""
-    made = read_record(_record(reference, workspace))
+def read_import(record: Path) -> dict[str, Any] | None:
+    """Return what was imported into this store, if the file is unchanged."""
+    made = read_record(record)
     return made if made and isinstance(made.get("digest"), str) else None
 
 
@@ -107,7 +106,7 @@ def _record_image(reference: Reference, result: Result, workspace: Workspace) ->
         "layers": [],
         "signing_keys": list(result.data.get("signing_keys", ())),
     }
-    _write(reference, made, workspace)
+    write_record(_record(reference, workspace), made)
     return made
 
 
@@ -132,12 +131,14 @@ def check_signers(made: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
     return made
 
 
-def _write(reference: Reference, made: dict[str, Any], workspace: Workspace) -> None:
-    write_record(_record(reference, workspace), {**made, "reference": _text(reference)})
-
-
 def _record(reference: Reference, workspace: Workspace) -> Path:
+    """Return the path of the record of what was imported: a later envbuild may convert layers otherwise."""
     return record_path(workspace.store, ["import", reference.name, reference.wanted])
+
+
+def _last_record(reference: Reference, workspace: Workspace) -> Path:
+    """Return the path of the record of what a reference was last, for when no registry answers."""
+    return record_path(workspace.store, ["last import", reference.name, reference.wanted], made_by_code=False)
 
 
 def _lease(made: dict[str, Any], workspace: Workspace, step: JobStep | None) -> Path:

@@ -110,8 +110,9 @@ def test_files_that_are_not_reports_are_refused(tmp_path: Path) -> None:
     (tmp_path / "link/report.json").symlink_to("/etc/passwd")
     (tmp_path / "pipe").mkdir()
     os.mkfifo(tmp_path / "pipe/report.json")
+    (tmp_path / "folder/report.json").mkdir(parents=True)
     page = render(tmp_path)
-    assert page.count("### A report that is not valid") == 4 and "root:" not in page
+    assert page.count("### A report that is not valid") == 5 and "root:" not in page
     assert "more than 1048576 bytes" in page and "not a regular file" in page and "not readable" in page
 
 

@@ -145,3 +145,17 @@ def test_the_digest_covers_every_room(tmp_path: Path) -> None:
         after = digest()
         assert after != before, room
         before = after
+
+
+def test_a_record_of_what_was_published_remains_with_another_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node found nothing that it had imported before an upgrade, while the registry did not answer."""
+    store = Store.open(tmp_path / "store")
+
+    def paths() -> list[Path]:
+        return [record_path(store, ["last import", "x"], made_by_code=by_code) for by_code in (True, False)]
+
+    before = paths()
+    monkeypatch.setattr("envbuild.core.store.records.code_digest", lambda: "another")
+    assert [one == other for one, other in zip(before, paths(), strict=True)] == [False, True]

@@ -30,10 +30,11 @@ LONGEST = 255  # bytes of a file name
 FILES = ("artifact", "evidence")  # keys of files in artifacts/
 
 
-def record_path(store: Store, decides: Iterable[str | bytes]) -> Path:
-    """Return the path of the record of a file, named by all that `decides` its bytes and by envbuild's own code."""
+def record_path(store: Store, decides: Iterable[str | bytes], *, made_by_code: bool = True) -> Path:
+    """Return the path of the record of a file, named by all that `decides` its bytes, and by envbuild's own code unless
+    that decides nothing: what was published has the same bytes with each release."""
     digest = hashlib.sha256()
-    for part in (code_digest(), *decides):
+    for part in (*((code_digest(),) if made_by_code else ()), *decides):
         content = part.encode() if isinstance(part, str) else part
         digest.update(f"{len(content)}\n".encode() + content)
     return store.root / "images" / f"{digest.hexdigest()}.json"
