@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Mapping
 
 from envbuild.core.errors import EngineError, SpecError
 from envbuild.core.programs import start_program
 from envbuild.launch.launch import Launch
+from envbuild.launch.script_call import script_call
 
 
 def submit(launch: Launch) -> int:
@@ -26,7 +28,8 @@ def submit(launch: Launch) -> int:
             f"{program[0]} is not installed here", hint="leave out --submit, and type what it prints there"
         )
     if not written.submit:
-        return run(("sh", "-c", written.text), 0)
+        command, env = script_call(written.text)
+        return run(command, 0, env)
     with tempfile.TemporaryFile() as file:
         file.write(written.text.encode(errors="surrogateescape"))
         file.flush()
@@ -34,8 +37,8 @@ def submit(launch: Launch) -> int:
         return run(program, file.fileno())
 
 
-def run(command: tuple[str, ...], stdin: int) -> int:
+def run(command: tuple[str, ...], stdin: int, env: Mapping[str, str] | None = None) -> int:
     """Run a program with this descriptor as its input; return its exit code."""
-    with start_program(command, stdin=stdin, stdout=1, stderr=2) as program:
+    with start_program(command, env=env, stdin=stdin, stdout=1, stderr=2) as program:
         code = program.wait()
     return code if code >= 0 else 128 - code

@@ -19,6 +19,7 @@ from envbuild.launch.launch import Prepared
 from envbuild.launch.model import LaunchImage, Option, Plan, Request
 from envbuild.launch.plan import plan_launch
 from envbuild.launch.programs import has_torch
+from envbuild.launch.script_call import script_call
 from envbuild.net.site import Site
 from envbuild.spec.recipe import VENV
 from envbuild.verify.run_inspector import PYTHON
@@ -110,9 +111,8 @@ def run_trial(trial: Trial, form: str, program: str, watch: Callable[[str], obje
     if not shutil.which(form):
         return Ended({}, f"{form} is not installed here")
     try:
-        done = run_program(
-            ["sh", "-c", trial.text], content=program.encode(), text=True, timeout=trial.limit, watch=watch
-        )
+        command, env = script_call(trial.text)
+        done = run_program(command, env=env, content=program.encode(), text=True, timeout=trial.limit, watch=watch)
     except TimeoutExpired:
         return Ended({}, f"the job did not end within {trial.limit:.0f} s")
     documents, others = read_parts(done.stdout, trial.ranks)

@@ -110,7 +110,11 @@ def test_what_is_for_some_programs_alone_comes_after_the_image(special: dict[str
     assert pick([image, other, entry("arm64", number=3)], "x", wanted).digest == f"{1:064x}"
     assert pick([other], "x", wanted).digest == f"{2:064x}"
     assert pick([entry("amd64", "v2", number=5), other], "x", wanted).digest == f"{2:064x}"
-    for listed in ([other, image], [image, entry("amd64", number=4), other]):
+    zstd = other | {"annotations": {"io.github.containers.compression.zstd": "true"}}
+    one, two = ({"config": {"digest": f"sha256:{number:064x}", "size": 1, "mediaType": "x"}} for number in (7, 8))
+    with pytest.raises(InputError, match="has two images for linux/amd64"):
+        pick([image, zstd], "x", wanted, {1: one, 2: two})
+    for listed in ([other, image], [image, entry("amd64", number=4), other], [entry("amd64", "v1", number=4), other]):
         with pytest.raises(InputError, match="has two images for linux/amd64"):
             pick(listed, "x", wanted)
 

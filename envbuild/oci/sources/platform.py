@@ -69,6 +69,7 @@ def pick_manifest(
     """
     found: list[tuple[str, m.BlobDescriptor]] = []
     fitting: list[tuple[int, m.BlobDescriptor]] = []
+    before: list[tuple[int, str]] = []
     packed: set[str] = set()  # digests of the same images in zstd, which podman adds
     try:
         for item in listed:
@@ -80,7 +81,8 @@ def pick_manifest(
             rank = LAST if not have else platform.rank(arch, variant) if system == m.SYSTEM else None
             if rank is None:
                 found.append((f"{have}/{variant}" if variant else have, part))
-            elif not (is_special(item) and any(before <= rank for before, _ in fitting)):  # all others take that one
+            elif not (is_special(item) and (rank, variant) in before):  # all others take the first one
+                before.append((rank, variant))
                 fitting.append((rank, part))
                 if item.part("annotations").optional(IN_ZSTD).text() == "true":
                     packed.add(part.digest)
@@ -104,8 +106,11 @@ def pick_manifest(
 def is_special(item: Part) -> bool:
     """Return whether an entry of an index is one for programs that know its kind: an artifact that describes the image
     (SOCI index v2: artifactType, with the platform of the image), or an image for platforms with special features
-    (nydus: os.features; OCI image-index.md)."""
-    return bool(item.optional("artifactType").text() or item.part("platform").optional("os.features").value)
+    (nydus: os.features; OCI image-index.md). New releases of skopeo prefer what is marked as zstd, of any kind."""
+    packed = item.part("annotations").optional(IN_ZSTD).text() == "true"
+    return not packed and bool(
+        item.optional("artifactType").text() or item.part("platform").optional("os.features").value
+    )
 
 
 def _configuration(read: Callable[[str], Mapping[str, Any]], digest: str, name: str) -> str:
