@@ -136,6 +136,7 @@ log_in() {
   host=${host%%/*}
   [ "$host" != docker.io ] || host=https://index.docker.io/v1/
   export DOCKER_CONFIG=$WORK/docker
+  trap 'rm -rf "$WORK/docker"' EXIT # a later job of this folder may be one of a stranger's change
   (
     umask 077
     mkdir -p "$DOCKER_CONFIG"

@@ -54,7 +54,11 @@ def wide(store: Store) -> Plan:
             lowers=("base", "debs"),
             keep=("/usr/local",),
         ),
-        kit.unit("inner", "mkdir -p /opt/deep/in; touch /opt/deep/in/a /opt/deep/in/b", keep=("/opt/deep/in",)),
+        kit.unit(
+            "inner",
+            "mkdir -p /opt/deep/in; chmod 1777 /opt/deep/in; touch /opt/deep/in/a /opt/deep/in/b",
+            keep=("/opt/deep/in",),
+        ),
         kit.unit(
             "outer",  # around the folder of another unit, from which it deletes
             "rm /opt/deep/in/a; touch /opt/deep/c",

@@ -31,18 +31,17 @@ def split_lowers(plan: Plan, unit: Unit) -> tuple[str, list[Unit]]:
 
 
 def provide_folders(plan: Plan, unit: Unit, other: Unit) -> Iterator[Any]:
-    """Yield the instructions that copy the folder of another unit into a stage. In that of the image they also give it
-    its owner and mode: a COPY makes a new folder, of root, for all. Call it inside of `hpccm.hpccm_target`."""
+    """Yield the instructions that copy the folder of another unit into a stage, with its owner and mode: a COPY makes a
+    new folder, of root, for all. Call it inside of `hpccm.hpccm_target`."""
     for member in chain_below(plan, unit, other):
         if found_before(plan, member):  # a COPY alone does not remove what the unit removed
             gone = f"type=bind,from={member.name},source={GONE},target={GONE},ro"
             yield hpccm.run(remove_gone(), [gone])
     for folder in other.keep:
         yield hpccm.copy_from(other.name, folder)
-    if unit is plan.units[-1]:
-        places = {f"{INPUTS}/folder-{number}": folder for number, folder in enumerate(other.keep)}
-        mounts = [f"type=bind,from={other.name},source={folder},target={place},ro" for place, folder in places.items()]
-        yield hpccm.run(NEXT.join(copy_attributes(place, folder) for place, folder in places.items()), mounts)
+    places = {f"{INPUTS}/folder-{number}": folder for number, folder in enumerate(other.keep)}
+    mounts = [f"type=bind,from={other.name},source={folder},target={place},ro" for place, folder in places.items()]
+    yield hpccm.run(NEXT.join(copy_attributes(place, folder) for place, folder in places.items()), mounts)
 
 
 def chain_below(plan: Plan, unit: Unit, last: Unit) -> Iterator[Unit]:
