@@ -77,7 +77,6 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         return done
 
     # imported only when there is work, so that a run without any is short
-    from envbuild.export.former_artifacts import remove_former
     from envbuild.lock.model import lock_digest
     from envbuild.verify.provenance import image_documents, write_documents
     from envbuild.verify.verify import verify
@@ -93,7 +92,6 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     documents = image_documents(resolution, lock, ready.key.lock, evidence, built.engine, workspace, all_caches)
     write_documents(documents, artifact.path, artifact.sha256)
     link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
-    remove_former(artifact.path)
     made = ImageRecord(
         image=lock.image,
         artifact=str(artifact.path),

@@ -21,6 +21,7 @@ from envbuild.launch.fabric import find_devices
 from envbuild.launch.launch import Prepared, prepare_launch
 from envbuild.launch.model import Request
 from envbuild.launch.programs import has_mpi
+from envbuild.launch.registry_image import check_tag
 from envbuild.launch.trial import FORMS, Ended, Trial, choose_form, node_trial, run_trial, step_trial
 from envbuild.spec.target import Target, load_target
 from envbuild.spec.workspace import Workspace
@@ -141,6 +142,8 @@ def run_tier(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
         raise EnvbuildError(f"{prepared.image.name} is not built", hint=f"envbuild make {prepared.image.name}")
     if prepared.image.other[0]:  # whose results would be evidence of this one
         raise EnvbuildError(*prepared.image.other)
+    if prepared.image.reference and not prepared.image.squashfs and prepared.image.configuration:
+        check_tag(prepared.image, workspace)
     workspace.reporter.start(TASK, f"verify {job.image}: tier {request.tier}")
     try:
         run = run_node if request.tier == GPU else run_fabric

@@ -159,6 +159,7 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         docker=reference or f"{spec.name}:{lock_digest(lock)[7:19] if locked else 'latest'}",
         built=file is not None,
         before="" if file else before_start(spec.name, reference, locked=locked),
+        configuration=configuration_of(within) if within else "",
         other=other,
         ssh_server=server,
     )

@@ -86,6 +86,7 @@ class LaunchImage:
     docker: its name in the Docker Engine of a node.
     env: of the finished image; of a project's image that is not built, what its spec declares (`built` is false).
     before: the commands after which it can be started, of an image that is not built.
+    configuration: its digest (``sha256:…``), of a project's image that is built.
     other: why nodes would start another image under its name, and the command that changes this; empty: not known.
     versions: component → version. layers: its recipes. ssh_server: whether it has one; None: not known.
     """
@@ -103,6 +104,7 @@ class LaunchImage:
     docker: str = ""
     built: bool = True
     before: str = ""
+    configuration: str = ""
     other: tuple[str, str] = ("", "")
     warnings: tuple[str, ...] = ()
     ssh_server: bool | None = None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from envbuild.core.errors import EnvbuildError
 from envbuild.core.shell import shell_word
+from envbuild.launch.model import LaunchImage
 from envbuild.spec.workspace import Workspace
 
 
@@ -18,22 +22,39 @@ def registry_reference(name: str, target: str, epoch: int, workspace: Workspace)
 
 
 def not_published(name: str, reference: str, configuration: str, workspace: Workspace) -> tuple[str, str]:
-    """Return the difference, and the command that changes it, of an image whose `configuration` (``sha256:…``) this
-    store did not send to the registry, where it sent other images to the repository: its tag has the date of the newest
-    input, so that an edit of the spec may not change it. Nothing is known of what other stores sent."""
+    """Return the difference, and the command that changes it, of an image with a `configuration` (``sha256:…``), where
+    this user last published another one under its tag: that has the date of the newest input, so that an edit of the
+    spec may not change it. Nothing is known of what others published."""
     from envbuild.net.registry.client import RegistryAddress
     from envbuild.net.registry.reference import parse_reference
-    from envbuild.publish.known_repositories import read_repositories
+    from envbuild.publish.known_repositories import read_tag
     from envbuild.publish.registry import open_repository
 
-    known: dict[str, str] = {}
-    for place in open_repository(parse_reference(reference), workspace.site).places:
-        if isinstance(place, RegistryAddress):
-            known |= read_repositories(workspace.store, place)
-    sent = parse_reference(reference).repository in known.values()
-    if not sent or configuration.removeprefix("sha256:") in known:
+    named = parse_reference(reference)
+    places = (place for place in open_repository(named, workspace.site).places if isinstance(place, RegistryAddress))
+    known = {read_tag(workspace.store, place, named.tag) for place in places} - {""}
+    if not known or configuration in known:
         return "", ""
-    return f"{reference} is not yet the image that is built here", f"envbuild publish {shell_word(name)}"
+    return (
+        f"{reference} was last published as another image than the one that is built here",
+        f"envbuild publish {shell_word(name)}",
+    )
+
+
+def check_tag(image: LaunchImage, workspace: Workspace) -> None:
+    """Check that the reference of an image of the project names the image as it is built here, by its configuration.
+    Raises InputError, EnvbuildError."""
+    from envbuild.oci.sources.platform import Platform
+    from envbuild.publish.remote_image import open_remote
+
+    remote = open_remote(image.reference, workspace.site)
+    value = remote.find(Platform.of(image.arch)).value if remote else {}
+    found = value.get("config")
+    if not isinstance(found, Mapping) or found.get("digest") != image.configuration:
+        raise EnvbuildError(
+            f"{image.reference} is another image than the one that is built here",
+            hint=f"envbuild publish {shell_word(image.name)}",
+        )
 
 
 def requires_signature(workspace: Workspace) -> bool:

@@ -91,7 +91,8 @@ def is_secret(path: Path) -> bool:
         if path.lstat().st_size > LARGEST_KEY:
             return False
         with open_regular(path, follow=False) as file:
-            return file.read(64).startswith(BEGINS)
+            content = file.read(LARGEST_KEY)
+            return any(begin in content for begin in BEGINS)
     except OSError:  # reported when it is read
         return False
 

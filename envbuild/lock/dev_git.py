@@ -21,6 +21,7 @@ from envbuild.spec.trust import check_index
 
 NO_PROGRAM = "core.fsmonitor=false"  # which the settings of a repository name
 LONGEST = 4096  # bytes of a file that names a folder
+UNSET = 1  # exit code of git config for a setting that no file has
 LIMIT = 60  # seconds: git waits for a .gitignore that is a FIFO
 
 
@@ -72,14 +73,20 @@ def ask_git(folder: Path, place: Path) -> list[str]:
 def ignored_by_user(repository: Path) -> list[str]:
     """Return the setting that names the user's own file of ignored names (git-config(1), core.excludesFile), which
     often has ``.env``: git runs without the configuration of the user (`git_environment`). None where the repository
-    has the setting itself, or no configuration has it; git reads the default place by itself. Raises SlowError."""
+    has the setting itself, or no configuration has it; git reads the default place by itself. Raises SlowError,
+    SpecError for a configuration that git cannot read."""
     asked = ("config", "--includes", "--type=path", "--get", "core.excludesFile")
     if run_git(repository, *asked[:1], "--local", *asked[1:], timeout=LIMIT).returncode == 0:
         return []
     for file in user_configurations():
-        done = run_git(repository, *asked[:1], f"--file={file}", *asked[1:], timeout=LIMIT) if file.exists() else None
-        if done and done.returncode == 0:
+        if not file.exists():
+            continue
+        done = run_git(repository, *asked[:1], f"--file={file}", *asked[1:], timeout=LIMIT)
+        if done.returncode == 0:
             return ["core.excludesFile=" + os.fsdecode(done.stdout).removesuffix("\n")]
+        if done.returncode != UNSET:  # what it ignores, such as .env, would be part of the image
+            why = error_summary(done.stderr)
+            raise SpecError(f"git cannot read {printable(str(file))}: {why}", "git config --get core.excludesFile")
     return []
 
 

@@ -71,7 +71,8 @@ class Target:
             )
             blobs, size, there = made.sent, made.sent_bytes, made.present
             found = {part.digest for part in parts.blobs} | {blob.digest for item in artifacts for blob in item.blobs}
-            record_repository(self.workspace.store, self.push.at, found)
+            configuration = "" if parts.digest == squashfs else f"sha256:{parts.blobs[0].digest}"
+            record_repository(self.workspace.store, self.push.at, found, destination.reference.tag, configuration)
         else:
             assert destination.folder is not None
             total = count_digests(parts, artifacts) + 1 + len(artifacts)  # the manifests are blobs of a folder, too

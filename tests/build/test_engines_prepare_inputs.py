@@ -362,3 +362,20 @@ def test_a_blob_of_holes_in_a_store_of_a_group_is_not_copied(tmp_path: Path) -> 
     with ends_within(30), pytest.raises(InputError, match="got far more bytes than are on the disk"):
         link_blobs(store, [("file", "a" * 64)], tmp_path / "out")
     assert not store.has_blob("a" * 64)
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o644])
+def test_a_blob_that_others_may_write_is_copied_and_compared(store: Store, tmp_path: Path, mode: int) -> None:
+    """`fetch --to` makes hard links, of which a user may change the modes for a group."""
+    sha256 = add(store, archive("top/x"))
+    store.blob(sha256).chmod(mode)
+    files = item("f", "files", [("x.tar.gz", sha256)])
+    prepare_inputs(store, [files], tmp_path / "a")
+    linked = (tmp_path / "a/f/x.tar.gz").samefile(store.blob(sha256))
+    assert linked is (mode == 0o644)
+    pinned = store.pin_blob(sha256)
+    assert os.path.samestat(os.fstat(pinned.fd), store.blob(sha256).stat()) is linked
+    store.blob(sha256).write_bytes(b"another user's")
+    for name, one in (("b", files), ("c", item("t", "tree", [("x.tar", sha256)]))):
+        with pytest.raises(InputError):
+            prepare_inputs(store, [one], tmp_path / name)

@@ -69,7 +69,6 @@ class Steps:
             "envbuild.build.plan.planner.make_plan": step("plan", SimpleNamespace(image="app", units=("base", "venv"))),
             "envbuild.export.project_image.write_artifact": step("export", artifact),
             "envbuild.make.link_by_name": step("link", None),
-            "envbuild.export.former_artifacts.remove_former": step("remove former", None),
             "envbuild.verify.verify.verify": step("verify", ("/app.evidence.json", None)),
             "envbuild.verify.provenance.image_documents": step("documents", None),
             "envbuild.verify.provenance.write_documents": step("", None),
@@ -107,7 +106,7 @@ def test_the_steps_in_their_order(steps: Steps) -> None:
     made = make("app", steps.workspace, Options())
     assert steps.calls == [
         "load", "resolve", "lock", "plan", "check", "fetch", "build", "export", "verify", "documents",
-        "link", "remove former", "record",
+        "link", "record",
     ]  # fmt: skip
     assert (made.image, made.artifact, made.sha256, made.lock) == ("app", "/app.sqsh", "ab", "sha256:2")
     assert (made.engine, made.layers, made.messages) == ("embedded", ("sha256:1",), ("note",))

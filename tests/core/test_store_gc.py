@@ -282,6 +282,26 @@ def test_the_file_that_is_linked_is_preserved_with_its_evidence_alone(store: Sto
     assert {path.name for path in folder.iterdir()} == kept
 
 
+def test_a_file_that_another_one_of_its_lock_replaced_remains_for_a_day(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each edit of a project folder makes a file of a new name, of up to 20 GB."""
+    folder, lock = store.root / "artifacts", "app-0123456789ab"
+    for name in (
+        f"{lock}-00000001.sqsh",
+        f"{lock}-00000002.sqsh",
+        f"{lock}-00000003.sqsh",
+        "app-ffffffffffff-00000004.sqsh",
+    ):
+        (folder / name).write_text("x")
+    (folder / "app.sqsh").symlink_to(f"{lock}-00000001.sqsh")
+    hours = {f"{lock}-00000002.sqsh": 25, f"{lock}-00000003.sqsh": 23}
+    now = time.time()
+    monkeypatch.setattr("envbuild.core.store.gc.change_time", lambda path: now - 3600 * hours.get(path.name, 100))
+    artifacts = [path.name for path in unneeded_entries(store, everything=False) if path.parent == folder]
+    assert artifacts == [f"{lock}-00000002.sqsh"]
+
+
 def test_nothing_is_removed_through_a_link_out_of_the_store(store: Store, tmp_path: Path) -> None:
     """A downloaded project may contain a store with such links; git keeps them."""
     outside = tmp_path / "documents"

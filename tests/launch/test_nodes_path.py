@@ -11,7 +11,7 @@ from envbuild.core.store.store import Store
 from envbuild.launch.nodes_path import compare_copy, nodes_path, read_file
 from envbuild.launch.registry_image import not_published
 from envbuild.net.registry.client import RegistryAddress
-from envbuild.publish.known_repositories import record_repository
+from envbuild.publish.known_repositories import read_repositories, record_repository
 from envbuild.spec.workspace import Workspace
 from tests.support.launching import shipped_workspace, write_squashfs
 
@@ -59,11 +59,16 @@ def at(tmp_path: Path) -> Workspace:
 def test_a_tag_that_still_names_an_earlier_image_is_reported(at: Workspace) -> None:
     reference, address = "registry.example/team/net:1", RegistryAddress("https://registry.example", "team/net")
     assert not_published("net", reference, ONE, at) == ("", "")  # another store may have sent it
-    record_repository(at.store, RegistryAddress("https://registry.example", "team/other"), ["3" * 64])
+    record_repository(at.store, RegistryAddress("https://registry.example", "team/other"), ["3" * 64], "1", OTHER)
+    record_repository(at.store, address, [ONE.removeprefix("sha256:")], "2", OTHER)
     assert not_published("net", reference, ONE, at) == ("", "")
-    record_repository(at.store, address, [OTHER.removeprefix("sha256:")])
+    for last in (ONE, OTHER):  # and back again
+        record_repository(at.store, address, [last.removeprefix("sha256:")], "1", last)
+    assert not_published("net", reference, OTHER, at) == ("", "")
     assert not_published("net", reference, ONE, at) == (
-        f"{reference} is not yet the image that is built here",
+        f"{reference} was last published as another image than the one that is built here",
         "envbuild publish net",
     )
-    assert not_published("net", reference, OTHER, at) == ("", "")
+    record_repository(at.store, address, [], "1")  # a squashfs file alone
+    assert not_published("net", reference, ONE, at) == ("", "")
+    assert read_repositories(at.store, address)["3" * 64] == "team/other"

@@ -178,10 +178,11 @@ def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: lis
 
 
 def input_paths(unit: Unit, name: str, files: Sequence[str], store: Store, work: Path) -> list[tuple[str, str]]:
-    """Return (file name, path) of `files` of the input `name`: in the store, or of a shared store copies in `work`."""
+    """Return (file name, path) of `files` of the input `name`: in the store, or copies in `work` where others
+    may write one of them."""
     blobs = {blob.name: blob.sha256 for item in unit.inputs if item.name == name for blob in item.blobs}
     found = [(file, blobs[file]) for file in files if file in blobs]
-    if not store.is_shared:
+    if not any(store.others_may_write(sha256) for _, sha256 in found):
         return [(file, str(store.blob(sha256).resolve())) for file, sha256 in found]
     for sha256 in {sha256 for _, sha256 in found}:  # two names may have the same content
         prepare_inputs.copy_blob(store, sha256, work / sha256)

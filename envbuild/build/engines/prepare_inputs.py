@@ -70,7 +70,7 @@ def prepare_inputs(
                         hint="run envbuild make again to fetch it",
                         where=item["name"],
                     )
-                if not store.is_shared:  # else each copy is compared
+                if not store.others_may_write(sha256):  # else each copy is compared
                     store.check_blob(sha256)
                 known.add(sha256)
                 verified.append(sha256)
@@ -115,17 +115,16 @@ def write_new(path: Path, text: str) -> None:
 def link_blobs(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> None:
     """Make hard links of blobs, under their names; copies where the file system has no more links.
 
-    Copies in a shared store, too: there a blob has another owner, group or mode, which a step would see and copy.
+    Copies where others may write a blob, too: it has another owner, group or mode, which a step would see and copy.
     """
-    shared = store.is_shared
     for name, sha256 in blobs:
         path = place_of(target, name)
-        if shared or not _has_link(store.blob(sha256), path):
+        if store.others_may_write(sha256) or not _has_link(store.blob(sha256), path):
             copy_blob(store, sha256, path)
 
 
 def copy_blob(store: Store, sha256: str, path: Path) -> None:
-    """Copy a blob, and compare its digest meanwhile: in a shared store another member may have written it since it was
+    """Copy a blob, and compare its digest meanwhile: another user may have written it since it was
     compared. Raises InputError, and OSError for a full disk."""
     failure: Exception = InputError(f"the input sha256:{sha256} was changed while it was read", "run the command again")
     found = ""
@@ -141,8 +140,8 @@ def copy_blob(store: Store, sha256: str, path: Path) -> None:
 
 
 def unpack_blob(store: Store, sha256: str, name: str, target: Path) -> None:
-    """Extract a blob that is an archive, as `unpack_archive`; in a shared store a copy of it."""
-    if not store.is_shared:
+    """Extract a blob that is an archive, as `unpack_archive`; a copy where others may write it."""
+    if not store.others_may_write(sha256):
         unpack_archive(store.blob(sha256), name, target)
         return
     copy = target.parent / f".{sha256}"

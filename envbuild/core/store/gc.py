@@ -27,7 +27,8 @@ from envbuild.core.store.records import file_names, parse_record
 from envbuild.core.store.store import Store, read_json
 from envbuild.core.store.usage import size_of
 
-WEEK = 7 * 24 * 3600.0
+DAY = 24 * 3600.0
+WEEK = 7 * DAY
 # The names that commands give to what they leave in tmp/ and images/: other names are of no command, and remain.
 LEFT = re.compile(r"(damaged|removed)-.+")
 SCRATCH = re.compile(r"\.probe-[0-9a-f]{8}|tmp[a-z0-9_]{8}")  # the second: of tempfile
@@ -51,25 +52,37 @@ def stem(name: str) -> str:
     return re.sub(r"(\.(evidence|provenance|cdx))?\.[a-z]+$", "", name)
 
 
+def lock_stem(name: str) -> str:
+    """Return NAME-<lock digest> of a file of an artifact."""
+    return re.sub(r"(?<=-[0-9a-f]{12})-[0-9a-f]{8}$", "", stem(name))
+
+
 def evidence_names(names: Iterable[str]) -> set[str]:
     """Return the names of the evidence of artifacts: it has the digest of the lock alone."""
-    return {re.sub(r"(?<=-[0-9a-f]{12})-[0-9a-f]{8}$", "", stem(name)) + ".evidence.json" for name in names}
+    return {f"{lock_stem(name)}.evidence.json" for name in names}
 
 
 def required_entries(store: Store, before: float) -> RequiredEntries:
     """Return the entries that must not be removed.
 
-    before: seconds since 1970; later artifacts are required even without a link.
+    before: seconds since 1970; later artifacts are required even without a link. Those that another file of the same
+    lock replaced are required for a day: jobs that name them may wait in a queue. In a store that a group shares they
+    may be the current ones of another member.
     """
-    holds = RequiredEntries()
+    holds, day_ago = RequiredEntries(), 0.0 if store.is_shared else time.time() - DAY
     entries = list_folder(store.root / "artifacts")
     links = [path for path in entries if path.is_symlink() and mode_at(path) and not path.name.startswith(".")]
     targets = [path.readlink().name for path in links]
     linked, evidence = {stem(name) for name in targets}, evidence_names(targets)
+    locks = {lock_stem(name) for name in targets}
     holds.artifacts.update(path.name for path in links)
     for path in entries:
         belongs = stem(path.name) in linked or path.name in evidence
-        if not path.is_symlink() and (belongs or change_time(path) > before):
+        replaced = (
+            lock_stem(path.name) in locks
+        )  # by an edit of a recipe or of a project folder, of which there are many
+        limit = max(before, day_ago) if replaced else before
+        if not path.is_symlink() and (belongs or change_time(path) > limit):
             holds.artifacts.add(path.name)
     for path, record in records(store, holds.artifacts):
         holds.images.add(path.name)
@@ -144,7 +157,7 @@ def unneeded_entries(store: Store, *, everything: bool) -> Iterator[Path]:
     holds = required_entries(store, before)
     yield from unneeded_temporary_files(store, before)
     for path in list_folder(store.root / "artifacts"):
-        if path.name not in holds.artifacts and (path.is_symlink() or change_time(path) <= before):
+        if path.name not in holds.artifacts:
             yield path
     yield from unneeded_evidence(store, holds, before)
     images = [path for path in list_folder(store.root / "images") if RECORD.fullmatch(path.name)]

@@ -43,6 +43,7 @@ from pathlib import Path
 
 from envbuild.core.digest import copy_digested, file_digest, stored_digest
 from envbuild.core.errors import FREE_SOME, FULL_DISK, EngineError, InputError
+from envbuild.core.file_status import file_status
 from envbuild.core.regular_file import (
     NotRegularError,
     PinnedFile,
@@ -196,16 +197,29 @@ class Store:
         except IsADirectoryError:  # with anything in it: a later command removes it
             blob.rename(self.tmp / f"removed-{secrets.token_hex(8)}")
 
+    def others_may_write(self, sha256: str) -> bool:
+        """Return whether other users may write a blob: in a store that a group shares; and where a hard link of it has
+        such a mode, as after ``chmod -R g+w`` of a folder of `fetch --to`."""
+        if self.is_shared:
+            return True
+        try:
+            found = file_status(self.blob(sha256), follow=False)
+        except FileNotFoundError:
+            return False
+        return bool(found.stat.st_mode & 0o022) or found.owner not in (os.geteuid(), 0)
+
     def pin_blob(self, sha256: str) -> PinnedFile:
-        """Open a blob whose content decides what is locked. In a store that a group shares, another member may replace
-        it, and write it at any time: what is compared and then read is a copy.
+        """Open a blob whose content decides what is locked. Where other users may write it, they can do so at any time:
+        what is compared and then read is a copy.
 
         A corrupt one is removed. Raises InputError.
         """
         failure: Exception = InputError(f"a blob of the store changed while it was read: {sha256}", "run it again")
         try:
             pinned = pin_regular(self.blob(sha256))
-            found, pinned = self._pin_copy(pinned) if self.is_shared else (file_digest(pinned.path), pinned)
+            found, pinned = (
+                self._pin_copy(pinned) if self.others_may_write(sha256) else (file_digest(pinned.path), pinned)
+            )
             if found == sha256:
                 return pinned
         except NotRegularError:
