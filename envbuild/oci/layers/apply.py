@@ -168,7 +168,7 @@ class PlainTree(Changeset):
             raise EngineError(
                 f"{quote_name(member.path)} belongs to user {member.uid} and group {member.gid}, which exceed "
                 "the ids of an unprivileged user on this machine",
-                hint="build as root: sudo envbuild make NAME",
+                hint="build as root, in a store of root: sudo ENVBUILD_STORE=/a/folder envbuild make NAME",
             ) from None
         if member.kind is m.Kind.SYMLINK:
             return
