@@ -92,10 +92,11 @@ def ignored_by_user(repository: Path) -> list[str]:
 
 def user_configurations() -> list[Path]:
     """Return the configurations of the user and the machine, those that take precedence first."""
-    home = Path.home()
-    folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    home, folder = (os.environ.get(name, "") for name in ("HOME", "XDG_CONFIG_HOME"))  # as git does: no user database
     named, system = (os.environ.get(f"GIT_CONFIG_{name}", "") for name in ("GLOBAL", "SYSTEM"))
-    own = [Path(named)] if named else [home / ".gitconfig", folder / "git/config"]
+    own = [Path(home, ".gitconfig")] if home else []
+    own += [Path(folder or f"{home}/.config", "git/config")] if folder or home else []
+    own = [Path(named)] if named else own
     return [*own, *([] if os.environ.get("GIT_CONFIG_NOSYSTEM") else [Path(system or "/etc/gitconfig")])]
 
 

@@ -78,10 +78,8 @@ def required_entries(store: Store, before: float) -> RequiredEntries:
     holds.artifacts.update(path.name for path in links)
     for path in entries:
         belongs = stem(path.name) in linked or path.name in evidence
-        replaced = (
-            lock_stem(path.name) in locks
-        )  # by an edit of a recipe or of a project folder, of which there are many
-        limit = max(before, day_ago) if replaced else before
+        # Replaced by an edit of a recipe or of a project folder: of these there may be many in a day.
+        limit = max(before, day_ago) if lock_stem(path.name) in locks else before
         if not path.is_symlink() and (belongs or change_time(path) > limit):
             holds.artifacts.add(path.name)
     for path, record in records(store, holds.artifacts):
