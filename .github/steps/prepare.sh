@@ -63,6 +63,7 @@ if hosted && [ "${TOOLS:-yes}" = yes ]; then
   free_disk
   sudo sysctl -q kernel.apparmor_restrict_unprivileged_userns=0 # builds run in user namespaces
   # the action may run for several images: the store that an earlier run chose has the first one
+  # shellcheck source=/dev/null
   [ -n "${ENVBUILD_STORE:-}" ] || ENVBUILD_STORE=$({ . "$WORK/env.sh" && echo "${ENVBUILD_STORE:-}"; } 2> /dev/null || true)
   [ -n "${ENVBUILD_STORE:-}" ] || choose_store
 fi

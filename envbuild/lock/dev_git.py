@@ -21,6 +21,7 @@ from envbuild.spec.trust import check_index
 
 NO_PROGRAM = "core.fsmonitor=false"  # which the settings of a repository name
 LONGEST = 4096  # bytes of a file that names a folder
+LARGEST = 1 << 20  # bytes of a configuration
 UNSET = 1  # exit code of git config for a setting that no file has
 LIMIT = 60  # seconds: git waits for a .gitignore that is a FIFO
 
@@ -76,11 +77,10 @@ def ignored_by_user(repository: Path) -> list[str]:
     has the setting itself, or no configuration has it; git reads the default place by itself. Raises SlowError,
     SpecError for a configuration that git cannot read."""
     asked = ("config", "--includes", "--type=path", "--get", "core.excludesFile")
-    if run_git(repository, *asked[:1], "--local", *asked[1:], timeout=LIMIT).returncode == 0:
+    found = [file for file in user_configurations() if may_have_setting(file)]
+    if not found or run_git(repository, *asked[:1], "--local", *asked[1:], timeout=LIMIT).returncode == 0:
         return []
-    for file in user_configurations():
-        if not file.exists():
-            continue
+    for file in found:
         done = run_git(repository, *asked[:1], f"--file={file}", *asked[1:], timeout=LIMIT)
         if done.returncode == 0:
             return ["core.excludesFile=" + os.fsdecode(done.stdout).removesuffix("\n")]
@@ -88,6 +88,18 @@ def ignored_by_user(repository: Path) -> list[str]:
             why = error_summary(done.stderr)
             raise SpecError(f"git cannot read {printable(str(file))}: {why}", "git config --get core.excludesFile")
     return []
+
+
+def may_have_setting(file: Path) -> bool:
+    """Return whether a configuration may name a file of ignored names, by itself or by one that it includes; most have
+    neither, and a call of git takes as long as the rest of a run that finds nothing to do."""
+    try:
+        content = read_bounded(file, LARGEST).lower()
+    except FileNotFoundError:
+        return False
+    except OSError:  # git reports why
+        return True
+    return b"excludesfile" in content or b"include" in content
 
 
 def user_configurations() -> list[Path]:
