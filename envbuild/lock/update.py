@@ -47,11 +47,17 @@ def renew_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = NO
 def base_changed(resolution: Resolution, lock: Lock, workspace: Workspace, own: OwnImages) -> bool:
     """Return whether the base of an image is on this machine (a file, another image of the project), and is another one
     than in its current lock. Raises LockError for an image of the project that is not built."""
-    base = resolution.spec.base
+    name, base = resolution.spec.name, resolution.spec.base
     if not is_local_image(base):
         return False
-    other = own.is_other(base, lock) if is_own_image(base) else None
-    return other if other is not None else update_lock(resolution, workspace, dry_run=True, own=own).changed
+    if not is_own_image(base):
+        return update_lock(resolution, workspace, dry_run=True, own=own).changed
+    other = own.is_other(base, lock)
+    if other is None:
+        raise LockError(
+            f"{base}, on which {name} is based, is not built, or changed since", hint=f"envbuild make {base}"
+        )
+    return other
 
 
 def current_lock(resolution: Resolution, workspace: Workspace) -> Lock:

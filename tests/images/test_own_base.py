@@ -69,3 +69,16 @@ def test_an_image_below_that_was_made_again_is_reported_and_locked_again_on_requ
     assert not cli.json("make", "above", "--no-verify", "--lock")["up_to_date"]
     assert cli.run("run", "above", "--", "cat", "/opt/text/text").stdout == "new\n"
     assert "earlier" not in cli.run("make", "above", "--no-verify", "--locked").stderr
+
+
+def test_an_image_below_that_was_edited_and_not_made_is_named(cli: Cli) -> None:
+    spec = cli.project / "images/below.yaml"
+    cli.run("make", "below", "--no-verify", "--lock")
+    cli.run("make", "above", "--no-verify", "--lock")
+    spec.write_text(spec.read_text().replace("click==8.1.7", "click==8.1.8"))
+    for option in ("--lock", "--locked"):
+        done = cli.run("make", "above", "--no-verify", option, check=False)
+        assert done.returncode == 4
+        assert (
+            "below, on which above is based, is not built, or changed since\nhint: envbuild make below" in done.stderr
+        )
