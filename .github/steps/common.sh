@@ -135,8 +135,9 @@ log_in() {
   local host=${REPOSITORY:-$CACHE}
   host=${host%%/*}
   [ "$host" != docker.io ] || host=https://index.docker.io/v1/
-  export DOCKER_CONFIG=$WORK/docker
-  trap 'rm -rf "$WORK/docker"' EXIT # a later job of this folder may be one of a stranger's change
+  login=$(mktemp -d "$WORK/docker.XXXXXX") # of this step alone: others may run at the same time
+  export DOCKER_CONFIG=$login
+  trap 'rm -rf "$login"' EXIT # a later job of this folder may be one of a stranger's change
   (
     umask 077
     mkdir -p "$DOCKER_CONFIG"

@@ -13,6 +13,6 @@ REFERENCE=${REFERENCE:-$(cat "$OUT/$IMAGE/reference.txt")}
 log_in
 ENVBUILD_STORE=$(mktemp -d "$WORK/start.XXXXXX")
 export ENVBUILD_STORE
-trap 'rm -rf "$ENVBUILD_STORE" "$WORK/docker" || true' EXIT
+trap 'rm -rf "$ENVBUILD_STORE" ${login:+"$login"} || true' EXIT
 run_envbuild pull "$REFERENCE" -o "$ENVBUILD_STORE/image.sqsh" --json > "$OUT/$IMAGE/pull.json"
 run_envbuild run "$ENVBUILD_STORE/image.sqsh" -- sh -c "${COMMAND:-true}" | tee "$OUT/$IMAGE/start.txt"

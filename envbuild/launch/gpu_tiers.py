@@ -18,8 +18,9 @@ from envbuild.gpu.node_checks import BEYOND_ONE_GPU, BEYOND_ONE_NODE, node_check
 from envbuild.gpu.script import single_file
 from envbuild.gpu.sealed import RefusedError, evidence_document, is_place, read_document
 from envbuild.launch.fabric import find_devices
+from envbuild.launch.image_sources import REGISTRY, without_tag
 from envbuild.launch.launch import Prepared, prepare_launch
-from envbuild.launch.model import Request
+from envbuild.launch.model import LaunchImage, Request
 from envbuild.launch.programs import has_mpi
 from envbuild.launch.registry_image import check_tag
 from envbuild.launch.trial import FORMS, Ended, Trial, choose_form, node_trial, run_trial, step_trial
@@ -140,16 +141,24 @@ def run_tier(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
     """Start the jobs; return the evidence. A check whose job does not start did not run."""
     if not prepared.image.built:
         raise EnvbuildError(f"{prepared.image.name} is not built", hint=f"envbuild make {prepared.image.name}")
-    if prepared.image.other[0]:  # whose results would be evidence of this one
-        raise EnvbuildError(*prepared.image.other)
-    if prepared.image.reference and not prepared.image.squashfs and prepared.image.configuration:
-        check_tag(prepared.image, workspace)
+    prepared = replace(prepared, image=check_image(prepared.image, workspace))
     workspace.reporter.start(TASK, f"verify {job.image}: tier {request.tier}")
     try:
         run = run_node if request.tier == GPU else run_fabric
         return run(job, prepared, request, workspace)
     finally:
         workspace.reporter.finish(TASK)
+
+
+def check_image(image: LaunchImage, workspace: Workspace) -> LaunchImage:
+    """Return an image whose jobs start what is built here: results of another one would be evidence of it. Docker gets
+    the digest, because its engine may have another image under the tag. Raises EnvbuildError, InputError."""
+    if image.squashfs and image.other[0]:
+        raise EnvbuildError(*image.other)
+    if image.squashfs or not (image.reference and image.configuration):
+        return image
+    digest = check_tag(image, workspace)
+    return replace(image, docker=f"{without_tag(image.reference).removeprefix(REGISTRY)}@{digest}")
 
 
 def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> Measured:

@@ -86,7 +86,7 @@ class LaunchImage:
     docker: its name in the Docker Engine of a node.
     env: of the finished image; of a project's image that is not built, what its spec declares (`built` is false).
     before: the commands after which it can be started, of an image that is not built.
-    configuration: its digest (``sha256:…``), of a project's image that is built.
+    configuration, sha256: digests (``sha256:…``) of that and of the squashfs file, of a project's image that is built.
     other: why nodes would start another image under its name, and the command that changes this; empty: not known.
     versions: component → version. layers: its recipes. ssh_server: whether it has one; None: not known.
     """
@@ -105,6 +105,7 @@ class LaunchImage:
     built: bool = True
     before: str = ""
     configuration: str = ""
+    sha256: str = ""
     other: tuple[str, str] = ("", "")
     warnings: tuple[str, ...] = ()
     ssh_server: bool | None = None

@@ -41,20 +41,30 @@ def not_published(name: str, reference: str, configuration: str, workspace: Work
     )
 
 
-def check_tag(image: LaunchImage, workspace: Workspace) -> None:
-    """Check that the reference of an image of the project names the image as it is built here, by its configuration.
-    Raises InputError, EnvbuildError."""
+def check_tag(image: LaunchImage, workspace: Workspace) -> str:
+    """Return the digest (``sha256:…``) that the reference of an image of the project names, which must be the image as
+    it is built here, by its configuration; or its squashfs file alone, by the sha256. Raises InputError,
+    EnvbuildError."""
     from envbuild.oci.sources.platform import Platform
+    from envbuild.publish.find_squashfs import find_squashfs
+    from envbuild.publish.pull import transfer_of
     from envbuild.publish.remote_image import open_remote
 
     remote = open_remote(image.reference, workspace.site)
-    value = remote.find(Platform.of(image.arch)).value if remote else {}
-    found = value.get("config")
-    if not isinstance(found, Mapping) or found.get("digest") != image.configuration:
+    assert remote
+    document = remote.find(Platform.of(image.arch))
+    if document.value.get("artifactType"):
+        found = find_squashfs(remote, document, bound=False, transfer=transfer_of(remote, workspace))
+        same = found is not None and f"sha256:{found.document.sha256}" == image.sha256
+    else:
+        config = document.value.get("config")
+        same = isinstance(config, Mapping) and config.get("digest") == image.configuration
+    if not same:
         raise EnvbuildError(
             f"{image.reference} is another image than the one that is built here",
             hint=f"envbuild publish {shell_word(image.name)}",
         )
+    return document.digest
 
 
 def requires_signature(workspace: Workspace) -> bool:

@@ -13,5 +13,6 @@ NAME = "ENVBUILD_SCRIPT"
 
 def script_call(text: str) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the command that runs the shell script `text` with the caller's input, and its environment."""
-    command = ("sh", "-c", f'text=${NAME}; unset {NAME}; eval "$text"')
+    # Not by a variable of the shell: the user may export one of that name.
+    command = ("sh", "-c", f'eval "unset {NAME}\n${NAME}"')
     return command, {**os.environ, NAME: text}

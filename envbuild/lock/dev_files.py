@@ -7,25 +7,30 @@ file and private keys for signatures: who pulls the image would have them."""
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import yaml
+
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.regular_file import open_regular
+from envbuild.core.regular_file import read_bounded
 from envbuild.core.signing.key_file import KINDS
 from envbuild.core.text import amount, printable
 from envbuild.lock.dev_git import find_work_tree, list_git
 from envbuild.spec.dev_project import DevProject
-from envbuild.spec.project_folder import SITE, is_site_file
+from envbuild.spec.project_folder import SITE
 from envbuild.spec.trust import check_dev_folder
 
 MOST, LARGEST = 10_000, 256 << 20  # files, and bytes of all of them: code, not data
 NEVER = ("__pycache__", ".git")
 LEFT_OUT = (".hg", ".svn", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache")
-LARGEST_KEY = 8192  # bytes; one of cosign has 650
-BEGINS = tuple(f"-----BEGIN {kind}-----".encode() for kind in KINDS)
+LARGEST_KEY, LARGEST_SITE = 8192, 1 << 20  # bytes; a key of cosign has 650
+KIND = "|".join(KINDS)
+KEY = re.compile(rf"^-----BEGIN (?:{KIND})-----\s+[A-Za-z0-9+/=\s]+-----END (?:{KIND})-----\s*$".encode(), re.MULTILINE)
+SCHEMA = 1  # of site files
 LEFT_OUT_ON_TOP = (".venv", "venv", "build", "dist")
 
 
@@ -85,16 +90,23 @@ def is_left_out(path: str) -> bool:
 
 def is_secret(path: Path) -> bool:
     """Return whether a file is a site file, which may have logins, or a private key of envbuild or cosign."""
-    if path.name == SITE and is_site_file(path):
-        return True
+    most = LARGEST_SITE if path.name == SITE else LARGEST_KEY
     try:
-        if path.lstat().st_size > LARGEST_KEY:
+        if path.lstat().st_size > most:
             return False
-        with open_regular(path, follow=False) as file:
-            content = file.read(LARGEST_KEY)
-            return any(begin in content for begin in BEGINS)
+        content = read_bounded(path, most, follow=False)
     except OSError:  # reported when it is read
         return False
+    return bool(KEY.search(content)) or (path.name == SITE and is_site(content))
+
+
+def is_site(content: bytes) -> bool:
+    """Return whether YAML has the key ``schema``, as a site file in any form of writing."""
+    try:
+        value = yaml.safe_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and value.get("schema") == SCHEMA
 
 
 def walk(top: str) -> Iterator[str]:

@@ -16,8 +16,6 @@ from envbuild.core.file_status import file_status
 from envbuild.core.ownership import NO_DESCRIPTOR, find_at, find_renamers, own_users
 
 SITE = "site.yaml"
-# A key of YAML, also with quotes, in braces, and after a byte order mark
-SITE_KEY = re.compile(rb"""^(?:\xef\xbb\xbf)?[{"' ]*schema["']?[ ]*:""", re.MULTILINE)
 KINDS = (("images", ".yaml"), ("recipes", ".py"), ("facts", ".yaml"), ("facts/derived", ".yaml"))
 
 
@@ -81,6 +79,6 @@ def is_site_file(path: Path) -> bool:
         if not path.is_file():  # a pipe would never end
             return False
         with path.open("rb") as file:
-            return SITE_KEY.search(file.read(65536)) is not None
+            return re.search(rb"^schema:", file.read(65536), re.MULTILINE) is not None
     except OSError:
         return False

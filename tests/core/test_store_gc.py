@@ -298,8 +298,13 @@ def test_a_file_that_another_one_of_its_lock_replaced_remains_for_a_day(
     hours = {f"{lock}-00000002.sqsh": 25, f"{lock}-00000003.sqsh": 23}
     now = time.time()
     monkeypatch.setattr("envbuild.core.store.gc.change_time", lambda path: now - 3600 * hours.get(path.name, 100))
-    artifacts = [path.name for path in unneeded_entries(store, everything=False) if path.parent == folder]
-    assert artifacts == [f"{lock}-00000002.sqsh"]
+
+    def unneeded() -> list[str]:
+        return [path.name for path in unneeded_entries(store, everything=False) if path.parent == folder]
+
+    assert unneeded() == [f"{lock}-00000002.sqsh"]
+    hours["app.sqsh"] = 1  # it led to one of them until then
+    assert unneeded() == []
 
 
 def test_nothing_is_removed_through_a_link_out_of_the_store(store: Store, tmp_path: Path) -> None:

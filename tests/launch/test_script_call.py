@@ -21,8 +21,12 @@ def test_the_arguments_of_the_shell_have_no_value_of_the_script(tmp_path: Path) 
     assert (process.returncode, output) == (7, 'a b"$HOME|input')
 
 
-def test_programs_of_the_script_have_its_variables_and_not_the_script(tmp_path: Path) -> None:
+def test_programs_of_the_script_have_its_variables_and_not_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("text", "the user's")
     command, env = script_call(f"export TOKEN=x\nenv > {tmp_path}/env\nfalse\n")
     assert run(command, 0, env) == 1
     lines = (tmp_path / "env").read_text().splitlines()
-    assert "TOKEN=x" in lines and not any(line.startswith("ENVBUILD_SCRIPT") for line in lines)
+    assert {"TOKEN=x", "text=the user's"} < set(lines)
+    assert not any(line.startswith("ENVBUILD_SCRIPT") for line in lines)

@@ -385,7 +385,11 @@ def test_a_site_file_and_private_keys_are_left_out(with_git: bool, repo: Repo, t
     before = list_files(project(folder))
     key = b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nabc\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n"
     other = {"web/site.yaml": b"title: mine\n", "team.pub": b"-----BEGIN PUBLIC KEY-----\n", "note": b"a" * 9000 + key}
-    forms = (b"schema: 1\nmirrors: {}\n", b'"schema": 1\n', b"{schema: 1, mirrors: {}}\n", b"\xef\xbb\xbfschema: 1\n")
+    other |= {
+        "src/keys.py": b'BEGIN = "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----"\n',
+        "src/site.yaml": b"db:\n  schema: 1\n",
+    }
+    forms = (b"schema: 1\nmirrors: {}\n", b'"schema": 1\n', b"{mirrors: {}, schema: 1}\n", b"\xef\xbb\xbfschema: 1\n")
     sites = {f"{number}/site.yaml": text for number, text in enumerate(forms)}
     fill(folder, {"deep/team.key": b"\n" + key, **sites, **other})
     assert list_files(project(folder)) == sorted([*before, *other])

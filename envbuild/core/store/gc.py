@@ -74,13 +74,14 @@ def required_entries(store: Store, before: float) -> RequiredEntries:
     links = [path for path in entries if path.is_symlink() and mode_at(path) and not path.name.startswith(".")]
     targets = [path.readlink().name for path in links]
     linked, evidence = {stem(name) for name in targets}, evidence_names(targets)
-    locks = {lock_stem(name) for name in targets}
+    replaced = {lock_stem(path.readlink().name): change_time(path) for path in links}  # when the link was turned last
     holds.artifacts.update(path.name for path in links)
     for path in entries:
         belongs = stem(path.name) in linked or path.name in evidence
         # Replaced by an edit of a recipe or of a project folder: of these there may be many in a day.
-        limit = max(before, day_ago) if lock_stem(path.name) in locks else before
-        if not path.is_symlink() and (belongs or change_time(path) > limit):
+        since = replaced.get(lock_stem(path.name), 0.0)
+        recent = change_time(path) > before and (not since or max(since, change_time(path)) > day_ago)
+        if not path.is_symlink() and (belongs or recent):
             holds.artifacts.add(path.name)
     for path, record in records(store, holds.artifacts):
         holds.images.add(path.name)
