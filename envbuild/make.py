@@ -71,8 +71,8 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     spec = load_image_spec(name, workspace.project)
     before = resolve_before(spec, workspace)
     done = before and read_image_record(before, workspace, engine=options.engine, verified=options.verify)
-    outdated = done and before and is_local_image(spec.base) and check_base(before, workspace, options.lock)
-    if done and not outdated and cache_names(options, workspace).issuperset(done.caches):
+    uses_caches = done and cache_names(options, workspace).issuperset(done.caches)
+    if before and done and uses_caches and not check_base(before, workspace, options.lock):
         link_by_name(Path(done.artifact), done.image)
         return done
 
@@ -126,6 +126,8 @@ def check_base(resolution: Resolution, workspace: Workspace, rule: LockRule) -> 
     """Return whether the lock of an image is to be made again because of its base, which is a file or another image of
     the project; report one that was made again since by a rule that leaves the lock as it is. Raises LockError by the
     rule that requires a current lock."""
+    if not is_local_image(resolution.spec.base):
+        return False
     from envbuild.export.built_layout import own_images, report_newer_base
     from envbuild.lock.required_lock import require_lock
     from envbuild.lock.update import base_changed, current_lock

@@ -141,9 +141,9 @@ def run_tier(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
     """Start the jobs; return the evidence. A check whose job does not start did not run."""
     if not prepared.image.built:
         raise EnvbuildError(f"{prepared.image.name} is not built", hint=f"envbuild make {prepared.image.name}")
-    prepared = replace(prepared, image=check_image(prepared.image, workspace))
     workspace.reporter.start(TASK, f"verify {job.image}: tier {request.tier}")
     try:
+        prepared = replace(prepared, image=check_image(prepared.image, workspace))
         run = run_node if request.tier == GPU else run_fabric
         return run(job, prepared, request, workspace)
     finally:

@@ -27,7 +27,7 @@ def project_files(folder: Path) -> Iterator[Path]:
     """Yield the files that make `folder` a project."""
     for name, suffix in KINDS:
         yield from (path for path in list_folder(folder / name) if path.suffix == suffix)
-    if is_site_file(folder / SITE):
+    if _is_site_file(folder / SITE):
         yield folder / SITE
 
 
@@ -74,7 +74,7 @@ def _owners(path: Path, folder: Path) -> Iterator[int]:
                 raise
 
 
-def is_site_file(path: Path) -> bool:
+def _is_site_file(path: Path) -> bool:
     try:
         if not path.is_file():  # a pipe would never end
             return False

@@ -58,15 +58,12 @@ def found_before(plan: Plan, unit: Unit) -> tuple[str, ...]:
     Debian, of another unit with an outer or inner folder, of what only builds see."""
     lowers = [plan.unit(name) for name in unit.lowers]
     foreign = any(lower.layers for lower in lowers)
-    others = {top for lower in lowers for top in lower.keep if lower.keep != unit.keep or lower.name in unit.build_only}
+    others = [lower for lower in lowers if lower.keep != unit.keep or lower.name in unit.build_only]
+    known = [PurePosixPath(top) for lower in others for top in lower.keep]
 
     def may_be_there(folder: str) -> bool:
         path = PurePosixPath(folder)
-        known = {PurePosixPath(other) for other in others}
-        return (
-            foreign
-            or path.parts[1] in DEBIAN_TOPS
-            or any(path.is_relative_to(other) or other.is_relative_to(path) for other in known)
-        )
+        near = any(path.is_relative_to(other) or other.is_relative_to(path) for other in known)
+        return foreign or near or path.parts[1] in DEBIAN_TOPS
 
     return tuple(folder for folder in unit.keep if may_be_there(folder))
