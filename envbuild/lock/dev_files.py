@@ -41,7 +41,9 @@ def list_files(project: DevProject) -> list[str]:
     place = find_work_tree(folder)
     found = list(list_git(folder, place)) if place else []
     if not found:  # not a work tree, or one that ignores the folder
+        ignored = set(list_git(folder, place, alone=True)) if place else set()
         found = list(walk(str(folder)))
+        found = [path for path in found if path in ignored] or found  # a .gitignore of "*" ignores its own folder
     found = sorted(path for path in found if not is_left_out(path) and not is_secret(folder / path))
     if len(found) > MOST:
         raise too_much(project, f"more than {MOST} files")

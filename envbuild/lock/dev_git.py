@@ -20,6 +20,7 @@ from envbuild.lock.git.repositories import find_git_directory
 from envbuild.spec.trust import check_index
 
 NO_PROGRAM = "core.fsmonitor=false"  # which the settings of a repository name
+NO_INDEX = "no-index"  # a name that no file of a repository has; git takes a missing index for an empty one
 LONGEST = 4096  # bytes of a file that names a folder
 LARGEST = 1 << 20  # bytes of a configuration
 UNSET = 1  # exit code of git config for a setting that no file has
@@ -31,10 +32,13 @@ def find_work_tree(folder: Path) -> Path | None:
     return next((place for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), None)
 
 
-def list_git(folder: Path, place: Path) -> Iterator[str]:
+def list_git(folder: Path, place: Path, *, alone: bool = False) -> Iterator[str]:
     """Yield paths of files relative to `folder`, which is in the work tree `place`; also of submodules. Raises
-    SpecError."""
-    for name in dict.fromkeys(ask_git(folder, place)):
+    SpecError.
+
+    alone: as if `folder` was a work tree without commits: of one that `place` ignores as a whole.
+    """
+    for name in dict.fromkeys(ask_git(folder, place, alone)):
         if not is_inside(name):
             text = f"the repository of {printable(str(folder))} names a file outside of it: {printable(name)}"
             raise SpecError(text, f"git -C {shell_word(printable(str(folder)))} ls-files")
@@ -48,7 +52,7 @@ def list_git(folder: Path, place: Path) -> Iterator[str]:
             yield name
 
 
-def ask_git(folder: Path, place: Path) -> list[str]:
+def ask_git(folder: Path, place: Path, alone: bool = False) -> list[str]:
     """Return the names that git lists in a folder. Raises SpecError."""
     name = shell_word(printable(str(folder)))
     repository = find_git_directory(place)
@@ -58,10 +62,12 @@ def ask_git(folder: Path, place: Path) -> list[str]:
             f"git -C {name} status",
         )
     check_index(place, repository, common_directory(repository))
-    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listing = ("ls-files", "-z", *(() if alone else ("--cached",)), "--others", "--exclude-standard")
+    extra = {"GIT_INDEX_FILE": f"{repository}/{NO_INDEX}"} if alone else {}
     try:
-        words = ("-C", str(folder), f"--work-tree={place}", *listing)
-        done = run_git(repository, *words, settings=(NO_PROGRAM, *ignored_by_user(repository)), timeout=LIMIT)
+        words = ("-C", str(folder), f"--work-tree={folder if alone else place}", *listing)
+        settings = (NO_PROGRAM, *ignored_by_user(repository))
+        done = run_git(repository, *words, settings=settings, extra=extra, timeout=LIMIT)
     except SlowError:
         text = f"git did not list the files of {printable(str(folder))} in {LIMIT} s"
         raise SpecError(text, f"is a .gitignore there a pipe? find {name} -name .gitignore -type p") from None

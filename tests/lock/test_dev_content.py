@@ -116,6 +116,21 @@ def test_a_folder_that_a_work_tree_ignores_has_all_its_files(tmp_path: Path) -> 
     Repo.make(tmp_path / "home", {".gitignore": b"*\n"})
     folder = fill(tmp_path / "home/mine", {"run.py": b""})
     assert list_files(project(folder)) == ["run.py"]
+    fill(folder, {".gitignore": b"*\n"})
+    assert list_files(project(folder)) == [".gitignore", "run.py"]
+
+
+def test_of_a_folder_that_a_work_tree_ignores_its_own_gitignore_applies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Repo.make(tmp_path / "home", {".gitignore": b"/work/\nrun.*\n"})
+    names = ("run.py", ".env", "data/x", "build/y", "my.pem")
+    folder = fill(tmp_path / "home/work/mine", dict.fromkeys(names, b""))
+    fill(folder, {".gitignore": b".env\n/data\n", "deep/.gitignore": b"*.log\n", "deep/a.log": b"", "deep/b": b""})
+    fill(tmp_path / "names", {"config": b"[core]\nexcludesFile = " + bytes(tmp_path / "names/own"), "own": b"*.pem\n"})
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "names/config"))
+    Repo.make(folder / "inner", {"c.py": b""})
+    assert list_files(project(folder)) == [".gitignore", "deep/.gitignore", "deep/b", "inner/c.py", "run.py"]
 
 
 def test_a_work_tree_without_git_on_the_machine_is_reported_at_its_place(
