@@ -102,6 +102,8 @@ require_private() {
 is_own "$OUT" ||
   fail "other users may write in OUT: $OUT" "OUT=/a/folder/of/yours $0, the same for all steps"
 require_private OUT "$(dirname -- "$OUT")" "$(pwd -P)"
+# Results in the checkout are not content of a project (`dev: ..`), whose image would change with each step.
+[ "$OUT" = "$(pwd -P)" ] || [ -e "$OUT/.gitignore" ] || printf '*\n' > "$OUT/.gitignore"
 if [ -f "$WORK/env.sh" ]; then
   [ -O "$WORK/env.sh" ] || fail "$WORK/env.sh is of another user" "rm $WORK/env.sh, and start with prepare.sh"
   # prepare.sh writes it again: what an earlier run installed is not what this one is to use

@@ -11,9 +11,24 @@ require_image
 require REPOSITORY ghcr.io/team/images
 log_in
 commit=$(git rev-parse --short=12 HEAD)
-run_envbuild publish "$IMAGE" --to "$REPOSITORY:$IMAGE-$commit"
+# field NAME FILE: a value of the image in an answer of make or publish; empty in that of a build that failed
+field() {
+  local read='import json, sys; found = json.load(sys.stdin)
+print(((found.get("images", [found]) or [{}])[0]).get(sys.argv[1], ""))'
+  "$PYTHON" -c "$read" "$1" < "$2"
+}
+made=
+[ ! -s "$OUT/$IMAGE/make.json" ] || made=$(field sha256 "$OUT/$IMAGE/make.json")
+run_envbuild publish "$IMAGE" --to "$REPOSITORY:$IMAGE-$commit" --json > "$OUT/$IMAGE/publish.json"
+digest=$(field digest "$OUT/$IMAGE/publish.json")
+# `publish` builds again what has changed, such as a project folder (`dev:`) into which another step wrote a file.
+if [ -n "$made" ] && [ "$(field sha256 "$OUT/$IMAGE/publish.json")" != "$made" ]; then
+  fail "$IMAGE-$commit is not what build.sh built: the project has changed since" \
+    "git status --short; files that a step writes into a folder of dev: need a line in .gitignore"
+fi
 run_envbuild publish "$IMAGE" --to "$REPOSITORY:${TAG:-$IMAGE}" --move --json > "$OUT/$IMAGE/publish.json"
-digest=$("$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["digest"])' < "$OUT/$IMAGE/publish.json")
+[ "$(field digest "$OUT/$IMAGE/publish.json")" = "$digest" ] ||
+  fail "$IMAGE-$commit and ${TAG:-$IMAGE} are two images: the project changed between them" "git status --short"
 [[ $digest =~ ^sha256:[0-9a-f]{64}$ ]] || fail "the digest in $OUT/$IMAGE/publish.json is not one: $digest" "run the step again"
 printf '%s\n' "$REPOSITORY@$digest" > "$OUT/$IMAGE/reference.txt"
 output reference "$REPOSITORY@$digest"

@@ -22,6 +22,7 @@ from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
 if TYPE_CHECKING:
     from envbuild.build.plan.units import Plan
+    from envbuild.spec.resolve import Resolution
 
 # A squashfs file starts as enroot starts it: its /etc/environment, then its /etc/rc under a login shell.
 START = """\
@@ -102,9 +103,10 @@ def current_layers(name: str, workspace: Workspace, *, live: bool = False) -> tu
     if live and not load_image_spec(name, workspace.project).dev:
         return make_live(name, workspace, renew=True)
     resolution = resolve_image(name, workspace).mounted()
-    if read_image_record(resolution, workspace) is None:
-        if live:
-            return make_live(name, workspace, renew=True)
+    found = read_image_record(resolution, workspace) is not None
+    if live and not (found and is_base_current(resolution, workspace)):
+        return make_live(name, workspace, renew=True)
+    if not found:
         image = resolution.spec.name
         current_lock(resolution, workspace)  # without one nothing runs
         workspace.reporter.info(f"no current file of {image}: running in its layers (envbuild make {image} writes it)")
@@ -115,6 +117,14 @@ def current_layers(name: str, workspace: Workspace, *, live: bool = False) -> tu
         workspace.reporter.info(f"{error.message}; making it again")
         return make_live(name, workspace, renew=live)
     return built.plan, [layer.diff_id for layer in built.layers]
+
+
+def is_base_current(resolution: Resolution, workspace: Workspace) -> bool:
+    """Return whether the base of an image, if it is a file or another image of the project, is that of its lock. Raises
+    LockError for a base that is not built."""
+    from envbuild.make import LockRule, check_base
+
+    return not check_base(resolution, workspace, LockRule.RENEW)
 
 
 def make_live(name: str, workspace: Workspace, *, renew: bool) -> tuple[Plan, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from envbuild.gpu.model import FABRIC, FAIL, GPU, NOT_RUN, Job, Outcome
 from envbuild.gpu.node_checks import BEYOND_ONE_GPU, BEYOND_ONE_NODE, node_checks
 from envbuild.gpu.script import single_file
 from envbuild.gpu.sealed import RefusedError, evidence_document, is_place, read_document
+from envbuild.launch.engine_image import engine_image
 from envbuild.launch.fabric import find_devices
 from envbuild.launch.image_sources import REGISTRY, without_tag
 from envbuild.launch.launch import Prepared, prepare_launch
@@ -143,19 +145,26 @@ def run_tier(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
         raise EnvbuildError(f"{prepared.image.name} is not built", hint=f"envbuild make {prepared.image.name}")
     workspace.reporter.start(TASK, f"verify {job.image}: tier {request.tier}")
     try:
-        prepared = replace(prepared, image=check_image(prepared.image, workspace))
+        form = job_form(request)
+        if form != "docker" or shutil.which(form):
+            prepared = replace(prepared, image=check_image(prepared.image, form, workspace))
         run = run_node if request.tier == GPU else run_fabric
         return run(job, prepared, request, workspace)
     finally:
         workspace.reporter.finish(TASK)
 
 
-def check_image(image: LaunchImage, workspace: Workspace) -> LaunchImage:
+def check_image(image: LaunchImage, form: str, workspace: Workspace) -> LaunchImage:
     """Return an image whose jobs start what is built here: results of another one would be evidence of it. Docker gets
-    the digest, because its engine may have another image under the tag. Raises EnvbuildError, InputError."""
-    if image.squashfs and image.other[0]:
-        raise EnvbuildError(*image.other)
-    if image.squashfs or not (image.reference and image.configuration):
+    the digest or the id, because its engine may have another image under the tag. Raises EnvbuildError, InputError,
+    EngineError."""
+    if form == "docker" and image.diff_ids and not image.reference:
+        return replace(image, docker=engine_image(image))
+    if form != "docker" and image.squashfs:
+        if image.other[0]:
+            raise EnvbuildError(*image.other)
+        return image
+    if not (image.reference and image.configuration):
         return image
     digest = check_tag(image, workspace)
     return replace(image, docker=f"{without_tag(image.reference).removeprefix(REGISTRY)}@{digest}")

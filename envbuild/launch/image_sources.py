@@ -161,6 +161,7 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         before="" if file else before_start(spec.name, reference, locked=locked),
         configuration=configuration_of(within) if within else "",
         sha256=f"sha256:{made.sha256}" if made else "",
+        diff_ids=made.layers if made else (),
         other=other,
         ssh_server=server,
     )

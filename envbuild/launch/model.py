@@ -86,8 +86,8 @@ class LaunchImage:
     docker: its name in the Docker Engine of a node.
     env: of the finished image; of a project's image that is not built, what its spec declares (`built` is false).
     before: the commands after which it can be started, of an image that is not built.
-    configuration, sha256: digests (``sha256:…``) of the configuration and of the squashfs file of a project's image,
-    if it is built.
+    configuration, sha256, diff_ids: digests (``sha256:…``) of the configuration, of the squashfs file and of the layers
+    (bottom first) of a project's image, if it is built.
     other: why nodes would start another image under its name, and the command that changes this; empty: not known.
     versions: component → version. layers: its recipes. ssh_server: whether it has one; None: not known.
     """
@@ -107,6 +107,7 @@ class LaunchImage:
     before: str = ""
     configuration: str = ""
     sha256: str = ""
+    diff_ids: tuple[str, ...] = ()
     other: tuple[str, str] = ("", "")
     warnings: tuple[str, ...] = ()
     ssh_server: bool | None = None

@@ -1,7 +1,8 @@
-"""Files that recipes read: patches, programs and data beside them."""
+"""Files that recipes read: patches, programs and data beside them, and the modules there that they import."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -10,16 +11,55 @@ from pathlib import Path
 from envbuild.core.file_marks import FileMark, mark_files
 from envbuild.spec.project import is_valid_name
 
+IMPORT = re.compile(rb"(?:^|[;:])[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([^#\n;]+))", re.MULTILINE)
 RECIPE = re.compile(rb"^class\s[^\n]*\bRecipe\b", re.MULTILINE)
 
 
 def files_beside(recipes: Iterable[Path]) -> Iterator[Path]:
     """Yield the files that recipes may read: below data/, and all beside them that do not begin with a dot, but other
-    recipes."""
+    recipes; and those of them, and the files of packages, that they import."""
+    recipes = list(recipes)
     for folder in dict.fromkeys(path.parent for path in recipes):
-        beside = [path for path in folder.glob("[!.]*") if path.suffix != ".py" or not is_recipe(path)]
-        beside += walk_files(folder / "data")
+        beside = {path for path in folder.glob("[!.]*") if path.suffix != ".py" or not is_recipe(path)}
+        beside |= imported_files([path for path in recipes if path.parent == folder], folder)
+        beside |= set(walk_files(folder / "data"))
         yield from (path for path in sorted(beside) if path.is_file() and "__pycache__" not in path.parts)
+
+
+def imported_files(recipes: list[Path], folder: Path) -> set[Path]:
+    """Return the files of modules and packages in a folder of recipes that these import, or that one of these files
+    imports: a recipe adds the folder to Python's path itself."""
+    found, pending = set[Path](), list(recipes)
+    while pending:
+        for name in imported_names(pending.pop(), folder):
+            new = {folder / f"{name}.py", *walk_files(folder / name)} - found
+            found |= new
+            pending += [path for path in new if path.suffix == ".py" and path.is_file()]
+    return found - set(recipes)
+
+
+def imported_names(file: Path, folder: Path) -> set[str]:
+    """Return the names of modules and packages in a folder that a Python file imports; none of a file that is not
+    Python."""
+    text = file.read_bytes()
+    found = (
+        part.split()[0]
+        for match in IMPORT.finditer(text)
+        for part in (match[1] or match[2]).split(b",")
+        if part.strip()
+    )
+    names = {os.fsdecode(word).partition(".")[0] for word in found}
+    names = {name for name in names if (folder / name).is_dir() or (folder / f"{name}.py").is_file()}
+    if not names:  # as of nearly every recipe
+        return names
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    nodes = list(ast.walk(tree))  # the text of a program in a recipe has imports, too
+    words = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    words += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return names & {word.partition(".")[0] for word in words}
 
 
 def walk_files(folder: Path) -> Iterator[Path]:

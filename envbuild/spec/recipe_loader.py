@@ -16,7 +16,7 @@ from envbuild.core.yaml_nodes import relative_path
 from envbuild.spec.recipe import Recipe
 from envbuild.spec.recipe_calls import errors_at_recipe_line
 from envbuild.spec.recipe_files import mark_folder
-from envbuild.spec.recipe_source import RecipeLoader, check_names
+from envbuild.spec.recipe_source import RECIPES, RecipeLoader, check_names, compile_modules
 
 _loaded: dict[tuple[str, int, int, tuple[FileMark, ...]], type[Recipe]] = {}
 
@@ -38,10 +38,11 @@ def load_recipe(path: Path) -> type[Recipe]:
 
 
 def _load(path: Path) -> type[Recipe]:
-    name = f"envbuild_recipes.{path.stem}_{zlib.crc32(str(path.absolute()).encode()):08x}"
+    name = f"{RECIPES}{path.stem}_{zlib.crc32(str(path.absolute()).encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, path, loader=RecipeLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise SpecError("a recipe is a Python file", where=relative_path(path))
+    compile_modules(path.parent)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and type hints search their module there
     try:

@@ -1,10 +1,13 @@
-"""The code of a recipe file: compiled from its text each time, and compared with the names that envbuild calls."""
+"""The code of a recipe file and of the modules beside it: compiled from its text each time, and compared with the names
+that envbuild calls."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from importlib.machinery import SourceFileLoader
+import os
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType
 
@@ -15,6 +18,8 @@ from envbuild.core.yaml_nodes import relative_path
 from envbuild.spec.recipe import Recipe
 
 INSTALLED = Path(envbuild.__file__).parent
+RECIPES = "envbuild_recipes."  # names of the modules of recipes
+FOLDERS = set[Path]()  # of recipes that were loaded
 METHODS = frozenset(name for name, value in vars(Recipe).items() if callable(value) or isinstance(value, property))
 
 
@@ -31,6 +36,38 @@ class RecipeLoader(SourceFileLoader):
             return super().get_code(fullname)
         code: CodeType = self.source_to_code(read_written(Path(path), relative_path(Path(path))), path)
         return code
+
+
+def compile_modules(folder: Path) -> None:
+    """Make Python compile what is imported from a folder of recipes, or from a package in it, as `RecipeLoader` does,
+    and again for each recipe that is loaded: a file there may have changed since."""
+    folder = folder.absolute()
+    if folder.is_relative_to(INSTALLED):
+        return
+    if not FOLDERS:
+        sys.path_hooks.insert(0, find_in_folder)
+    places = {folder, folder.resolve()}
+    FOLDERS.update(places)
+    for name in [name for name in sys.path_importer_cache if is_of_recipes(name)]:
+        del sys.path_importer_cache[name]
+    tops = tuple(f"{place}{os.sep}" for place in places)
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.startswith(tops) and not name.startswith(RECIPES):
+            del sys.modules[name]
+
+
+def is_of_recipes(name: str) -> bool:
+    """Return whether a folder on Python's path is one of recipes, or in one."""
+    return any(Path(name).absolute().is_relative_to(folder) for folder in FOLDERS)
+
+
+def find_in_folder(name: str) -> FileFinder:
+    """Return what finds the modules of a folder (PEP 302, ``sys.path_hooks``). Raises ImportError for one that is not
+    of recipes, whose bytecode is read."""
+    if not is_of_recipes(name):
+        raise ImportError(f"not a folder of recipes: {name}")
+    return FileFinder(name, (ExtensionFileLoader, EXTENSION_SUFFIXES), (RecipeLoader, SOURCE_SUFFIXES))
 
 
 def check_names(kind: type[Recipe], path: Path) -> None:

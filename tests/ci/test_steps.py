@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from envbuild.lock.dev_files import list_files
+from envbuild.spec.dev_metadata import DevMetadata
+from envbuild.spec.dev_project import DevProject
 from tests.support.ci_project import CiProject, make_ci_project
 from tests.support.debian_archive import Signer
 from tests.support.local_registry import Server, serve
@@ -92,6 +95,34 @@ def test_after_a_change_only_that_is_built_and_the_rest_comes_from_the_cache(cas
     made = at.answer("make.json")["images"][0]
     assert made["cached"] == ["base"] and set(made["built"]) == {"script", "glue"} and made["reused"] == []
     assert "### `app`: changed" in at.summary() and "| units | 2 built, 1 cached, 0 reused |" in at.summary()
+
+
+def make_run_with_results(case: Case, run: str) -> CiProject:
+    """Return a run whose results are in its checkout, after `report`."""
+    at = case.project.another(run, **LOGIN)
+    at.commit(run)
+    at.env |= {"OUT": str(at.checkout / "ci-out"), "TAG": run}
+    for step in ("prepare", "build", "report"):
+        at.step(step)
+    return at
+
+
+def test_results_in_a_checkout_are_not_content_of_its_project_folder(case: Case) -> None:
+    at = make_run_with_results(case, "results")
+    for step in ("publish", "start", "build", "publish"):  # a job may be repeated
+        at.step(step)
+    project = DevProject("checkout", "..", at.checkout, "images/app.yaml:1:1", DevMetadata("checkout", "1"))
+    assert (at.checkout / "ci-out/app/publish.json").is_file()
+    assert sorted(list_files(project)) == sorted(at.git("ls-files").splitlines())
+
+
+def test_an_image_that_changes_after_its_build_does_not_get_the_tag(case: Case) -> None:
+    at = make_run_with_results(case, "changed")
+    at.commit("edited")
+    done = at.step("publish", check=False)
+    assert done.returncode == 2 and "is not what build.sh built: the project has changed since" in done.stderr
+    tags = case.registry.root / "docker/registry/v2/repositories/team/images/_manifests/tags"
+    assert not (tags / "changed").exists() and "reference" not in at.outputs()
 
 
 def test_a_fork_without_rights_writes_only_the_summary(case: Case) -> None:

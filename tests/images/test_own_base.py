@@ -22,6 +22,7 @@ layers:
 """
 ABOVE = BELOW.replace("base: debian:13", "base: below").replace('"packaging==24.0", ', '"packaging>=24.1", ')
 ARCHIVE = BELOW.replace("base: debian:13", 'base: ../below.tar\npython: "3.13"\ndistribution: debian:13')
+CODED = BELOW.replace("base: debian:13\nlayers:", "base: below\ndev: ../code\nlayers:")
 SHOW = "import click, packaging, sys; print(click.__version__, packaging.__version__ > '24.0', sys.prefix)"
 
 
@@ -29,8 +30,10 @@ SHOW = "import click, packaging, sys; print(click.__version__, packaging.__versi
 def cli(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Cli:
     folder = tmp_path_factory.mktemp("own-base")
     (folder / "images").mkdir()
-    for name, text in (("below", BELOW), ("above", ABOVE), ("archive", ARCHIVE)):
+    for name, text in (("below", BELOW), ("above", ABOVE), ("archive", ARCHIVE), ("coded", CODED)):
         (folder / "images" / f"{name}.yaml").write_text(text)
+    (folder / "code/mine").mkdir(parents=True)
+    (folder / "code/mine/__init__.py").touch()
     cli = Cli(folder, store)
     cli.run("make", "below", "--no-verify")
     return cli
@@ -56,7 +59,7 @@ def test_an_archive_of_the_same_image_results_in_the_same_packages(cli: Cli) -> 
 
 def test_an_image_below_that_was_made_again_is_reported_and_locked_again_on_request(cli: Cli) -> None:
     spec = cli.project / "images/below.yaml"
-    cli.run("make", "above", "--no-verify")
+    cli.run("make", "above", "coded", "--no-verify")
     assert "earlier" not in cli.run("make", "above", "--no-verify", "--locked").stderr
     spec.write_text(BELOW.replace("  python", "  script: {run: [echo new > text], into: /opt/text}\n  python"))
     cli.run("make", "below", "--no-verify", "--lock")
@@ -68,6 +71,7 @@ def test_an_image_below_that_was_made_again_is_reported_and_locked_again_on_requ
     assert "above.lock would change, because the base of above did" in required.stderr
     assert not cli.json("make", "above", "--no-verify", "--lock")["up_to_date"]
     assert cli.run("run", "above", "--", "cat", "/opt/text/text").stdout == "new\n"
+    assert cli.run("run", "coded", "--live", "--", "cat", "/opt/text/text").stdout == "new\n"
     assert "earlier" not in cli.run("make", "above", "--no-verify", "--locked").stderr
 
 

@@ -9,13 +9,16 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.gpu.model import NOT_RUN
 from envbuild.gpu.script import single_file
 from envbuild.gpu.sealed import read_document
 from envbuild.launch.clients import Clients
+from envbuild.launch.gpu_tiers import check_image
 from envbuild.launch.launch import Prepared, load_form
 from envbuild.launch.trial import Trial, node_trial, run_trial
 from tests.support.dockerd import dockerd, run
@@ -83,3 +86,22 @@ def test_the_program_runs_in_a_container(dockerd: str, image: str, monkeypatch: 
     assert ended.fault == ""
     document, outcomes = read_document(json.dumps(ended.documents[0]))
     assert document["target"] == "h100-ib" and {outcome.status for outcome in outcomes} == {NOT_RUN}
+
+
+def test_an_image_of_the_project_is_started_by_its_id_and_not_as_another_one(
+    dockerd: str, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tag in the engine follows from the lock: after an edit of variables it is still that of the image before."""
+    monkeypatch.setenv("DOCKER_HOST", dockerd)
+    found = json.loads(run("docker", "-H", dockerd, "image", "inspect", image))[0]
+    env = dict(line.split("=", 1) for line in found["Config"].get("Env") or [])
+    arch = found["Architecture"]
+    own = torch_image(docker=image, arch=arch, env=env, diff_ids=tuple(found["RootFS"]["Layers"]), reference="")
+    at: Any = None
+    assert check_image(own, "docker", at).docker == found["Id"]
+    for other in (replace(own, env={**env, "NEW": "1"}), replace(own, diff_ids=own.diff_ids * 2)):
+        with pytest.raises(EnvbuildError, match=f"the Docker Engine has another image as {image} than") as caught:
+            check_image(other, "docker", at)
+        assert caught.value.findings[0].hint == f"envbuild export {own.name} --to docker"
+    with pytest.raises(InputError, match="the Docker Engine has no image missing:1"):
+        check_image(replace(own, docker="missing:1"), "docker", at)

@@ -42,6 +42,29 @@ def test_all_but_other_recipes_count(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_what_a_recipe_imports_counts(tmp_path: Path) -> None:
+    """Also another recipe, packages, and what these import; the text of a program in a recipe imports nothing."""
+    texts = {
+        "mine.py": "def build():\n    from tool_base import Tool, other\nCHECK = '''\nimport other\n'''\n" + RECIPE,
+        "tool_base.py": "import os, parts.inner as p\n" + RECIPE,
+        "other.py": RECIPE,
+        "parts/__init__.py": "",
+        "parts/inner.py": "from . import words; import third\n",
+        "parts/words.txt": "",
+        "parts/__pycache__/inner.cpython-313.pyc": "",
+        "third.py": RECIPE,
+        "unused/__init__.py": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = [str(path.relative_to(tmp_path)) for path in files_beside([tmp_path / "mine.py"])]
+    assert found == ["parts/__init__.py", "parts/inner.py", "parts/words.txt", "third.py", "tool_base.py"]
+    assert [str(path.name) for path in files_beside([tmp_path / "other.py"])] == []
+    (tmp_path / "third.py").write_text("import (\n" + RECIPE)  # not Python, as Python reports
+    assert len(list(files_beside([tmp_path / "mine.py"]))) == 5
+
+
 def test_a_recipe_is_loaded_again_if_a_file_beside_it_changes(tmp_path: Path) -> None:
     """Of `make a b`, where a takes hours."""
     path, word = tmp_path / "mine.py", tmp_path / "word.txt"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import py_compile
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -328,3 +331,26 @@ def test_no_bytecode_of_a_recipe_is_written_or_read(tmp_path: Path, monkeypatch:
     path.write_text(GOOD + "    size: int = 2\n")
     os.utime(path, ns=(10**18, 10**18 + 5))
     assert load_recipe(path)().size == 2
+
+
+@pytest.mark.parametrize("helper", ["words.py", "parts/words.py"])
+def test_a_module_beside_a_recipe_is_compiled_each_time(
+    helper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytecode is valid for a second and a size: the image would have the former text under the digest of the new."""
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    importlib.invalidate_caches()
+    file = tmp_path / helper
+    file.parent.mkdir(exist_ok=True)
+    path = tmp_path / "thing.py"
+    for size in range(1, 4):
+        file.write_text(f"SIZE = {size}\n")
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+        if size == 1:  # what another program left there
+            py_compile.compile(str(file), doraise=True)
+        module = helper.removesuffix(".py").replace("/", ".")
+        path.write_text(f"from {module} import SIZE\n{GOOD}    size: int = SIZE\n# {size}\n")
+        found: Any = load_recipe(path)
+        assert found().size == size
+    assert len(list(file.parent.glob("__pycache__/*"))) == 1
