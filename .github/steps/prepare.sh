@@ -59,6 +59,14 @@ write_site() {
   printf '\ncaches: [{at: "%s", write: true, unsigned: true}]\n' "$CACHE" >> "$copy/envbuild/site.yaml"
 }
 
+# A checkout of envbuild in that of the project, which git does not track there, is not content of a project (`dev: ..`).
+ignore_source() {
+  local name=${source#"$(pwd -P)/"} exclude
+  [ "$name" != "$source" ] && [ "$source" != "$(pwd -P)" ] || return 0
+  [ -z "$(git ls-files -- "$name" 2> /dev/null)" ] && exclude=$(git rev-parse --git-path info/exclude 2> /dev/null) || return 0
+  grep -qsxF "/$name/" "$exclude" || { mkdir -p "$(dirname "$exclude")" && printf '/%s/\n' "$name" >> "$exclude"; }
+}
+
 if hosted && [ "${TOOLS:-yes}" = yes ]; then
   free_disk
   sudo sysctl -q kernel.apparmor_restrict_unprivileged_userns=0 # builds run in user namespaces
@@ -72,6 +80,7 @@ if [ -z "${ENVBUILD:-}" ]; then
   install_envbuild
 fi
 write_site
+ignore_source
 for name in PYTHON ENVBUILD ENVBUILD_STORE; do
   [ -z "${!name:-}" ] || printf 'export %s=%q\n' "$name" "${!name}"
 done > "$WORK/env.sh"

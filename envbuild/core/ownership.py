@@ -188,8 +188,13 @@ def can_others_rename(folder: int) -> bool:
 
 def own_users() -> frozenset[int]:
     """Return the users whose files this process obeys."""
-    user = os.geteuid()
-    return frozenset((0, user, *(() if user else _sudo("SUDO_UID"))))
+    user = sudo_user()
+    return frozenset((0, os.geteuid(), *(() if user is None else (user,))))
+
+
+def sudo_user() -> int | None:
+    """Return the user who called ``sudo``; None if this process is not root's by it."""
+    return None if os.geteuid() else next(iter(_sudo("SUDO_UID")), None)
 
 
 def own_groups() -> frozenset[int]:

@@ -23,6 +23,7 @@ from envbuild.launch.fabric import find_devices
 from envbuild.launch.image_sources import REGISTRY, without_tag
 from envbuild.launch.launch import Prepared, prepare_launch
 from envbuild.launch.model import LaunchImage, Request
+from envbuild.launch.nodes_path import check_copy
 from envbuild.launch.programs import has_mpi
 from envbuild.launch.registry_image import check_tag
 from envbuild.launch.trial import FORMS, Ended, Trial, choose_form, node_trial, run_trial, step_trial
@@ -140,31 +141,37 @@ def steps_of(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
 
 
 def run_tier(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> Measured:
-    """Start the jobs; return the evidence. A check whose job does not start did not run."""
+    """Start the jobs; return the evidence. A check whose job does not start did not run. Raises as `check_image`."""
     if not prepared.image.built:
         raise EnvbuildError(f"{prepared.image.name} is not built", hint=f"envbuild make {prepared.image.name}")
     workspace.reporter.start(TASK, f"verify {job.image}: tier {request.tier}")
     try:
         form = job_form(request)
-        if form != "docker" or shutil.which(form):
-            prepared = replace(prepared, image=check_image(prepared.image, form, workspace))
+        check = partial(check_image, prepared.image, form, workspace)
+        installed = shutil.which(form) is not None
+        image = check() if installed else prepared.image
         run = run_node if request.tier == GPU else run_fabric
-        return run(job, prepared, request, workspace)
+        found = run(job, replace(prepared, image=image), request, workspace)
+        if installed and check() != image:  # jobs wait, and a tag may be moved meanwhile
+            raise EnvbuildError(f"the image that nodes start as {image.name} changed while the checks ran")
+        return found
     finally:
         workspace.reporter.finish(TASK)
 
 
 def check_image(image: LaunchImage, form: str, workspace: Workspace) -> LaunchImage:
-    """Return an image whose jobs start what is built here: results of another one would be evidence of it. Docker gets
-    the digest or the id, because its engine may have another image under the tag. Raises EnvbuildError, InputError,
+    """Return an image whose jobs start what is built here: results of another one would be evidence of it. It has the
+    digest or the id for Docker, whose engine may have another image under the tag. Raises EnvbuildError, InputError,
     EngineError."""
-    if form == "docker" and image.diff_ids and not image.reference:
+    if not image.sha256:  # not of the project
+        return image
+    if form == "docker" and not image.reference:
         return replace(image, docker=engine_image(image))
     if form != "docker" and image.squashfs:
-        if image.other[0]:
-            raise EnvbuildError(*image.other)
+        workspace.reporter.note(TASK, f"reading {image.squashfs}")
+        check_copy(image)
         return image
-    if not (image.reference and image.configuration):
+    if not image.reference:
         return image
     digest = check_tag(image, workspace)
     return replace(image, docker=f"{without_tag(image.reference).removeprefix(REGISTRY)}@{digest}")

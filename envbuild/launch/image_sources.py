@@ -143,8 +143,9 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
     path, lacks, other = nodes_path(spec.name, file, within, lock if locked else None, workspace)
     lacks_reference = why_no_reference(name, workspace, locked=locked)
     reference = "" if lacks_reference[0] else registry_reference(spec.name, spec.target, lock.epoch, workspace)
-    if within and reference and not path:
-        other = not_published(spec.name, reference, configuration_of(within), workspace)
+    moved = ("", "")
+    if within and reference:
+        moved = not_published(spec.name, reference, configuration_of(within), workspace)
     return LaunchImage(
         name=spec.name,
         target=spec.target,
@@ -163,5 +164,6 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         sha256=f"sha256:{made.sha256}" if made else "",
         diff_ids=made.layers if made else (),
         other=other,
+        moved=moved,
         ssh_server=server,
     )

@@ -38,7 +38,8 @@ class Option(NamedTuple):
 
 class Kind(NamedTuple):
     """The kind of an output form: whether it is a job of Slurm, starts its container with pyxis or with docker run,
-    starts one task on a node, names the nodes, and starts a container for each rank."""
+    starts one task on a node, names the nodes, starts a container for each rank, and starts no file, but an image of a
+    registry."""
 
     slurm: bool = False
     pyxis: bool = False
@@ -46,6 +47,7 @@ class Kind(NamedTuple):
     one_task: bool = False
     hosts: bool = False
     apart: bool = False
+    by_reference: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ class LaunchImage:
     before: the commands after which it can be started, of an image that is not built.
     configuration, sha256, diff_ids: digests (``sha256:…``) of the configuration, of the squashfs file and of the layers
     (bottom first) of a project's image, if it is built.
-    other: why nodes would start another image under its name, and the command that changes this; empty: not known.
+    other, moved: why nodes would start another image as its file, and under its reference, and the command that changes
+    this; empty: not known.
     versions: component → version. layers: its recipes. ssh_server: whether it has one; None: not known.
     """
 
@@ -109,6 +112,7 @@ class LaunchImage:
     sha256: str = ""
     diff_ids: tuple[str, ...] = ()
     other: tuple[str, str] = ("", "")
+    moved: tuple[str, str] = ("", "")
     warnings: tuple[str, ...] = ()
     ssh_server: bool | None = None
 

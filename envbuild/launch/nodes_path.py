@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from envbuild.core.digest import file_digest
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.shell import shell_word
+from envbuild.launch.model import LaunchImage
 from envbuild.launch.shared_path import is_shared
 from envbuild.launch.ssh_server import has_server
 from envbuild.lock.model import Lock, lock_digest
@@ -26,9 +28,8 @@ def nodes_path(
     folder = workspace.site.images
     if folder:
         path = Path(folder) / f"{name}.sqsh"
-        copy = f"envbuild export {name} --to squashfs -o {shell_word(path)}"
         difference = compare_copy(path, within, lock)
-        return str(path), ("", ""), (difference, copy if difference else "")
+        return str(path), ("", ""), (difference, copy_command(name, path) if difference else "")
     if file and is_shared(file):
         link = file.with_name(f"{name}.sqsh")  # to the image that was made last with this name, perhaps elsewhere
         return str(link if os.path.realpath(link) == os.path.realpath(file) else file), ("", ""), ("", "")
@@ -56,6 +57,31 @@ def compare_copy(path: Path, within: ImageMetadata | None, lock: Lock | None) ->
     else:
         same = lock is None or (found.lock is not None and lock_digest(found.lock) == lock_digest(lock))
     return "" if same else f"{path} is another image than that of the project"
+
+
+def copy_command(name: str, path: Path) -> str:
+    """Return the command that copies an image of the project to the path from which nodes read it."""
+    return f"envbuild export {name} --to squashfs -o {shell_word(path)}"
+
+
+def check_copy(image: LaunchImage) -> None:
+    """Raise EnvbuildError if the file that nodes read has other bytes than that of the image as it is built here: what
+    a file states about itself, which `compare_copy` reads, is the word of who wrote it. A file that this machine cannot
+    reach is not judged."""
+    if image.other[0]:
+        raise EnvbuildError(*image.other)
+    path = Path(image.squashfs)
+    try:
+        digest = file_digest(path)
+    except (FileNotFoundError, PermissionError):
+        return
+    except OSError as error:
+        raise EnvbuildError(f"{path} cannot be read: {error.strerror or error}") from None
+    if f"sha256:{digest}" != image.sha256:
+        raise EnvbuildError(
+            f"{path} has other bytes than the file of {image.name} that is built here",
+            hint=copy_command(image.name, path),
+        )
 
 
 def configuration_of(found: ImageMetadata) -> str:

@@ -52,6 +52,7 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
         *((mount, "command line") for mount in request.mounts),
     )
     doubts = (doubt,) if doubt else ()
+    other = image.moved if kind.by_reference or not image.squashfs else image.other
     if kind.slurm and not mpi and request.mpi is None and may_be_mpi(command, image):
         doubts = (*doubts, f"{program_of(command)} is started without MPI; if it is a program of MPI: --mpi")
     doubts = (*doubts, *few_workers(request, layout.workers, values))
@@ -79,7 +80,7 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
         rdma=nodes.rdma,
         expect=expected(target, command, request.nodes, values, whole=layout.whole),
         warnings=(
-            *filter(None, (": ".join(filter(None, image.other)), *image.warnings, image.before)),
+            *filter(None, (": ".join(filter(None, other)), *image.warnings, image.before)),
             *plugin_warnings(target, image),
             *missing(target, values),
             *doubts,

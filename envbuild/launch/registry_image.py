@@ -37,7 +37,7 @@ def not_published(name: str, reference: str, configuration: str, workspace: Work
         return "", ""
     return (
         f"{reference} was last published as another image than the one that is built here",
-        f"envbuild publish {shell_word(name)}",
+        f"envbuild publish {shell_word(name)} --move",
     )
 
 
@@ -62,7 +62,7 @@ def check_tag(image: LaunchImage, workspace: Workspace) -> str:
     if not same:
         raise EnvbuildError(
             f"{image.reference} is another image than the one that is built here",
-            hint=f"envbuild publish {shell_word(image.name)}",
+            hint=f"envbuild publish {shell_word(image.name)} --move",
         )
     return document.digest
 

@@ -7,30 +7,25 @@ file and private keys for signatures: who pulls the image would have them."""
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import yaml
-
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.regular_file import read_bounded
-from envbuild.core.signing.key_file import KINDS
+from envbuild.core.regular_file import MAX_TEXT, read_bounded
+from envbuild.core.signing.key_file import has_private_key
+from envbuild.core.signing.public_keys import MAX_KEY
 from envbuild.core.text import amount, printable
 from envbuild.lock.dev_git import find_work_tree, list_git
 from envbuild.spec.dev_project import DevProject
 from envbuild.spec.project_folder import SITE
+from envbuild.spec.site_text import is_site
 from envbuild.spec.trust import check_dev_folder
 
 MOST, LARGEST = 10_000, 256 << 20  # files, and bytes of all of them: code, not data
 NEVER = ("__pycache__", ".git")
 LEFT_OUT = (".hg", ".svn", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache")
-LARGEST_KEY, LARGEST_SITE = 8192, 1 << 20  # bytes; a key of cosign has 650
-KIND = "|".join(KINDS)
-KEY = re.compile(rf"^-----BEGIN (?:{KIND})-----\s+[A-Za-z0-9+/=\s]+-----END (?:{KIND})-----\s*$".encode(), re.MULTILINE)
-SCHEMA = 1  # of site files
 LEFT_OUT_ON_TOP = (".venv", "venv", "build", "dist")
 
 
@@ -44,7 +39,8 @@ def list_files(project: DevProject) -> list[str]:
         ignored = set(list_git(folder, place, alone=True)) if place else set()
         found = list(walk(str(folder)))
         found = [path for path in found if path in ignored] or found  # a .gitignore of "*" ignores its own folder
-    found = sorted(path for path in found if not is_left_out(path) and not is_secret(folder / path))
+    found = [path for path in found if not is_left_out(path)]
+    found = sorted(set(found) - set(find_secrets(folder, found)))
     if len(found) > MOST:
         raise too_much(project, f"more than {MOST} files")
     total = 0
@@ -90,25 +86,24 @@ def is_left_out(path: str) -> bool:
     return path.endswith(".pyc") or any(part in NEVER or part.endswith(".egg-info") for part in parts)
 
 
+def find_secrets(folder: Path, names: Iterable[str]) -> Iterator[str]:
+    """Yield the names of files with secrets in a folder, and those of the files that such links lead to."""
+    for name in names:
+        if is_secret(folder / name):
+            yield name
+            yield os.path.relpath(os.path.realpath(folder / name), os.path.realpath(folder))
+
+
 def is_secret(path: Path) -> bool:
-    """Return whether a file is a site file, which may have logins, or a private key of envbuild or cosign."""
-    most = LARGEST_SITE if path.name == SITE else LARGEST_KEY
+    """Return whether a file is a site file, which may have logins, or has a private key of envbuild or cosign."""
+    most = MAX_TEXT if path.name == SITE else MAX_KEY
     try:
-        if path.lstat().st_size > most:
+        if path.stat().st_size > most:
             return False
-        content = read_bounded(path, most, follow=False)
+        content = read_bounded(path, most)
     except OSError:  # reported when it is read
         return False
-    return bool(KEY.search(content)) or (path.name == SITE and is_site(content))
-
-
-def is_site(content: bytes) -> bool:
-    """Return whether YAML has the key ``schema``, as a site file in any form of writing."""
-    try:
-        value = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and value.get("schema") == SCHEMA
+    return has_private_key(content) or (path.name == SITE and is_site(content))
 
 
 def walk(top: str) -> Iterator[str]:

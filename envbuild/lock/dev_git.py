@@ -7,11 +7,13 @@ decides them."""
 from __future__ import annotations
 
 import os
+import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from envbuild.core.errors import SpecError
+from envbuild.core.ownership import sudo_user
 from envbuild.core.regular_file import read_bounded
 from envbuild.core.shell import shell_word
 from envbuild.core.text import printable
@@ -23,6 +25,7 @@ NO_PROGRAM = "core.fsmonitor=false"  # which the settings of a repository name
 NO_INDEX = "no-index"  # a name that no file of a repository has; git takes a missing index for an empty one
 LONGEST = 4096  # bytes of a file that names a folder
 LARGEST = 1 << 20  # bytes of a configuration
+BY_VARIABLE = ("GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS")  # settings in the environment (git-config(1))
 UNSET = 1  # exit code of git config for a setting that no file has
 LIMIT = 60  # seconds: git waits for a .gitignore that is a FIFO
 
@@ -63,10 +66,11 @@ def ask_git(folder: Path, place: Path, alone: bool = False) -> list[str]:
         )
     check_index(place, repository, common_directory(repository))
     listing = ("ls-files", "-z", *(() if alone else ("--cached",)), "--others", "--exclude-standard")
-    extra = {"GIT_INDEX_FILE": f"{repository}/{NO_INDEX}"} if alone else {}
+    home = home_of_caller(folder)
+    extra = home | ({"GIT_INDEX_FILE": f"{repository}/{NO_INDEX}"} if alone else {})
     try:
         words = ("-C", str(folder), f"--work-tree={folder if alone else place}", *listing)
-        settings = (NO_PROGRAM, *ignored_by_user(repository))
+        settings = (NO_PROGRAM, *ignored_by_user(repository, home))
         done = run_git(repository, *words, settings=settings, extra=extra, timeout=LIMIT)
     except SlowError:
         text = f"git did not list the files of {printable(str(folder))} in {LIMIT} s"
@@ -77,23 +81,41 @@ def ask_git(folder: Path, place: Path, alone: bool = False) -> list[str]:
     return [os.fsdecode(item).rstrip("/") for item in done.stdout.split(b"\0") if item]
 
 
-def ignored_by_user(repository: Path) -> list[str]:
+def home_of_caller(folder: Path) -> dict[str, str | None]:
+    """Return the variables by which git finds the home of the user who called ``sudo``, for a folder of that user:
+    what is ignored does not depend on who builds. Empty otherwise."""
+    user = sudo_user()
+    try:
+        if not user or folder.stat().st_uid != user:
+            return {}
+        return {"HOME": pwd.getpwuid(user).pw_dir, "XDG_CONFIG_HOME": None}
+    except (OSError, KeyError):
+        return {}
+
+
+def ignored_by_user(repository: Path, home: Mapping[str, str | None]) -> list[str]:
     """Return the setting that names the user's own file of ignored names (git-config(1), core.excludesFile), which
-    often has ``.env``: git runs without the configuration of the user (`git_environment`). None where the repository
-    has the setting itself, or no configuration has it; git reads the default place by itself. Raises SlowError,
-    SpecError for a configuration that git cannot read."""
-    asked = ("config", "--includes", "--type=path", "--get", "core.excludesFile")
-    found = [file for file in user_configurations() if may_have_setting(file)]
-    if not found or run_git(repository, *asked[:1], "--local", *asked[1:], timeout=LIMIT).returncode == 0:
+    often has ``.env``: git runs without the configuration of the user (`git_environment`). None where no configuration
+    has it; git reads the default place by itself. `home`: of `home_of_caller`. Raises SlowError, SpecError for a
+    configuration that git cannot read."""
+    files = user_configurations({**os.environ, **home})
+    if not any(may_have_setting(file) for file in files) and not set(BY_VARIABLE) & set(os.environ):
         return []
-    for file in found:
-        done = run_git(repository, *asked[:1], f"--file={file}", *asked[1:], timeout=LIMIT)
-        if done.returncode == 0:
-            return ["core.excludesFile=" + os.fsdecode(done.stdout).removesuffix("\n")]
-        if done.returncode != UNSET:  # what it ignores, such as .env, would be part of the image
-            why = error_summary(done.stderr)
-            raise SpecError(f"git cannot read {printable(str(file))}: {why}", "git config --get core.excludesFile")
-    return []
+    # With the repository, of which conditions of includes may be (hasconfig, gitdir, onbranch).
+    asked = ("config", "--includes", "--type=path", "--get", "core.excludesFile")
+    done = run_git(repository, *asked, extra={**user_environment(), **home}, timeout=LIMIT)
+    if done.returncode == 0:
+        return ["core.excludesFile=" + os.fsdecode(done.stdout).removesuffix("\n")]
+    if done.returncode == UNSET:
+        return []
+    why = error_summary(done.stderr)  # what it ignores, such as .env, would be part of the image
+    raise SpecError(f"git cannot read the configuration of the user: {why}", "git config --get core.excludesFile")
+
+
+def user_environment() -> dict[str, str | None]:
+    """Return the variables by which git reads the configuration of the user, as it does without envbuild."""
+    own = {name: value for name, value in os.environ.items() if name.startswith("GIT_CONFIG")}
+    return {"GIT_CONFIG_GLOBAL": None, "GIT_CONFIG_NOSYSTEM": None, **own}
 
 
 def may_have_setting(file: Path) -> bool:
@@ -108,14 +130,16 @@ def may_have_setting(file: Path) -> bool:
     return b"excludesfile" in content or b"include" in content
 
 
-def user_configurations() -> list[Path]:
+def user_configurations(environment: Mapping[str, str | None]) -> list[Path]:
     """Return the configurations of the user and the machine, those that take precedence first."""
-    home, folder = (os.environ.get(name, "") for name in ("HOME", "XDG_CONFIG_HOME"))  # as git does: no user database
-    named, system = (os.environ.get(f"GIT_CONFIG_{name}", "") for name in ("GLOBAL", "SYSTEM"))
+    home, folder = (
+        environment.get(name) or "" for name in ("HOME", "XDG_CONFIG_HOME")
+    )  # as git does: no user database
+    named, system = (environment.get(f"GIT_CONFIG_{name}") or "" for name in ("GLOBAL", "SYSTEM"))
     own = [Path(home, ".gitconfig")] if home else []
     own += [Path(folder or f"{home}/.config", "git/config")] if folder or home else []
     own = [Path(named)] if named else own
-    return [*own, *([] if os.environ.get("GIT_CONFIG_NOSYSTEM") else [Path(system or "/etc/gitconfig")])]
+    return [*own, Path(system or "/etc/gitconfig")]
 
 
 def common_directory(repository: Path) -> Path:

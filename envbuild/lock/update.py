@@ -7,7 +7,7 @@ from functools import partial
 
 from envbuild.core.console import RecordingReporter
 from envbuild.core.distributions import is_local_image, is_own_image
-from envbuild.core.errors import LockError
+from envbuild.core.errors import InputError, LockError
 from envbuild.lock.base_image.own_images import NO_IMAGES, OwnImages
 from envbuild.lock.lockfile import read_lock, read_lock_of
 from envbuild.lock.model import Lock
@@ -46,18 +46,34 @@ def renew_lock(resolution: Resolution, workspace: Workspace, own: OwnImages = NO
 
 def base_changed(resolution: Resolution, lock: Lock, workspace: Workspace, own: OwnImages) -> bool:
     """Return whether the base of an image is on this machine (a file, another image of the project), and is another one
-    than in its current lock. Raises LockError for an image of the project that is not built."""
+    than in its current lock. One that is not here, as at a site without a network, is reported."""
     name, base = resolution.spec.name, resolution.spec.base
     if not is_local_image(base):
         return False
-    if not is_own_image(base):
-        return update_lock(resolution, workspace, dry_run=True, own=own).changed
-    other = own.is_other(base, lock)
+    if is_own_image(base):
+        other = own.is_other(base, lock)
+        why = "" if other is not None else f"{base} is not built here, or changed since (envbuild make {base})"
+    else:
+        other, why = is_other_file(resolution, lock, workspace)
     if other is None:
-        raise LockError(
-            f"{base}, on which {name} is based, is not built, or changed since", hint=f"envbuild make {base}"
-        )
-    return other
+        workspace.reporter.warn(f"whether {name} is on the present {base} is not known: {why}")
+    return bool(other)
+
+
+def is_other_file(resolution: Resolution, lock: Lock, workspace: Workspace) -> tuple[bool | None, str]:
+    """Return whether the image in a file is another one than the base image of a lock; None if the file cannot be read,
+    and why."""
+    from envbuild.lock.lock_parts import LockParts
+
+    request, locked = lock_request(resolution), lock.base_image
+    parts = LockParts(
+        request, workspace.site, workspace.store, workspace.reporter, lock, frozenset(), False, lambda _: ()
+    )
+    try:
+        found = parts.lock_base_image().image
+    except InputError as error:
+        return None, error.message
+    return not locked or found.digest != locked.digest, ""
 
 
 def current_lock(resolution: Resolution, workspace: Workspace) -> Lock:

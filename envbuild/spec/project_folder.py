@@ -7,13 +7,14 @@ files must neither end the commands of other members nor switch off what the own
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from envbuild.core.file_status import file_status
 from envbuild.core.ownership import NO_DESCRIPTOR, find_at, find_renamers, own_users
+from envbuild.core.regular_file import MAX_TEXT
+from envbuild.spec.site_text import is_site
 
 SITE = "site.yaml"
 KINDS = (("images", ".yaml"), ("recipes", ".py"), ("facts", ".yaml"), ("facts/derived", ".yaml"))
@@ -76,9 +77,11 @@ def _owners(path: Path, folder: Path) -> Iterator[int]:
 
 def _is_site_file(path: Path) -> bool:
     try:
+        if path.is_symlink() and not path.exists():  # to a file system that is not mounted: a policy may be missing
+            return True
         if not path.is_file():  # a pipe would never end
             return False
         with path.open("rb") as file:
-            return re.search(rb"^schema:", file.read(65536), re.MULTILINE) is not None
+            return is_site(file.read(MAX_TEXT))
     except OSError:
         return False

@@ -12,35 +12,35 @@ from envbuild.core.file_marks import FileMark, mark_files
 from envbuild.spec.project import is_valid_name
 
 IMPORT = re.compile(rb"(?:^|[;:])[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([^#\n;]+))", re.MULTILINE)
+NEVER = {"__pycache__", ".git"}
 RECIPE = re.compile(rb"^class\s[^\n]*\bRecipe\b", re.MULTILINE)
 
 
 def files_beside(recipes: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files that recipes may read: below data/, and all beside them that do not begin with a dot, but other
-    recipes; and those of them, and the files of packages, that they import."""
+    """Yield the files that recipes may read: all beside them and in folders there that do not begin with a dot, but
+    other recipes that they do not import."""
     recipes = list(recipes)
     for folder in dict.fromkeys(path.parent for path in recipes):
-        beside = {path for path in folder.glob("[!.]*") if path.suffix != ".py" or not is_recipe(path)}
-        beside |= imported_files([path for path in recipes if path.parent == folder], folder)
-        beside |= set(walk_files(folder / "data"))
-        yield from (path for path in sorted(beside) if path.is_file() and "__pycache__" not in path.parts)
+        there = list(folder.glob("[!.]*"))
+        beside = {path for path in there if path.suffix != ".py" or not is_recipe(path)}
+        beside |= {file for path in there if path.is_dir() for file in walk_files(path)}
+        beside |= imported_recipes([path for path in recipes if path.parent == folder], beside, folder)
+        yield from (path for path in sorted(beside) if path.is_file() and not NEVER & set(path.parts))
 
 
-def imported_files(recipes: list[Path], folder: Path) -> set[Path]:
-    """Return the files of modules and packages in a folder of recipes that these import, or that one of these files
-    imports: a recipe adds the folder to Python's path itself."""
-    found, pending = set[Path](), list(recipes)
+def imported_recipes(recipes: list[Path], beside: Iterable[Path], folder: Path) -> set[Path]:
+    """Return the other recipes in a folder that recipes import, or files `beside` them: a recipe adds the folder to
+    Python's path itself."""
+    found, pending = set(recipes), [*recipes, *(path for path in beside if path.suffix == ".py" and path.is_file())]
     while pending:
-        for name in imported_names(pending.pop(), folder):
-            new = {folder / f"{name}.py", *walk_files(folder / name)} - found
-            found |= new
-            pending += [path for path in new if path.suffix == ".py" and path.is_file()]
+        new = {folder / f"{name}.py" for name in imported_names(pending.pop(), folder)} - found
+        found |= new
+        pending += new
     return found - set(recipes)
 
 
 def imported_names(file: Path, folder: Path) -> set[str]:
-    """Return the names of modules and packages in a folder that a Python file imports; none of a file that is not
-    Python."""
+    """Return the names of modules in a folder that a Python file imports; none of a file that is not Python."""
     text = file.read_bytes()
     found = (
         part.split()[0]
@@ -49,7 +49,7 @@ def imported_names(file: Path, folder: Path) -> set[str]:
         if part.strip()
     )
     names = {os.fsdecode(word).partition(".")[0] for word in found}
-    names = {name for name in names if (folder / name).is_dir() or (folder / f"{name}.py").is_file()}
+    names = {name for name in names if (folder / f"{name}.py").is_file()}
     if not names:  # as of nearly every recipe
         return names
     try:
@@ -81,5 +81,6 @@ def is_recipe(path: Path) -> bool:
 
 
 def mark_folder(folder: Path) -> list[FileMark]:
-    """Return what changes when a file in a folder of recipes, or below its data/, changes."""
-    return mark_files(sorted([*folder.glob("[!.]*"), *walk_files(folder / "data")]))
+    """Return what changes when a file in a folder of recipes, or in a folder there, changes."""
+    there = list(folder.glob("[!.]*"))
+    return mark_files(sorted([*there, *(file for path in there if path.is_dir() for file in walk_files(path))]))

@@ -40,7 +40,8 @@ def load_site(project: Path | None = None) -> Site:
     with every mistake of a ``site.yaml``, or if others can change the one of the user.
     """
     for folder in (project, config_folder()):
-        if folder is not None and (folder / "site.yaml").is_file():
+        # Also a link to nothing: it may lead to a file system that is not mounted.
+        if folder is not None and ((folder / "site.yaml").is_file() or (folder / "site.yaml").is_symlink()):
             from envbuild.net.site_file import read_site
 
             if folder != project:
@@ -60,7 +61,7 @@ def with_user_policy(site: Site) -> Site:
         if not _may_have_policy(read_bounded(file, MAX_TEXT)):
             return site
     except OSError:
-        if not mode_at(file):
+        if not mode_at(file) and not file.is_symlink():
             return site
     from envbuild.net.site_file import read_site
 

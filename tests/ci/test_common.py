@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -222,3 +223,20 @@ def test_what_an_earlier_run_prepared_is_not_what_the_caller_states_now(tmp_path
         store = str(program.parent / "store")
         assert f"{program}\n" in step("prepare", ENVBUILD=str(program), ENVBUILD_STORE=store, TOOLS="no")
         assert step("another", ENVBUILD="", ENVBUILD_STORE="") == f"{program}\n{store}\n"
+
+
+def test_a_checkout_of_envbuild_in_that_of_the_project_is_ignored(tmp_path: Path) -> None:
+    """It was content of the image of a project folder (`dev: ..`) then."""
+    checkout = tmp_path / "checkout"
+    steps = checkout / ".envbuild/.github/steps"
+    shutil.copytree(ROOT / ".github/steps", steps)
+    for folder in (checkout, checkout / ".envbuild"):
+        subprocess.run(["git", "init", "-q", folder], check=True)
+    env = {**os.environ, "WORK": str(tmp_path / "work"), "ENVBUILD": "/bin/true", "TOOLS": "no", "HOME": str(tmp_path)}
+    env = {name: text for name, text in env.items() if name not in ("OUT", "CACHE")}
+    for _ in range(2):
+        subprocess.run(["bash", steps / "prepare.sh"], cwd=checkout, env=env, check=True, capture_output=True)
+    listed = ["git", "-C", checkout, "ls-files", "--others", "--exclude-standard"]
+    assert subprocess.run(listed, capture_output=True, text=True, check=True).stdout == ""
+    assert (checkout / ".git/info/exclude").read_text().count("/.envbuild/\n") == 1
+    assert (checkout / "ci-out/.gitignore").read_text() == "*\n"

@@ -67,7 +67,7 @@ def test_a_tag_that_still_names_an_earlier_image_is_reported(at: Workspace) -> N
     assert not_published("net", reference, OTHER, at) == ("", "")
     assert not_published("net", reference, ONE, at) == (
         f"{reference} was last published as another image than the one that is built here",
-        "envbuild publish net",
+        "envbuild publish net --move",
     )
     record_repository(at.store, address, [], "1")  # a squashfs file alone
     assert not_published("net", reference, ONE, at) == ("", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -304,3 +305,15 @@ def test_a_base_that_is_a_file_is_read_again(tmp_path: Path, key: Signer) -> Non
     refused(command(place, "make", "k", "--locked"), 4, "k.lock would change, because the base of k did")
     assert path_of(place).read_bytes() == before
     assert answer(place.lock("--json"))["written"] is True
+    before = path_of(place).read_bytes()
+    (tmp_path / "simple").rename(tmp_path / "away")  # without the indexes
+    shutil.rmtree(tmp_path / "store/resolved", ignore_errors=True)
+    for missing in (False, True):
+        if missing:
+            archive.unlink()
+        for option in ("--lock", "--locked"):  # what follows the lock fails: uv is not available
+            done = command(place, "make", "k", option)
+            unknown = "whether k is on the present ./app.tar is not known: there is no file or folder" in done.stderr
+            assert unknown is missing and "would change" not in done.stderr, done.stderr
+            assert "error: the Python file uv" in done.stderr
+    assert path_of(place).read_bytes() == before

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from envbuild.core.errors import InputError
+from envbuild.oci.sources import oci_layout
 from envbuild.oci.sources.open import open_source
 from envbuild.oci.sources.platform import Platform
 from envbuild.publish.remote_image import open_remote
@@ -202,6 +203,29 @@ def test_entries_of_one_name_have_the_platform_of_their_image(
         assert found
         found.find(Platform.of("amd64"))
     assert message in opened.value.message and message in remote.value.message
+
+
+def test_many_entries_of_one_name_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them may name a manifest of 16 MiB, which is read once."""
+    at, layout, reads = workspace(tmp_path / "store"), Layout(tmp_path / "layout"), list[str]()
+    read = oci_layout.read_document
+
+    def note(files: Any, digest: str, reference: str) -> bytes:
+        reads.append(digest)
+        return read(files, digest, reference)
+
+    monkeypatch.setattr(oci_layout, "read_document", note)
+    one = image(layout, layer(b"A"))
+    for number in range(100):
+        layout.add({**one, "platform": {"os": "linux", "architecture": f"a{number}" if number else "amd64"}}, "1")
+    source = f"oci:{layout.path}:1"
+    with pytest.raises(InputError, match="calls one for linux/a1"), open_source(source, at.site, at.store):
+        pass
+    assert len(reads) == 2  # manifest and configuration
+    layout.add({**one, "platform": {"os": "linux", "architecture": "b"}}, "1")
+    with pytest.raises(InputError, match="101 images of one name"), open_source(source, at.site, at.store):
+        pass
+    assert len(reads) == 2
 
 
 @pytest.mark.parametrize("before", [b"", b" ", b"\n\t\r "])

@@ -95,6 +95,9 @@ def test_an_image_may_be_there_in_zstd_too_and_no_other_under_that_name() -> Non
     with pytest.raises(InputError, match="the manifest of x is damaged"):
         pick(listed, "x", wanted, {1: one, 2: {}})
     assert pick([zstd], "x", wanted).digest == f"{2:064x}"
+    many = [{**zstd, **{key: entry("amd64", number=number)[key] for key in ("digest",)}} for number in range(1, 7)]
+    with pytest.raises(InputError, match="has two images for linux/amd64"):
+        pick(many, "x", wanted)  # no manifest is read
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from envbuild.core.errors import EnvbuildError, InputError
-from envbuild.launch.gpu_tiers import check_image
+from envbuild.launch import gpu_tiers
+from envbuild.launch.clients import Clients
+from envbuild.launch.gpu_tiers import TierRequest, check_image, run_tier
+from envbuild.launch.launch import Prepared, load_form
 from envbuild.launch.model import LaunchImage
 from envbuild.launch.registry_image import check_tag
 from envbuild.publish.image_parts import ImageParts
 from tests.support.foreign_images import layers, workspace
+from tests.support.gpu_bench import job
+from tests.support.launching import shipped_target, site
 from tests.support.local_registry import Server
 from tests.support.published import built, publish
 
@@ -25,13 +32,19 @@ def test_a_tag_that_names_another_image_is_refused(tmp_path: Path, registry: Ser
     publish(parts, artifacts, f"{registry.host}/app:1")
     at = workspace(tmp_path / "store")
     image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/app:1")
-    right = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", docker=f"{registry.host}/app:1")
+    right = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
     assert check_tag(right, at) == parts.digest
-    assert check_image(right, at).docker == f"{registry.host}/app@{parts.digest}"
-    assert check_image(replace(right, other=("of the record alone", "")), at).docker.endswith(parts.digest)
+    for form in ("srun", "docker"):
+        assert check_image(right, form, at).docker == f"{registry.host}/app@{parts.digest}"
+        assert check_image(replace(right, moved=("of the record alone", "")), form, at).docker.endswith(parts.digest)
+    # Docker starts no file, so that one of compute nodes that is another image has no effect on it
+    other = replace(right, squashfs="/fs/app.sqsh", other=("another", "copy it"))
+    assert check_image(other, "docker", at).docker.endswith(parts.digest)
+    with pytest.raises(EnvbuildError, match="another image than the one that is built here"):
+        check_image(replace(other, configuration=f"sha256:{'0' * 64}"), "docker", at)
     with pytest.raises(EnvbuildError, match="another image than the one that is built here") as caught:
         check_tag(replace(image, configuration=f"sha256:{'0' * 64}"), at)
-    assert caught.value.hint == "envbuild publish app"
+    assert caught.value.hint == "envbuild publish app --move"
     with pytest.raises(InputError):
         check_tag(replace(image, reference=f"docker://{registry.host}/app:2"), at)
     alone = ImageParts.of_artifact(artifacts[0], {"os": "linux", "architecture": "amd64"})
@@ -43,6 +56,40 @@ def test_a_tag_that_names_another_image_is_refused(tmp_path: Path, registry: Ser
 
 
 def test_a_file_of_compute_nodes_that_is_another_one_is_refused(tmp_path: Path) -> None:
-    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), squashfs="/fs/app.sqsh", other=("another", "copy it"))
+    """Also one that states to be the image, and is not: who may write the folder can put any file there."""
+    file, at = tmp_path / "app.sqsh", workspace(tmp_path / "store")
+    file.write_bytes(b"as it is built")
+    digest = f"sha256:{hashlib.sha256(b'as it is built').hexdigest()}"
+    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), squashfs=str(file), sha256=digest)
+    assert check_image(image, "srun", at) == image
     with pytest.raises(EnvbuildError, match="another"):
-        check_image(image, workspace(tmp_path / "store"))
+        check_image(replace(image, other=("another", "copy it")), "srun", at)
+    file.write_bytes(b"as it is not b")
+    with pytest.raises(EnvbuildError, match="has other bytes than the file of app that is built here") as caught:
+        check_image(image, "srun", at)
+    assert caught.value.hint == f"envbuild export app --to squashfs -o {file}"
+    file.write_bytes(b"")
+    os.truncate(file, 1 << 42)
+    with pytest.raises(EnvbuildError, match="cannot be read"):
+        check_image(image, "srun", at)
+    file.unlink()  # a folder of compute nodes alone
+    assert check_image(image, "srun", at) == image
+
+
+def test_a_tag_that_is_moved_while_a_job_waits_is_refused(
+    tmp_path: Path, registry: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    other, others, _ = built(tmp_path / "b", layers()[:1])
+    publish(parts, artifacts, f"{registry.host}/app:moved")
+    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/app:moved")
+    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+
+    def run(*_: object) -> None:
+        publish(other, others, f"{registry.host}/app:moved", move=True)
+
+    monkeypatch.setattr(gpu_tiers, "run_node", run)
+    monkeypatch.setattr(gpu_tiers, "job_form", lambda _: "sh")
+    prepared = Prepared(load_form("srun"), image, shipped_target("h100-ib"), Clients(site().slurm))
+    with pytest.raises(EnvbuildError, match="another image than the one that is built here"):
+        run_tier(job(), prepared, TierRequest("gpu"), workspace(tmp_path / "store"))

@@ -38,7 +38,8 @@ def test_all_but_other_recipes_count(tmp_path: Path) -> None:
     (folder / "data/again").symlink_to(folder / "data")
     found = [str(path.relative_to(folder)) for path in files_beside([folder / "mine.py"])]
     assert sorted(found) == [
-        "_program.py", "data/a/b.conf", "data/common/app.conf", "helper.py", "my.patch", "word.txt",
+        "_program.py", "data/a/b.conf", "data/common/app.conf", "helper.py", "my.patch", "sub/file",
+        "word.txt",
     ]  # fmt: skip
 
 
@@ -59,10 +60,12 @@ def test_what_a_recipe_imports_counts(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     found = [str(path.relative_to(tmp_path)) for path in files_beside([tmp_path / "mine.py"])]
-    assert found == ["parts/__init__.py", "parts/inner.py", "parts/words.txt", "third.py", "tool_base.py"]
-    assert [str(path.name) for path in files_beside([tmp_path / "other.py"])] == []
+    parts = ["parts/__init__.py", "parts/inner.py", "parts/words.txt", "third.py"]
+    assert found == [*parts, "tool_base.py", "unused/__init__.py"]
+    found = [str(path.relative_to(tmp_path)) for path in files_beside([tmp_path / "other.py"])]
+    assert found == [*parts, "unused/__init__.py"]
     (tmp_path / "third.py").write_text("import (\n" + RECIPE)  # not Python, as Python reports
-    assert len(list(files_beside([tmp_path / "mine.py"]))) == 5
+    assert len(list(files_beside([tmp_path / "mine.py"]))) == 6
 
 
 def test_a_recipe_is_loaded_again_if_a_file_beside_it_changes(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.engines import CACHES, ENGINES
-from envbuild.core.errors import InputError
+from envbuild.core.errors import InputError, SpecError
 from envbuild.net.site import Site
+from envbuild.spec.project import Project
 from envbuild.spec.workspace import load_site
 
 pytestmark = pytest.mark.unit
@@ -34,6 +35,26 @@ def test_project_before_user_before_host(tmp_path: Path, monkeypatch: pytest.Mon
     write(project, "schema: 1\nengine: buildah\n")
     assert load_site(project).engine == "buildah"
     assert load_site(None).engine == "embedded"
+
+
+def test_a_link_to_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site file on a file system that is not mounted may have a policy of signatures."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    project, user = tmp_path / "project", tmp_path / "config/envbuild"
+    for folder in (project, user):
+        folder.mkdir(parents=True)
+    (project / "site.yaml").symlink_to("/nonexistent/site.yaml")
+    assert Project.find(project).root == project
+    with pytest.raises(SpecError, match="no such file"):
+        load_site(project)
+    (project / "site.yaml").unlink()
+    (user / "site.yaml").symlink_to("/nonexistent/site.yaml")
+    for folder in (project, None):
+        with pytest.raises(SpecError, match="no such file"):
+            load_site(folder)
+    write(project, "schema: 1\n")
+    with pytest.raises(SpecError, match="no such file"):
+        load_site(project)
 
 
 def test_the_engines_are_the_existing_ones() -> None:

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
 import textwrap
 from collections.abc import Callable
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 KINDS = ("ENCRYPTED SIGSTORE PRIVATE KEY", "ENCRYPTED COSIGN PRIVATE KEY")  # the second one is of cosign 1
+# A key anywhere in a file: with a mark of the byte order, indented, in one line, in a string with \\n for line ends.
+PRIVATE = re.compile(rb"-----BEGIN (%b)-----[A-Za-z0-9+/=\s\\\"']{64,}-----END \1-----" % "|".join(KINDS).encode())
 COST, BLOCKS, PARALLEL = 1 << 16, 8, 1  # of scrypt, as cosign writes them: half a second, 64 MiB
 MOST_MEMORY = 256 << 20  # bytes that the scrypt of a file may take
 HINT = "name the file that envbuild key new or cosign generate-key-pair wrote; others: cosign import-key-pair"
@@ -159,6 +162,11 @@ def parse_box(text: bytes) -> dict[str, Any]:
                 raise ValueError("parameters of scrypt out of bounds")
             return dict(value)
     raise ValueError("not PEM of a private key")
+
+
+def has_private_key(content: bytes) -> bool:
+    """Return whether a file contains a private key, in any form that `parse_box` takes."""
+    return b"PRIVATE KEY-----" in content and PRIVATE.search(content) is not None
 
 
 def unlock_key(box: dict[str, Any], passphrase: str) -> bytes:

@@ -8,7 +8,7 @@ from envbuild.launch.quoting import shell_command, shell_lines
 from envbuild.launch.steps import FIXED_PORT
 from envbuild.launch.torchrun_words import torchrun_words
 
-KIND = Kind(docker=True, hosts=True)
+KIND = Kind(docker=True, hosts=True, by_reference=True)
 
 
 def write(plan: Plan) -> Written:

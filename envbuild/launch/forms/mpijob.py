@@ -15,7 +15,7 @@ from envbuild.launch.model import Kind, Plan, Written
 from envbuild.launch.quoting import yaml_list, yaml_string
 from envbuild.launch.ssh_server import CLIENT, PROGRAM, START, require_server
 
-KIND = Kind()
+KIND = Kind(by_reference=True)
 ALLOWED = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 
 

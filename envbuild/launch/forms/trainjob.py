@@ -16,7 +16,7 @@ from envbuild.launch.model import Kind, Plan, Written
 from envbuild.launch.quoting import yaml_list, yaml_string
 from envbuild.launch.torchrun_words import torchrun_words
 
-KIND = Kind(one_task=True)
+KIND = Kind(one_task=True, by_reference=True)
 
 
 def write(plan: Plan) -> Written:

@@ -65,9 +65,9 @@ def git_path() -> str:
     return found
 
 
-def git_environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
+def git_environment(extra: Mapping[str, str | None] = {}) -> dict[str, str]:
     """Return the environment of a git call: no configuration of the user or the machine, no prompts, no protocol but
-    those that `extra` allows (GIT_ALLOW_PROTOCOL)."""
+    those that `extra` allows (GIT_ALLOW_PROTOCOL). A variable of `extra` that is None is not set."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in INHERITED}
     own |= {
         "LC_ALL": "C",
@@ -86,7 +86,7 @@ def git_environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
         "GIT_HTTP_LOW_SPEED_TIME": str(SLOW),
     }
     own.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=20")
-    return own | dict(extra)
+    return {name: value for name, value in {**own, **extra}.items() if value is not None}
 
 
 def git_command(folder: Path | None, *arguments: str, settings: Iterable[str] = ()) -> list[str]:
@@ -100,7 +100,7 @@ def run_git(
     folder: Path | None,
     *arguments: str,
     content: bytes = b"",
-    extra: Mapping[str, str] = {},
+    extra: Mapping[str, str | None] = {},
     settings: Iterable[str] = (),
     largest: int = 0,
     timeout: float = LIMIT,

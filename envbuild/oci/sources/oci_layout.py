@@ -23,6 +23,7 @@ from envbuild.oci.sources.platform import Platform, pick_manifest
 
 REWRITE = "write the layout again, e.g. skopeo copy docker://NAME oci:DIR"
 INDEX = "index.json"
+MOST_ENTRIES = 100  # of one name: an image for each platform
 
 
 class LayoutFiles(Protocol):
@@ -132,33 +133,41 @@ def find_manifest(files: LayoutFiles, tag: str, reference: str, platform: Platfo
 def check_platforms(files: LayoutFiles, entries: list[Part], reference: str) -> None:
     """Check that each entry of several of one name is an image of the platform that index.json states: skopeo takes the
     first one and does not read that. Raises InputError."""
+    if len(entries) > MOST_ENTRIES:
+        raise InputError(
+            f"{reference} has {len(entries)} images of one name", hint="write one image into a layout of its own"
+        )
+    stated: dict[str, set[tuple[str, str]]] = {}
     try:
         for item in entries if len(entries) > 1 else ():
-            check_platform(files, item, reference)
+            platform, digest = item.part("platform"), f"sha256:{m.parse_descriptor(item).digest}"
+            system, arch = (platform.optional(key).text() for key in ("os", "architecture"))
+            if system and arch and f"{system}/{arch}" != NO_IMAGE:
+                stated.setdefault(digest, set()).add((system, arch))
+        for digest, platforms in stated.items():
+            check_platform(files, digest, platforms, reference)
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(reference, error, INDEX) from None
 
 
-def check_platform(files: LayoutFiles, item: Part, reference: str) -> None:
-    """Check one entry. Raises InputError, InvalidDocumentError."""
-    platform = item.part("platform")
-    stated = {key: platform.optional(key).text() for key in ("os", "architecture")}
-    digest = f"sha256:{m.parse_descriptor(item).digest}"
-    if not all(stated.values()) or "/".join(stated.values()) == NO_IMAGE or not has_file(files, blob_path(digest)):
+def check_platform(files: LayoutFiles, digest: str, platforms: set[tuple[str, str]], reference: str) -> None:
+    """Check a manifest (``sha256:…``) that entries of index.json call an image of platforms (system, architecture).
+    Raises InputError, InvalidDocumentError."""
+    if not has_file(files, blob_path(digest)):
         return
     value = m.parse_document(read_document(files, digest, reference), reference)
-    if m.is_index(value):
-        found, what = "", "an index of images"
-    else:
+    known: dict[str, Any] = {}
+    if not m.is_index(value):
         config = f"sha256:{m.parse_descriptor(Part(value).part('config')).digest}"
         known = m.parse_document(read_document(files, config, reference), reference)
-        found = "/".join(str(known.get(key, stated[key])) for key in stated)
-        what = f"an image for {printable(found):.100}"
-    if found != "/".join(stated.values()):
-        raise InputError(
-            f"{reference} has {what} that index.json calls one for {'/'.join(stated.values())}",
-            hint="programs differ in which of both they read: write one image into a layout of its own",
-        )
+    for system, arch in sorted(platforms):
+        found = "/".join((str(known.get("os", system)), str(known.get("architecture", arch))))
+        if m.is_index(value) or found != f"{system}/{arch}":
+            what = "an index of images" if m.is_index(value) else f"an image for {printable(found):.100}"
+            raise InputError(
+                f"{reference} has {what} that index.json calls one for {system}/{arch}",
+                hint="programs differ in which of both they read: write one image into a layout of its own",
+            )
 
 
 def follow_entries(files: LayoutFiles, listed: list[Part], reference: str, platform: Platform) -> str:

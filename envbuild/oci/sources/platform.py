@@ -18,6 +18,7 @@ from envbuild.oci.document import InvalidDocumentError, Part
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 PLAIN = {"amd64": ("", "v1"), "arm64": ("", "v8")}  # variants that all processors of an architecture have
 IN_ZSTD = "io.github.containers.compression.zstd"  # of an entry (podman manifest push --add-compression)
+MOST_TWINS = 4  # manifests of one image in several compressions
 LAST = 2  # of an entry without a platform
 GRAMMAR = re.compile(r"(?:linux/)?([a-z0-9_]+)(?:/(v[0-9]+))?")
 
@@ -90,7 +91,8 @@ def pick_manifest(
         raise m.corrupt_document_error(name, error, "index") from None
     first = {part.digest for rank, part in fitting if rank == 0}
     twice = len(first) > 1 and len(first - packed) <= 1  # the same image, if their configurations are one
-    if len(first - packed) > 1 or (twice and len({_configuration(read, one, name) for one in first}) > 1):
+    several = len(first - packed) > 1 or len(first) > MOST_TWINS  # each is read, from a registry one after the other
+    if several or (twice and len({_configuration(read, one, name) for one in first}) > 1):
         raise InputError(
             f"{name} has two images for {platform}, of which programs take one or the other",
             hint="name the image itself by its digest (NAME@sha256:…)",

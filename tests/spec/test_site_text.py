@@ -1,0 +1,37 @@
+"""Site files in every form of writing make a folder a project: one may have a policy of signatures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.spec.project_folder import is_project
+from envbuild.spec.site_text import is_site
+from tests.support.site_forms import SITES
+
+pytestmark = pytest.mark.unit
+FOREIGN = [
+    b"", b"title: mine\n", b"db:\n  schema: 1\n", b"db: &x {schema: 2}\nother: *x\n", b"text: the schema: 1\n",
+    b"a: {b: 1, schema: 1}\n", b"- schema: 1\n", b"{{ schema }}: 2\n", b"\xff\xfe\x00",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", SITES)
+def test_a_site_file_makes_a_project(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_bytes(content)
+    assert is_site(content) and is_project(tmp_path)
+
+
+@pytest.mark.parametrize("content", FOREIGN)
+def test_a_file_of_another_program_does_not(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_bytes(content)
+    assert not is_site(content) and not is_project(tmp_path)
+
+
+def test_a_file_whose_key_comes_late_or_that_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_bytes(b"# long\n" * 20_000 + b"schema: 1\n")
+    assert is_project(tmp_path)
+    (tmp_path / "site.yaml").unlink()
+    (tmp_path / "site.yaml").mkdir()
+    assert not is_project(tmp_path)
