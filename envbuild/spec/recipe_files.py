@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from envbuild.core.file_marks import FileMark, mark_files
+from envbuild.core.regular_file import MAX_TEXT
 from envbuild.spec.project import is_valid_name
 
-IMPORT = re.compile(rb"(?:^|[;:])[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([^#\n;]+))", re.MULTILINE)
+IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]([^#\n]+)", re.MULTILINE)
+WORD = re.compile(rb"\w+")
 NEVER = {"__pycache__", ".git"}
 RECIPE = re.compile(rb"^class\s[^\n]*\bRecipe\b", re.MULTILINE)
 
@@ -33,33 +35,29 @@ def imported_recipes(recipes: list[Path], beside: Iterable[Path], folder: Path) 
     Python's path itself."""
     found, pending = set(recipes), [*recipes, *(path for path in beside if path.suffix == ".py" and path.is_file())]
     while pending:
-        new = {folder / f"{name}.py" for name in imported_names(pending.pop(), folder)} - found
+        new = {folder / f"{name}.py" for name in imported_names(pending.pop(), {path.stem for path in found}, folder)}
         found |= new
         pending += new
     return found - set(recipes)
 
 
-def imported_names(file: Path, folder: Path) -> set[str]:
-    """Return the names of modules in a folder that a Python file imports; none of a file that is not Python."""
-    text = file.read_bytes()
-    found = (
-        part.split()[0]
-        for match in IMPORT.finditer(text)
-        for part in (match[1] or match[2]).split(b",")
-        if part.strip()
-    )
-    names = {os.fsdecode(word).partition(".")[0] for word in found}
-    names = {name for name in names if (folder / f"{name}.py").is_file()}
-    if not names:  # as of nearly every recipe
+def imported_names(file: Path, known: set[str], folder: Path) -> set[str]:
+    """Return the names of modules in a folder that a Python file imports, without those that are `known`; none of a
+    file that is not Python."""
+    with file.open("rb") as opened:
+        text = opened.read(MAX_TEXT)
+    words = {os.fsdecode(word) for line in IMPORT.findall(text) for word in WORD.findall(line)}
+    names = {name for name in words - known if os.path.isfile(f"{folder}/{name}.py")}  # noqa: PTH113 - often called
+    if not names:  # as of nearly all recipes
         return names
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
     nodes = list(ast.walk(tree))  # the text of a program in a recipe has imports, too
-    words = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    words += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    return names & {word.partition(".")[0] for word in words}
+    found = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    found += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return names & {name.partition(".")[0] for name in found}
 
 
 def walk_files(folder: Path) -> Iterator[Path]:

@@ -47,9 +47,10 @@ def compile_modules(folder: Path) -> None:
     if not FOLDERS:
         sys.path_hooks.insert(0, find_in_folder)
     places = {folder, folder.resolve()}
-    FOLDERS.update(places)
-    for name in [name for name in sys.path_importer_cache if is_of_recipes(name)]:
-        del sys.path_importer_cache[name]
+    if not places <= FOLDERS:
+        FOLDERS.update(places)
+        for name in [name for name in sys.path_importer_cache if is_of_recipes(name)]:
+            del sys.path_importer_cache[name]
     tops = tuple(f"{place}{os.sep}" for place in places)
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
