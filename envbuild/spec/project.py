@@ -70,7 +70,7 @@ class Project:
         except FileNotFoundError:  # the current folder was removed
             return cls()
         for folder in (here, *here.parents):
-            if not is_project(folder) or (folder != here and is_world_writable(folder)):
+            if (folder != here and is_world_writable(folder)) or not is_project(folder):
                 continue
             if folder == SHIPPED or not (distrusted := find_distrusted(folder)):
                 return cls(folder)

@@ -53,9 +53,15 @@ def compile_modules(folder: Path) -> None:
             del sys.path_importer_cache[name]
     tops = tuple(f"{place}{os.sep}" for place in places)
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.startswith(tops) and not name.startswith(RECIPES):
+        if not name.startswith(RECIPES) and any(place.startswith(tops) for place in places_of(module)):
             del sys.modules[name]
+
+
+def places_of(module: object) -> list[str]:
+    """Return the file of a module, and the folders of a package, which has no file without ``__init__.py``."""
+    values = getattr(module, "__dict__", {})  # an attribute that is missing may be computed: lazy modules import others
+    found = [values.get("__file__"), *(values.get("__path__") or ())]
+    return [place for place in found if isinstance(place, str)]
 
 
 def is_of_recipes(name: str) -> bool:

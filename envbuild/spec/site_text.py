@@ -10,8 +10,9 @@ import re
 from envbuild.core.errors import SpecError
 
 PLAIN = re.compile(rb"^schema:", re.MULTILINE)
-LOOSE = re.compile(rb"(?:^|[{,\n\r])[^\w\n\r-]*schema[\"']?\s*:\s*[\"']?1\b")
-WORD = "schema"
+KEY = re.compile(rb"schema[\"']?\s{0,16}:")
+# Linear for any text: other users can put a file into a folder above the current one.
+LOOSE = re.compile(rb"(?:^|[{,\n\r])[^\w\n\r-]{0,16}schema[\"']?\s{0,16}:\s{0,16}[\"']?1\b")
 
 
 def is_site(content: bytes) -> bool:
@@ -20,12 +21,12 @@ def is_site(content: bytes) -> bool:
     if PLAIN.search(content):  # of nearly every site file
         return True
     content = content.replace(b"\0", b"")  # UTF-16 has them
-    if WORD.encode() not in content:
+    if not KEY.search(content):
         return False
     from envbuild.core.yaml_parser import parse
     from envbuild.core.yaml_text import decode
 
     try:
-        return WORD in parse(decode(content, WORD), WORD, []).entries
+        return "schema" in parse(decode(content, "site"), "site", []).entries
     except SpecError:
         return LOOSE.search(content) is not None

@@ -349,8 +349,9 @@ def test_a_module_beside_a_recipe_is_compiled_each_time(
         os.utime(file, (1_000_000_000, 1_000_000_000))
         if size == 1:  # what another program left there
             py_compile.compile(str(file), doraise=True)
-        module = helper.removesuffix(".py").replace("/", ".")
-        path.write_text(f"from {module} import SIZE\n{GOOD}    size: int = SIZE\n# {size}\n")
+        module, _, name = f".{helper.removesuffix('.py')}".replace("/", ".").rpartition(".")
+        text = f"from {module.lstrip('.')} import {name}" if module else f"import {name}"
+        path.write_text(f"{text}\n{GOOD}    size: int = {name}.SIZE\n# {size}\n")
         found: Any = load_recipe(path)
         assert found().size == size
     assert len(list(file.parent.glob("__pycache__/*"))) == 1

@@ -9,6 +9,7 @@ import pytest
 from envbuild.spec.project_folder import is_project
 from envbuild.spec.site_text import is_site
 from tests.support.site_forms import SITES
+from tests.support.time_limit import ends_within
 
 pytestmark = pytest.mark.unit
 FOREIGN = [
@@ -35,3 +36,11 @@ def test_a_file_whose_key_comes_late_or_that_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").unlink()
     (tmp_path / "site.yaml").mkdir()
     assert not is_project(tmp_path)
+
+
+@pytest.mark.parametrize("part", [b",", b"{", b",{ ", b"\n", b"schema ", b"schema: ", b"[", b" "])
+def test_a_hostile_file_takes_no_time(part: bytes) -> None:
+    """Another user can put it into a folder above the current one."""
+    with ends_within(30):
+        is_site(b"x: [schema\n" + part * ((1 << 20) // len(part)) + b"!")
+        is_site(b"x: [schema:\n" + part * ((1 << 20) // len(part)) + b"!")
