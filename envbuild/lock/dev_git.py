@@ -10,7 +10,9 @@ import os
 import pwd
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from envbuild.core.errors import SpecError
 from envbuild.core.ownership import sudo_user
@@ -22,7 +24,6 @@ from envbuild.lock.git.repositories import find_git_directory
 from envbuild.spec.trust import check_index
 
 NO_PROGRAM = "core.fsmonitor=false"  # which the settings of a repository name
-NO_INDEX = "no-index"  # a name that no file of a repository has; git takes a missing index for an empty one
 LONGEST = 4096  # bytes of a file that names a folder
 LARGEST = 1 << 20  # bytes of a configuration
 BY_VARIABLE = ("GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS")  # settings in the environment (git-config(1))
@@ -65,13 +66,13 @@ def ask_git(folder: Path, place: Path, alone: bool = False) -> list[str]:
             f"git -C {name} status",
         )
     check_index(place, repository, common_directory(repository))
-    listing = ("ls-files", "-z", *(() if alone else ("--cached",)), "--others", "--exclude-standard")
     home = home_of_caller(folder)
-    extra = home | ({"GIT_INDEX_FILE": f"{repository}/{NO_INDEX}"} if alone else {})
     try:
-        words = ("-C", str(folder), f"--work-tree={folder if alone else place}", *listing)
-        settings = (NO_PROGRAM, *ignored_by_user(repository, home))
-        done = run_git(repository, *words, settings=settings, extra=extra, timeout=LIMIT)
+        settings = (NO_PROGRAM, *ignored_by_user(repository, home, always=alone))
+        with new_repository() if alone else nullcontext(repository) as used:
+            top = folder if alone else place
+            words = ("-C", str(folder), f"--work-tree={top}", "ls-files", "-z", "--cached", "--others")
+            done = run_git(used, *words, "--exclude-standard", settings=settings, extra=home, timeout=LIMIT)
     except SlowError:
         text = f"git did not list the files of {printable(str(folder))} in {LIMIT} s"
         raise SpecError(text, f"is a .gitignore there a pipe? find {name} -name .gitignore -type p") from None
@@ -79,6 +80,17 @@ def ask_git(folder: Path, place: Path, alone: bool = False) -> list[str]:
         text = f"git cannot list the files of {printable(str(folder))}: {error_summary(done.stderr)}"
         raise SpecError(text, f"git -C {name} status")
     return [os.fsdecode(item).rstrip("/") for item in done.stdout.split(b"\0") if item]
+
+
+@contextmanager
+def new_repository() -> Iterator[Path]:
+    """Yield a git directory without commits, an index, and names that are ignored (gitrepository-layout(5))."""
+    with TemporaryDirectory(prefix="envbuild-") as name:
+        folder = Path(name)
+        for part in ("objects", "refs"):
+            (folder / part).mkdir()
+        (folder / "HEAD").write_text("ref: refs/heads/main\n")
+        yield folder
 
 
 def home_of_caller(folder: Path) -> dict[str, str | None]:
@@ -93,13 +105,14 @@ def home_of_caller(folder: Path) -> dict[str, str | None]:
         return {}
 
 
-def ignored_by_user(repository: Path, home: Mapping[str, str | None]) -> list[str]:
+def ignored_by_user(repository: Path, home: Mapping[str, str | None], *, always: bool) -> list[str]:
     """Return the setting that names the user's own file of ignored names (git-config(1), core.excludesFile), which
     often has ``.env``: git runs without the configuration of the user (`git_environment`). None where no configuration
-    has it; git reads the default place by itself. `home`: of `home_of_caller`. Raises SlowError, SpecError for a
-    configuration that git cannot read."""
+    has it; git reads the default place by itself. `home`: of `home_of_caller`. `always`: also that of the
+    repository alone. Raises SlowError, SpecError for a configuration that git cannot read."""
     files = user_configurations({**os.environ, **home})
-    if not any(may_have_setting(file) for file in files) and not set(BY_VARIABLE) & set(os.environ):
+    known = any(may_have_setting(file) for file in files) or bool(set(BY_VARIABLE) & set(os.environ))
+    if not (always or known):
         return []
     # With the repository, of which conditions of includes may be (hasconfig, gitdir, onbranch).
     asked = ("config", "--includes", "--type=path", "--get", "core.excludesFile")

@@ -133,8 +133,16 @@ def test_of_a_folder_that_a_work_tree_ignores_its_own_gitignore_applies(
     fill(folder, {".gitignore": b".env\n/data\n", "deep/.gitignore": b"*.log\n", "deep/a.log": b"", "deep/b": b""})
     fill(tmp_path / "names", {"config": b"[core]\nexcludesFile = " + bytes(tmp_path / "names/own"), "own": b"*.pem\n"})
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "names/config"))
+    # The pattern that ignores the folder matches nothing in it.
+    fill(tmp_path / "home/.git/info", {"exclude": b"work/\n/mine/\n"})
+    fill(folder, {"work/d.py": b"", "mine/e.py": b""})
+    expected = [".gitignore", "deep/.gitignore", "deep/b", "mine/e.py", "run.py", "work/d.py"]
+    assert list_files(project(folder)) == expected
+    git(tmp_path / "home", "config", "core.excludesFile", str(tmp_path / "names/own"))
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL")
+    assert list_files(project(folder)) == expected
     Repo.make(folder / "inner", {"c.py": b""})
-    assert list_files(project(folder)) == [".gitignore", "deep/.gitignore", "deep/b", "inner/c.py", "run.py"]
+    assert list_files(project(folder)) == sorted([*expected, "inner/c.py"])
 
 
 def test_a_work_tree_without_git_on_the_machine_is_reported_at_its_place(
