@@ -17,15 +17,16 @@ field() {
 print(((found.get("images", [found]) or [{}])[0]).get(sys.argv[1], ""))'
   "$PYTHON" -c "$read" "$1" < "$2"
 }
-made=
-[ ! -s "$OUT/$IMAGE/make.json" ] || made=$(field sha256 "$OUT/$IMAGE/make.json")
+# `publish` builds again what has changed, such as a project folder (`dev:`) into which another step wrote a file.
+if [ -s "$OUT/$IMAGE/make.json" ]; then
+  made=$(field sha256 "$OUT/$IMAGE/make.json")
+  run_envbuild make "$IMAGE" --no-send --json > "$OUT/$IMAGE/again.json"
+  [ -z "$made" ] || [ "$(field sha256 "$OUT/$IMAGE/again.json")" = "$made" ] ||
+    fail "$IMAGE is no longer what build.sh built: the project has changed since" \
+      "git status --short; files that a step writes into a folder of dev: need a line in .gitignore"
+fi
 run_envbuild publish "$IMAGE" --to "$REPOSITORY:$IMAGE-$commit" --json > "$OUT/$IMAGE/publish.json"
 digest=$(field digest "$OUT/$IMAGE/publish.json")
-# `publish` builds again what has changed, such as a project folder (`dev:`) into which another step wrote a file.
-if [ -n "$made" ] && [ "$(field sha256 "$OUT/$IMAGE/publish.json")" != "$made" ]; then
-  fail "$IMAGE-$commit is not what build.sh built: the project has changed since" \
-    "git status --short; files that a step writes into a folder of dev: need a line in .gitignore"
-fi
 run_envbuild publish "$IMAGE" --to "$REPOSITORY:${TAG:-$IMAGE}" --move --json > "$OUT/$IMAGE/publish.json"
 [ "$(field digest "$OUT/$IMAGE/publish.json")" = "$digest" ] ||
   fail "$IMAGE-$commit and ${TAG:-$IMAGE} are two images: the project changed between them" "git status --short"

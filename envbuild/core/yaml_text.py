@@ -14,11 +14,10 @@ from envbuild.core.written_file import read_written
 
 def read_yaml_text(path: Path, name: str) -> str:
     """Return the text of a file; `name` is the file in messages. Raises SpecError."""
-    return decode(read_written(path, name), name)
+    return _decode(read_written(path, name), name)
 
 
-def decode(data: bytes, name: str) -> str:
-    """Return the bytes of a file, called `name` in messages, as text. Raises SpecError."""
+def _decode(data: bytes, name: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -66,7 +66,7 @@ def ask_git(folder: Path, place: Path, alone: bool = False) -> list[str]:
             f"git -C {name} status",
         )
     check_index(place, repository, common_directory(repository))
-    home = home_of_caller(folder)
+    home = home_of_caller(place)
     try:
         settings = (NO_PROGRAM, *ignored_by_user(repository, home, always=alone))
         with new_repository() if alone else nullcontext(repository) as used:
@@ -93,12 +93,12 @@ def new_repository() -> Iterator[Path]:
         yield folder
 
 
-def home_of_caller(folder: Path) -> dict[str, str | None]:
-    """Return the variables by which git finds the home of the user who called ``sudo``, for a folder of that user:
+def home_of_caller(place: Path) -> dict[str, str | None]:
+    """Return the variables by which git finds the home of the user who called ``sudo``, for a work tree of that user:
     what is ignored does not depend on who builds. Empty otherwise."""
     user = sudo_user()
     try:
-        if not user or folder.stat().st_uid != user:
+        if not user or place.stat().st_uid != user:
             return {}
         return {"HOME": pwd.getpwuid(user).pw_dir, "XDG_CONFIG_HOME": None}
     except (OSError, KeyError):
@@ -127,7 +127,7 @@ def ignored_by_user(repository: Path, home: Mapping[str, str | None], *, always:
 
 def user_environment() -> dict[str, str | None]:
     """Return the variables by which git reads the configuration of the user, as it does without envbuild."""
-    own = {name: value for name, value in os.environ.items() if name.startswith("GIT_CONFIG")}
+    own = {name: value for name, value in os.environ.items() if name.startswith("GIT_CONFIG_")}
     return {"GIT_CONFIG_GLOBAL": None, "GIT_CONFIG_NOSYSTEM": None, **own}
 
 

@@ -9,6 +9,7 @@ warnings of that run. A run that ends here queries no archive and no index: that
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -60,7 +61,7 @@ def decisive_parts(resolution: Resolution, workspace: Workspace) -> Iterator[str
     folders = {path.parent for path in files}
     for path in files_beside(files):  # named as from their recipe: another clone of the project has the same image
         name = next(path.relative_to(folder) for folder in folders if path.is_relative_to(folder))
-        yield f"{name} {path.stat().st_mode & 0o111:o} {file_digest(path)}"
+        yield os.fsencode(f"{name} {path.stat().st_mode & 0o111:o} {file_digest(path)}")
 
 
 def read_marks(resolution: Resolution, workspace: Workspace) -> list[FileMark]:

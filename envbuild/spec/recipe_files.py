@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from envbuild.core.file_marks import FileMark, mark_files
@@ -14,20 +15,32 @@ from envbuild.spec.project import is_valid_name
 
 IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]([^#\n]+)", re.MULTILINE)
 WORD = re.compile(rb"\w+")
+DATA = "data"
 NEVER = {"__pycache__", ".git"}
 RECIPE = re.compile(rb"^class\s[^\n]*\bRecipe\b", re.MULTILINE)
 
 
 def files_beside(recipes: Iterable[Path]) -> Iterator[Path]:
     """Yield the files that recipes may read: all beside them and in folders there that do not begin with a dot, but
-    other recipes that they do not import."""
+    other recipes that they do not import; below data/ also those that do."""
     recipes = list(recipes)
     for folder in dict.fromkeys(path.parent for path in recipes):
-        there = list(folder.glob("[!.]*"))
-        beside = {path for path in there if path.suffix != ".py" or not is_recipe(path)}
-        beside |= {file for path in there if path.is_dir() for file in walk_files(path)}
+        there = files_of(folder)
+        beside = {path for path in there if path.parent != folder or path.suffix != ".py" or not is_recipe(path)}
         beside |= imported_recipes([path for path in recipes if path.parent == folder], beside, folder)
-        yield from (path for path in sorted(beside) if path.is_file() and not NEVER & set(path.parts))
+        yield from (path for path in sorted(beside) if path.is_file())
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return what is in a folder of recipes, and the files in folders there."""
+    there = [path for path in folder.glob("[!.]*") if path.name not in NEVER]
+    below = [file for path in there if path.is_dir() for file in walk_files(path)]
+    return [*there, *(file for file in below if is_content(file.relative_to(folder).parts))]
+
+
+def is_content(parts: Sequence[str]) -> bool:
+    """Return whether a file in a folder of recipes counts, by the parts of its path; editors write hidden ones."""
+    return not NEVER & set(parts) and (parts[0] == DATA or not any(part.startswith(".") for part in parts))
 
 
 def imported_recipes(recipes: list[Path], beside: Iterable[Path], folder: Path) -> set[Path]:
@@ -45,7 +58,7 @@ def imported_names(file: Path, known: set[str], folder: Path) -> set[str]:
     """Return the names of modules in a folder that a Python file imports, without those that are `known`; none of a
     file that is not Python."""
     with file.open("rb") as opened:
-        text = opened.read(MAX_TEXT)
+        text = opened.read(MAX_TEXT).removeprefix(codecs.BOM_UTF8).replace(b"\\\n", b" ")
     words = {os.fsdecode(word) for line in IMPORT.findall(text) for word in WORD.findall(line)}
     names = {name for name in words - known if os.path.isfile(f"{folder}/{name}.py")}  # noqa: PTH113 - often called
     if not names:  # as of nearly all recipes
@@ -80,5 +93,4 @@ def is_recipe(path: Path) -> bool:
 
 def mark_folder(folder: Path) -> list[FileMark]:
     """Return what changes when a file in a folder of recipes, or in a folder there, changes."""
-    there = list(folder.glob("[!.]*"))
-    return mark_files(sorted([*there, *(file for path in there if path.is_dir() for file in walk_files(path))]))
+    return mark_files(sorted(files_of(folder)))

@@ -16,7 +16,7 @@ from envbuild.core.yaml_nodes import relative_path
 from envbuild.spec.recipe import Recipe
 from envbuild.spec.recipe_calls import errors_at_recipe_line
 from envbuild.spec.recipe_files import mark_folder
-from envbuild.spec.recipe_source import RECIPES, RecipeLoader, check_names, compile_modules
+from envbuild.spec.recipe_source import RECIPES, RecipeLoader, check_names, compile_each_time
 
 _loaded: dict[tuple[str, int, int, tuple[FileMark, ...]], type[Recipe]] = {}
 
@@ -31,8 +31,10 @@ def load_recipe(path: Path) -> type[Recipe]:
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", where=relative_path(path)) from None
     # A recipe may read files beside it when it is loaded.
-    key = (str(path.absolute()), status.st_mtime_ns, status.st_size, tuple(mark_folder(path.parent)))
+    marks = tuple(mark_folder(path.parent))
+    key = (str(path.absolute()), status.st_mtime_ns, status.st_size, marks)
     if key not in _loaded:
+        compile_each_time(path.parent, marks)
         _loaded[key] = _load(path)
     return _loaded[key]
 
@@ -42,7 +44,6 @@ def _load(path: Path) -> type[Recipe]:
     spec = importlib.util.spec_from_file_location(name, path, loader=RecipeLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise SpecError("a recipe is a Python file", where=relative_path(path))
-    compile_modules(path.parent)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and type hints search their module there
     try:

@@ -7,28 +7,29 @@ import difflib
 import inspect
 import os
 import sys
-from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from collections.abc import Iterable, Sequence
+from importlib import _bootstrap_external
+from importlib.machinery import SourceFileLoader
+from importlib.util import cache_from_source
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import envbuild
 from envbuild.core.errors import SpecError
+from envbuild.core.file_marks import FileMark
 from envbuild.core.written_file import read_written
 from envbuild.core.yaml_nodes import relative_path
 from envbuild.spec.recipe import Recipe
 
 INSTALLED = Path(envbuild.__file__).parent
 RECIPES = "envbuild_recipes."  # names of the modules of recipes
-FOLDERS = set[Path]()  # of recipes that were loaded
+FOLDERS = dict[Path, tuple[FileMark, ...]]()  # of recipes that were loaded, and what was in them
 METHODS = frozenset(name for name, value in vars(Recipe).items() if callable(value) or isinstance(value, property))
 
 
 class RecipeLoader(SourceFileLoader):
-    """Loader of a recipe that neither reads nor writes ``__pycache__``, and that reads only regular files of bounded
-    size.
-
-    Bytecode is valid for a time in whole seconds and a size, so a text that is changed twice in one second may be
-    ignored; and the folder of a project is not envbuild's to write into. Installed recipes do not change."""
+    """Loader of a recipe that reads only regular files of bounded size, and no bytecode (`compile_each_time`)."""
 
     def get_code(self, fullname: str) -> CodeType | None:
         path = self.get_filename(fullname)
@@ -38,23 +39,39 @@ class RecipeLoader(SourceFileLoader):
         return code
 
 
-def compile_modules(folder: Path) -> None:
-    """Make Python compile what is imported from a folder of recipes, or from a package in it, as `RecipeLoader` does,
-    and again for each recipe that is loaded: a file there may have changed since."""
+def compile_each_time(folder: Path, marks: Sequence[FileMark]) -> None:
+    """Make Python compile what recipes import from their folder, and import it again after a change of a file there:
+    `marks` of `mark_folder`.
+
+    Bytecode is valid for a time in whole seconds and a size, so a text that is changed twice in one second may be
+    ignored; and the folder of a project is not envbuild's to write into. Installed recipes do not change."""
     folder = folder.absolute()
     if folder.is_relative_to(INSTALLED):
         return
     if not FOLDERS:
-        sys.path_hooks.insert(0, find_in_folder)
-    places = {folder, folder.resolve()}
-    if not places <= FOLDERS:
-        FOLDERS.update(places)
-        for name in [name for name in sys.path_importer_cache if is_of_recipes(name)]:
-            del sys.path_importer_cache[name]
-    tops = tuple(f"{place}{os.sep}" for place in places)
+        _bootstrap_external.cache_from_source = bytecode_path  # type: ignore[assignment]
+    before, FOLDERS[folder] = FOLDERS.get(folder), tuple(marks)
+    if before in (None, tuple(marks)):
+        return
     for name, module in list(sys.modules.items()):
-        if not name.startswith(RECIPES) and any(place.startswith(tops) for place in places_of(module)):
+        if not name.startswith(RECIPES) and any(is_in_folder(place, (folder,)) for place in places_of(module)):
             del sys.modules[name]
+
+
+def bytecode_path(path: str, *arguments: Any, **options: Any) -> str:
+    """Return the path of the bytecode of a Python file. Raises NotImplementedError for one beside a recipe: loaders
+    then neither read nor write it, as on a Python without ``sys.implementation.cache_tag`` (importlib's `SourceLoader`;
+    a finder of our own would not be used by ``spec_from_file_location``)."""
+    if is_in_folder(path, FOLDERS):
+        raise NotImplementedError(path)
+    return cache_from_source(path, *arguments, **options)
+
+
+def is_in_folder(path: str, folders: Iterable[Path]) -> bool:
+    """Return whether a file or a folder is in one of folders, by its name or after links."""
+    places = (os.path.abspath(path), os.path.realpath(path))  # noqa: PTH100 - of each module
+    tops = {f"{top}/" for folder in folders for top in (str(folder), os.path.realpath(folder))}
+    return any(f"{place}/".startswith(top) for place in places for top in tops)
 
 
 def places_of(module: object) -> list[str]:
@@ -62,19 +79,6 @@ def places_of(module: object) -> list[str]:
     values = getattr(module, "__dict__", {})  # an attribute that is missing may be computed: lazy modules import others
     found = [values.get("__file__"), *(values.get("__path__") or ())]
     return [place for place in found if isinstance(place, str)]
-
-
-def is_of_recipes(name: str) -> bool:
-    """Return whether a folder on Python's path is one of recipes, or in one."""
-    return any(Path(name).absolute().is_relative_to(folder) for folder in FOLDERS)
-
-
-def find_in_folder(name: str) -> FileFinder:
-    """Return what finds the modules of a folder (PEP 302, ``sys.path_hooks``). Raises ImportError for one that is not
-    of recipes, whose bytecode is read."""
-    if not is_of_recipes(name):
-        raise ImportError(f"not a folder of recipes: {name}")
-    return FileFinder(name, (ExtensionFileLoader, EXTENSION_SUFFIXES), (RecipeLoader, SOURCE_SUFFIXES))
 
 
 def check_names(kind: type[Recipe], path: Path) -> None:

@@ -6,13 +6,14 @@ is reported where it is read."""
 from __future__ import annotations
 
 import re
-
-from envbuild.core.errors import SpecError
+from collections.abc import Iterator
+from typing import Any
 
 PLAIN = re.compile(rb"^schema:", re.MULTILINE)
 KEY = re.compile(rb"schema[\"']?\s{0,16}:")
 # Linear for any text: other users can put a file into a folder above the current one.
-LOOSE = re.compile(rb"(?:^|[{,\n\r])[^\w\n\r-]{0,16}schema[\"']?\s{0,16}:\s{0,16}[\"']?1\b")
+LOOSE = re.compile(rb"(?:^|[{,\n\r])[^\w\n\r#-]{0,16}schema[\"']?\s{0,16}:\s{0,16}[\"']?1\b")
+MOST = 1 << 16  # bytes that are parsed
 
 
 def is_site(content: bytes) -> bool:
@@ -23,10 +24,31 @@ def is_site(content: bytes) -> bool:
     content = content.replace(b"\0", b"")  # UTF-16 has them
     if not KEY.search(content):
         return False
-    from envbuild.core.yaml_parser import parse
-    from envbuild.core.yaml_text import decode
+    import yaml
 
     try:
-        return "schema" in parse(decode(content, "site"), "site", []).entries
-    except SpecError:
+        return "schema" in top_keys(content[:MOST].decode("utf-8-sig"))
+    except (yaml.YAMLError, UnicodeDecodeError):
         return LOOSE.search(content) is not None
+
+
+def top_keys(text: str) -> Iterator[str]:
+    """Yield the keys of the mapping that a text in YAML is; none of another text. Also of one with aliases and tags, as
+    other programs have them. Raises YAMLError."""
+    import yaml
+
+    from envbuild.core.yaml_parser import LOADER
+
+    depth = nodes = 0
+    event: Any  # events of the parser have a value only if they are scalars
+    for event in yaml.parse(text, Loader=LOADER):
+        if isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.NodeEvent):
+            if depth == 0 and not isinstance(event, yaml.MappingStartEvent):
+                return
+            if depth == 1:
+                nodes += 1
+                if nodes % 2 and isinstance(event, yaml.ScalarEvent):
+                    yield event.value
+            depth += isinstance(event, yaml.CollectionStartEvent)

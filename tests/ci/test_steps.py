@@ -120,9 +120,11 @@ def test_an_image_that_changes_after_its_build_does_not_get_the_tag(case: Case) 
     at = make_run_with_results(case, "changed")
     at.commit("edited")
     done = at.step("publish", check=False)
-    assert done.returncode == 2 and "is not what build.sh built: the project has changed since" in done.stderr
+    assert done.returncode == 2 and "app is no longer what build.sh built: the project has changed since" in done.stderr
     tags = case.registry.root / "docker/registry/v2/repositories/team/images/_manifests/tags"
-    assert not (tags / "changed").exists() and "reference" not in at.outputs()
+    commit = at.git("rev-parse", "--short=12", "HEAD")
+    assert not {path.name for path in tags.iterdir()} & {"changed", f"app-{commit}"}
+    assert "reference" not in at.outputs()
 
 
 def test_a_fork_without_rights_writes_only_the_summary(case: Case) -> None:

@@ -466,5 +466,6 @@ def test_keys_that_sign_are_found() -> None:
     """What `publish --sign` reads as a key is one that no image gets."""
     key = lock_key(b"x", "").decode()
     forms = (key, f"\ufeff{key}", key.replace("\n", " "), key.replace("\n", "\n  "), f"{'#' * 9000}\n{key}")
+    forms += (key.replace("\n", "\n# "), key.replace("\n", "\n> "), json.dumps(key.splitlines()))
     for text in (form.encode() for form in forms):
         assert parse_box(text) and has_private_key(text)

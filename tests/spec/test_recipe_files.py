@@ -28,6 +28,8 @@ def test_all_but_other_recipes_count(tmp_path: Path) -> None:
         "data/__pycache__/x.pyc": "",
         "__pycache__/y.pyc": "",
         "sub/file": "",
+        "sub/.file.swp": "",
+        "data/.hidden": "",
     }
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +40,7 @@ def test_all_but_other_recipes_count(tmp_path: Path) -> None:
     (folder / "data/again").symlink_to(folder / "data")
     found = [str(path.relative_to(folder)) for path in files_beside([folder / "mine.py"])]
     assert sorted(found) == [
-        "_program.py", "data/a/b.conf", "data/common/app.conf", "helper.py", "my.patch", "sub/file",
+        "_program.py", "data/.hidden", "data/a/b.conf", "data/common/app.conf", "helper.py", "my.patch", "sub/file",
         "word.txt",
     ]  # fmt: skip
 
@@ -47,10 +49,10 @@ def test_what_a_recipe_imports_counts(tmp_path: Path) -> None:
     """Also another recipe, packages, and what these import; the text of a program in a recipe imports nothing."""
     texts = {
         "mine.py": "def build():\n    from tool_base import Tool, other\nCHECK = '''\nimport other\n'''\n" + RECIPE,
-        "tool_base.py": "import os, parts.inner as p\n" + RECIPE,
+        "tool_base.py": "\ufeffimport os, \\\n parts.inner as p\n" + RECIPE,
         "other.py": RECIPE,
         "parts/__init__.py": "",
-        "parts/inner.py": "from . import words; import third\n",
+        "parts/inner.py": "\ufeffimport third; from . import words\n",
         "parts/words.txt": "",
         "parts/__pycache__/inner.cpython-313.pyc": "",
         "third.py": RECIPE,

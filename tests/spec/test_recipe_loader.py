@@ -355,3 +355,38 @@ def test_a_module_beside_a_recipe_is_compiled_each_time(
         found: Any = load_recipe(path)
         assert found().size == size
     assert len(list(file.parent.glob("__pycache__/*"))) == 1
+
+
+DIRECT = """
+import importlib.util
+from pathlib import Path
+found = importlib.util.spec_from_file_location("words", Path(__file__).with_name("words.py"))
+words = importlib.util.module_from_spec(found)
+found.loader.exec_module(words)
+"""
+
+
+def test_a_module_that_a_recipe_loads_by_its_path_is_compiled_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    file, path = tmp_path / "words.py", tmp_path / "thing.py"
+    for size in (1, 2):
+        file.write_text(f"SIZE = {size}\n")
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+        path.write_text(f"{DIRECT}{GOOD}    size: int = words.SIZE\n# {size}\n")
+        found: Any = load_recipe(path)
+        assert found().size == size
+    assert not (tmp_path / "__pycache__").exists()
+
+
+def test_recipes_share_the_modules_that_they_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They recognize each other by a class there; after an edit all of them have the new one."""
+    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    importlib.invalidate_caches()
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(f"from shared_class import Ours\n{GOOD}    ours = Ours\n")
+    for text in ("class Ours:\n    pass\n", "class Ours:\n    new = 1\n"):
+        (tmp_path / "shared_class.py").write_text(text)
+        one, two = (vars(load_recipe(tmp_path / f"{name}.py"))["ours"] for name in ("one", "two"))
+        assert one is two and hasattr(one, "new") is ("new" in text)

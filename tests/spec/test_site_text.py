@@ -15,6 +15,8 @@ pytestmark = pytest.mark.unit
 FOREIGN = [
     b"", b"title: mine\n", b"db:\n  schema: 1\n", b"db: &x {schema: 2}\nother: *x\n", b"text: the schema: 1\n",
     b"a: {b: 1, schema: 1}\n", b"- schema: 1\n", b"{{ schema }}: 2\n", b"\xff\xfe\x00",
+    b"# schema: 1\n", b"a: !!python/name:x.y\nb:\n  schema: 1\n", b"- hosts: all\n  vars:\n    schema: 1\n",
+    b"a: [\n# schema: 1\n", b"a: schema\n", b"a: {schema: 1}\nb: *x\n", b"schema\n",
 ]  # fmt: skip
 
 

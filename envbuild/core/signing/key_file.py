@@ -165,8 +165,13 @@ def parse_box(text: bytes) -> dict[str, Any]:
 
 
 def has_private_key(content: bytes) -> bool:
-    """Return whether a file contains a private key, in any form that `parse_box` takes."""
-    return b"PRIVATE KEY-----" in content and PRIVATE.search(content) is not None
+    """Return whether a file contains a private key: one that `parse_box` takes, or a text of this form."""
+    if b"PRIVATE KEY-----" not in content:
+        return False
+    try:
+        return bool(PRIVATE.search(content) or parse_box(content))
+    except (ValueError, LookupError, TypeError):
+        return False
 
 
 def unlock_key(box: dict[str, Any], passphrase: str) -> bytes:

@@ -39,7 +39,9 @@ def write(plan: Plan) -> Written:
         '[ ! -e "$HOME/.deepspeed_env" ] || cp -n "$HOME/.deepspeed_env" "$HOME/.deepspeed_env.before"'
         if variables
         else "",
-        f"(umask 077; printf '%s\\n' {shell_command(variables)} > \"$HOME/.deepspeed_env\")" if variables else "",
+        # private, also in the place of one that others can read
+        f"(umask 077; printf '%s\\n' {shell_command(variables)} > \"$HOME/.deepspeed_env.new\")" if variables else "",
+        'mv -f "$HOME/.deepspeed_env.new" "$HOME/.deepspeed_env"' if variables else "",
         'export DLTS_HOSTFILE="$hostfile" PDSH_RCMD_TYPE=ssh DSHPATH="$PATH"',
         shell_command(launcher).replace("--hostfile HOSTFILE", '--hostfile "$hostfile"', 1),
     ]

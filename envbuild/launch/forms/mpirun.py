@@ -8,6 +8,7 @@ from envbuild.launch.model import Kind, LaunchImage, Plan, Written
 from envbuild.launch.quoting import assignment, in_own_shell, shell_command
 
 KIND = Kind(hosts=True, apart=True)
+PREFIX = "LAUNCH_"  # of variables on their way to the ranks
 # enroot passes named variables alone: here those with which mpirun and its ranks find each other.
 PASSED = "s/^((OMPI|PMIX|PRTE|ORTE|OPAL)_[A-Za-z0-9_]*)=.*/--env \\1/p"
 
@@ -25,18 +26,21 @@ def write(plan: Plan) -> Written:
     words = ["mpirun", "--hostfile", '"$hosts"', "-np", str(plan.ranks), "--map-by", f"ppr:{plan.tasks_per_node}:node"]
     if plan.tasks_per_node > 1 and plan.target.gpus:
         words += ["--bind-to", "numa"]
-    # By name: other users of the machine can read the arguments of a program.
-    passed = [f"-x {item.name}" for item in plan.env]
+    # By name: other users of the machine can read the arguments of a program. And by a name of their own: what is meant
+    # for the ranks, such as PATH, has no effect on the mpirun of the host.
+    passed = [f"-x {PREFIX}{item.name}" for item in plan.env]
+    named = "".join(f'export {item.name}="${PREFIX}{item.name}"; ' for item in plan.env)
     start = ["enroot", "start", "--mount", "/tmp:/tmp"]
     start += [part for mount in plan.mounts for part in ("--mount", mount if ":" in mount else f"{mount}:{mount}")]
     start += [part for item in plan.env for part in ("--env", item.name)]
-    inner = f'exec {shell_command(start)} $(env | sed -nE {shell_word(PASSED)}) {shell_word(plan.image.squashfs)} "$@"'
+    named += f"exec {shell_command(start)} $(env | sed -nE {shell_word(PASSED)})"
+    inner = f'{named} {shell_word(plan.image.squashfs)} "$@"'
     lines = [" ".join(words), *passed, shell_command(["sh", "-c", inner, "sh", *plan.command])]
     text = [
         "hosts=$(mktemp)  # one name a line",
         "trap 'rm -f \"$hosts\"' EXIT",
         f"printf '%s\\n' {shell_command(hosts)} > \"$hosts\"",
-        *(assignment(item.name, item.value) for item in plan.env),
+        *(assignment(f"{PREFIX}{item.name}", item.value) for item in plan.env),
         " \\\n  ".join(lines),
     ]
     return Written(in_own_shell(text))
