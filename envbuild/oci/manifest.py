@@ -7,7 +7,8 @@ Formats: OCI image spec 1.1, manifest.md, image-index.md, config.md, layer.md; d
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,10 @@ PLATFORM, ROOTFS = ("architecture", "os", "variant"), ("type", "diff_ids")
 DESCRIPTOR = ("mediaType", "digest", "size", "urls", "annotations", "platform", "artifactType")
 CONFIGURATION = ("Env", "Cmd", "Entrypoint", "WorkingDir", "Labels", "Volumes", "User")
 DOCUMENT = (*PLATFORM, "schemaVersion", "mediaType", "config", "layers", "manifests", "rootfs", "created", "subject")
+# Docker's own limit is 127. A small layer takes a minute to unpack, each time that an image names it.
+MOST_LAYERS, MOST_SAME = 500, 16
+EMPTY_LAYER = "5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"  # diff_id of 1024 zeros: an empty tar
+SMALL = 1024  # bytes of a blob of such a layer, at most
 INDEXES = 4  # that follow each other, at most: an index may list indexes
 
 
@@ -156,6 +161,7 @@ def read_manifest(
         addresses = [[url.expect(str) for url in item.part("urls").parts()] for item in listed]
     except InvalidDocumentError as error:
         raise corrupt_document_error(name, error) from None
+    check_layers(len(layers), (layer.digest for layer in layers if layer.size > SMALL), name)
     findings = []
     for number, (layer, urls) in enumerate(zip(layers, addresses, strict=True), 1):
         hint = "choose another image"
@@ -179,6 +185,19 @@ def read_manifest(
     if findings:
         raise InputError.of(findings)
     return ImageManifest(config, layers)
+
+
+def check_layers(count: int, digests: Iterable[str], name: str) -> None:
+    """Raise InputError for an image of too many layers, or one that names a layer too often. `digests`: of layers that
+    are not empty."""
+    same = max(Counter(digests).values(), default=0)
+    if count > MOST_LAYERS:
+        why = f"{name} has {count} layers, and at most {MOST_LAYERS} are read"
+    elif same > MOST_SAME:
+        why = f"{name} has one layer {same} times, and at most {MOST_SAME} times is read"
+    else:
+        return
+    raise InputError(why, hint="buildah commit --squash joins the layers of an image")
 
 
 def check_image(value: Mapping[str, Any], name: str) -> None:

@@ -459,6 +459,9 @@ def test_site_files_and_private_keys_are_left_out(with_git: bool, repo: Repo) ->
     keys = {f"deep/{name}": text.encode() for name, text in KEYS.items()}
     fill(folder, {**keys, **sites, **other, "site-here.yaml": b"schema: 1\n"})
     (folder / "site.yaml").symlink_to("site-here.yaml")
+    fill(folder.parent / "disk", {"site.yaml": b"schema: 1\n"})
+    (folder / "web/own").mkdir()
+    (folder / "web/own/site.yaml").symlink_to(folder.parent / "disk/site.yaml")  # as docs/sites.md has it
     assert list_files(project(folder)) == sorted([*before, *other])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -11,6 +12,7 @@ from envbuild.core.errors import InputError
 from envbuild.net.registry.media_types import DOCKER, DOCKER_INDEX, INDEX, OCI
 from envbuild.oci import manifest
 from envbuild.oci.config import parse_rfc3339
+from envbuild.oci.sources.image_documents import read_configuration
 from envbuild.oci.sources.platform import Platform, pick_manifest
 from tests.support.local_registry import DIGEST, LAYER, descriptor
 
@@ -148,3 +150,35 @@ def test_names_that_clients_read_differently_are_refused(text: str) -> None:
         manifest.parse_document(f'{{"schemaVersion": 2, {text}}}'.encode(), "x.io/y:1")
     labels = '{"config": {"Labels": {"User": "a", "user": "b"}, "Volumes": {"/a": {}, "/A": {}}}, "Comment": "c"}'
     manifest.parse_document(labels.encode(), "x.io/y:1", "configuration")
+
+
+def layer_of(number: int, size: int = 5000) -> dict[str, Any]:
+    return {"digest": f"sha256:{number:064x}", "size": size, "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip"}
+
+
+def test_an_image_of_very_many_layers_is_refused() -> None:
+    """A layer of some megabytes may take a minute to unpack, each time that it is named."""
+    config = {"digest": f"sha256:{0:064x}", "size": 1, "mediaType": "application/vnd.oci.image.config.v1+json"}
+
+    def read(layers: list[dict[str, Any]]) -> int:
+        return len(manifest.read_manifest({"schemaVersion": 2, "config": config, "layers": layers}, "x").layers)
+
+    assert read([layer_of(number) for number in range(500)]) == 500
+    assert read([layer_of(1)] * 16 + [layer_of(2, 32)] * 400) == 416  # those of instructions that change no file
+    with pytest.raises(InputError, match="x has 501 layers, and at most 500 are read"):
+        read([layer_of(number) for number in range(501)])
+    with pytest.raises(InputError, match="x has one layer 17 times, and at most 16 times is read"):
+        read([layer_of(1)] * 17)
+
+
+def test_a_configuration_of_very_many_layers_is_refused() -> None:
+    """Archives of docker save have no manifest with sizes."""
+
+    def read(diff_ids: list[str]) -> int:
+        value = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": diff_ids}}
+        return len(read_configuration(json.dumps(value).encode(), "x", Platform.of("amd64")).diff_ids)
+
+    one = f"sha256:{1:064x}"
+    assert read([one] * 16 + [f"sha256:{hashlib.sha256(bytes(1024)).hexdigest()}"] * 300) == 316
+    with pytest.raises(InputError, match="one layer 17 times"):
+        read([one] * 17)
