@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import codecs
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +12,6 @@ from envbuild.core.file_marks import FileMark, mark_files
 from envbuild.core.regular_file import MAX_TEXT
 from envbuild.spec.project import is_valid_name
 
-IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]([^#\n]+)", re.MULTILINE)
 WORD = re.compile(rb"\w+")
 DATA = "data"
 NEVER = {"__pycache__", ".git"}
@@ -55,22 +53,32 @@ def imported_recipes(recipes: list[Path], beside: Iterable[Path], folder: Path) 
 
 
 def imported_names(file: Path, known: set[str], folder: Path) -> set[str]:
-    """Return the names of modules in a folder that a Python file imports, without those that are `known`; none of a
-    file that is not Python."""
+    """Return the names of modules in a folder that a Python file imports, in any form (``recipes.name``, too), without
+    those that are `known`; none of a file that is not Python."""
     with file.open("rb") as opened:
-        text = opened.read(MAX_TEXT).removeprefix(codecs.BOM_UTF8).replace(b"\\\n", b" ")
-    words = {os.fsdecode(word) for line in IMPORT.findall(text) for word in WORD.findall(line)}
+        text = opened.read(MAX_TEXT)
+    words = {os.fsdecode(word) for line in import_lines(text) for word in WORD.findall(line)}
     names = {name for name in words - known if os.path.isfile(f"{folder}/{name}.py")}  # noqa: PTH113 - often called
     if not names:  # as of nearly all recipes
         return names
     try:
-        tree = ast.parse(text)
+        nodes = list(ast.walk(ast.parse(text)))  # the text of a program in a recipe has imports, too
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
-    nodes = list(ast.walk(tree))  # the text of a program in a recipe has imports, too
-    found = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    found += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    return names & {name.partition(".")[0] for name in found}
+    statements = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    found = [alias.name for node in statements for alias in node.names]
+    found += [node.module or "" for node in statements if isinstance(node, ast.ImportFrom)]
+    return names & {part for name in found for part in name.split(".")}
+
+
+def import_lines(text: bytes) -> Iterator[bytes]:
+    """Yield the lines that may be of a statement with ``import``: parsing all recipes takes as long as all the rest of
+    a command that finds nothing to do."""
+    inside = False
+    for line in text.splitlines():
+        if inside or b"import" in line:
+            yield line
+            inside = line.endswith(b"\\") or ((inside or b"(" in line) and b")" not in line)
 
 
 def walk_files(folder: Path) -> Iterator[Path]:

@@ -48,7 +48,7 @@ def test_all_but_other_recipes_count(tmp_path: Path) -> None:
 def test_what_a_recipe_imports_counts(tmp_path: Path) -> None:
     """Also another recipe, packages, and what these import; the text of a program in a recipe imports nothing."""
     texts = {
-        "mine.py": "def build():\n    from tool_base import Tool, other\nCHECK = '''\nimport other\n'''\n" + RECIPE,
+        "mine.py": "def build():\n    from tool_base import Tool, Word\nCHECK = '''\nimport other\n'''\n" + RECIPE,
         "tool_base.py": "\ufeffimport os, \\\n parts.inner as p\n" + RECIPE,
         "other.py": RECIPE,
         "parts/__init__.py": "",
@@ -68,6 +68,28 @@ def test_what_a_recipe_imports_counts(tmp_path: Path) -> None:
     assert found == [*parts, "unused/__init__.py"]
     (tmp_path / "third.py").write_text("import (\n" + RECIPE)  # not Python, as Python reports
     assert len(list(files_beside([tmp_path / "mine.py"]))) == 6
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from recipes.tool_base import Tool",
+        "import recipes.tool_base as base",
+        "from recipes import tool_base",
+        "import sys; sys.path.insert(0, 'x'); from tool_base import Tool",
+        "try: from tool_base import Tool\nexcept ImportError: pass",
+        "def f():\n    # cmake -S . -B build \\\n    import tool_base",
+        "import os, \\\n    tool_base",
+        "from \\\n    tool_base import Tool",
+        "from recipes import (\n    # both\n    other,\n    tool_base,\n)",
+        "\ufeffimport tool_base",
+    ],
+)
+def test_every_form_of_an_import_counts(statement: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"{statement}\n{RECIPE}")
+    for name in ("tool_base", "never"):
+        (tmp_path / f"{name}.py").write_text(RECIPE)
+    assert [path.name for path in files_beside([tmp_path / "mine.py"])] == ["tool_base.py"]
 
 
 def test_a_recipe_is_loaded_again_if_a_file_beside_it_changes(tmp_path: Path) -> None:
