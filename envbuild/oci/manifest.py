@@ -6,6 +6,7 @@ Formats: OCI image spec 1.1, manifest.md, image-index.md, config.md, layer.md; d
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +38,7 @@ CONFIGURATION = ("Env", "Cmd", "Entrypoint", "WorkingDir", "Labels", "Volumes", 
 DOCUMENT = (*PLATFORM, "schemaVersion", "mediaType", "config", "layers", "manifests", "rootfs", "created", "subject")
 # Docker's own limit is 127. A small layer takes a minute to unpack, each time that an image names it.
 MOST_LAYERS, MOST_SAME = 500, 16
-EMPTY_LAYER = "5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"  # diff_id of 1024 zeros: an empty tar
+EMPTY_LAYERS = frozenset(hashlib.sha256(bytes(size)).hexdigest() for size in (0, 1024, 10_240))  # tars of no entry
 SMALL = 1024  # bytes of a blob of such a layer, at most
 INDEXES = 4  # that follow each other, at most: an index may list indexes
 
@@ -161,7 +162,9 @@ def read_manifest(
         addresses = [[url.expect(str) for url in item.part("urls").parts()] for item in listed]
     except InvalidDocumentError as error:
         raise corrupt_document_error(name, error) from None
-    check_layers(len(layers), (layer.digest for layer in layers if layer.size > SMALL), name)
+    check_layers(
+        len(layers), (layer.digest for layer in layers if layer.size > SMALL and layer.digest not in EMPTY_LAYERS), name
+    )
     findings = []
     for number, (layer, urls) in enumerate(zip(layers, addresses, strict=True), 1):
         hint = "choose another image"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from envbuild.core.file_status import file_status
 from envbuild.core.ownership import NO_DESCRIPTOR, find_at, find_renamers, own_users
-from envbuild.core.regular_file import MAX_TEXT
+from envbuild.core.regular_file import MAX_TEXT, mode_at
 from envbuild.spec.site_text import is_site
 
 SITE = "site.yaml"
@@ -41,7 +41,8 @@ def list_folder(folder: Path) -> list[Path]:
 
 
 def is_world_writable(folder: Path) -> bool:
-    return bool(folder.stat().st_mode & stat.S_IWOTH)
+    """Return whether every user may write a folder; not of one that this user cannot reach."""
+    return bool(mode_at(folder) & stat.S_IWOTH)
 
 
 def is_of_group(folder: Path) -> bool:

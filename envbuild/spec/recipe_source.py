@@ -53,8 +53,9 @@ def compile_each_time(folder: Path, marks: Sequence[FileMark]) -> None:
     before, FOLDERS[folder] = FOLDERS.get(folder), tuple(marks)
     if before in (None, tuple(marks)):
         return
-    for name, module in list(sys.modules.items()):
-        if not name.startswith(RECIPES) and any(is_in_folder(place, (folder,)) for place in places_of(module)):
+    loaded = [(name, places_of(module)) for name, module in list(sys.modules.items()) if not name.startswith(RECIPES)]
+    for name, places in loaded:  # found before: the place of a package is computed from that of the one above it
+        if any(is_in_folder(place, (folder,)) for place in places):
             del sys.modules[name]
 
 

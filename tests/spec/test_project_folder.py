@@ -192,3 +192,10 @@ def test_a_mistake_in_what_the_caller_trusts_is_an_error(shared: Path, monkeypat
     monkeypatch.setenv("ENVBUILD_TRUST", "relative")
     where, lines = find(shared / "anne")
     assert where == "refused" and "not an absolute path" in lines
+
+
+def test_a_folder_below_one_that_the_user_cannot_enter_is_no_project(folder: Path) -> None:
+    """As after `sudo -u anne` in a folder of root."""
+    place = make(folder / "closed/a/b", ROOT)
+    (folder / "closed").chmod(0o700)
+    assert find(place) == ("", "")

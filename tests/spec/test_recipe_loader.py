@@ -333,7 +333,7 @@ def test_no_bytecode_of_a_recipe_is_written_or_read(tmp_path: Path, monkeypatch:
     assert load_recipe(path)().size == 2
 
 
-@pytest.mark.parametrize("helper", ["words.py", "parts/words.py"])
+@pytest.mark.parametrize("helper", ["words.py", "parts/words.py", "parts/deep/words.py"])
 def test_a_module_beside_a_recipe_is_compiled_each_time(
     helper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,7 +342,7 @@ def test_a_module_beside_a_recipe_is_compiled_each_time(
     monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
     importlib.invalidate_caches()
     file = tmp_path / helper
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     path = tmp_path / "thing.py"
     for size in range(1, 4):
         file.write_text(f"SIZE = {size}\n")

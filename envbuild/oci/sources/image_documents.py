@@ -66,7 +66,7 @@ def parse_configuration(value: Mapping[str, Any], identity: str, name: str, plat
         created = whole.part("created").text()
     except InvalidDocumentError as error:
         raise m.corrupt_document_error(name, error, CONFIGURATION) from None
-    m.check_layers(len(diff_ids), (item for item in diff_ids if item != f"sha256:{m.EMPTY_LAYER}"), name)
+    m.check_layers(len(diff_ids), (item for item in diff_ids if item[7:] not in m.EMPTY_LAYERS), name)
     notes = [f"ENV {line!a}: it has no value, and was left out, as enroot does" for line in lines if "=" not in line]
     if (system, platform.asked and not platform.fits(arch, variant)) != (m.SYSTEM, False):
         raise wrong_platform_error(name, platform, [printable(f"{system}/{arch}")])
