@@ -85,7 +85,10 @@ def walk_files(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder, also through links to folders, of which each is entered once."""
     seen = set[tuple[int, int]]()
     for place, folders, names in os.walk(folder, followlinks=True):
-        status = Path(place).stat()
+        try:
+            status = Path(place).stat()
+        except FileNotFoundError:  # removed meanwhile, as tools do with their caches
+            continue
         if (status.st_dev, status.st_ino) in seen:
             folders.clear()
             continue

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 PLAIN = re.compile(rb"^schema:", re.MULTILINE)
-KEY = re.compile(rb"schema[\"']?\s{0,16}:")
 # Linear for any text: other users can put a file into a folder above the current one.
 LOOSE = re.compile(rb"(?:^|[{,\n\r])[^\w\n\r#-]{0,16}schema[\"']?\s{0,16}:\s{0,16}[\"']?1\b")
 MOST = 1 << 16  # bytes that are parsed
@@ -22,14 +21,17 @@ def is_site(content: bytes) -> bool:
     if PLAIN.search(content):  # of nearly every site file
         return True
     content = content.replace(b"\0", b"")  # UTF-16 has them
-    if not KEY.search(content):
+    if b"schema" not in content and b"\\" not in content:  # YAML can write each letter as an escape
         return False
     import yaml
 
     try:
-        return "schema" in top_keys(content[:MOST].decode("utf-8-sig"))
+        if "schema" in top_keys(content[:MOST].decode("utf-8-sig")):
+            return True
+        unknown = len(content) > MOST
     except (yaml.YAMLError, UnicodeDecodeError):
-        return LOOSE.search(content) is not None
+        unknown = True
+    return unknown and LOOSE.search(content) is not None
 
 
 def top_keys(text: str) -> Iterator[str]:

@@ -33,8 +33,12 @@ def test_a_file_of_another_program_does_not(content: bytes, tmp_path: Path) -> N
 
 
 def test_a_file_whose_key_comes_late_or_that_is_no_file(tmp_path: Path) -> None:
-    (tmp_path / "site.yaml").write_bytes(b"# long\n" * 20_000 + b"schema: 1\n")
-    assert is_project(tmp_path)
+    for key in (b"schema: 1\n", b'"schema": 1\n'):
+        (tmp_path / "site.yaml").write_bytes(b"# long\n" * 20_000 + key)
+        assert is_project(tmp_path)
+    for text in (b'"schem\\x61": 1\n', b"? schema # c\n: 1\n", b"schema" + b" " * 17 + b": 1\n"):
+        (tmp_path / "site.yaml").write_bytes(text)
+        assert is_project(tmp_path), text
     (tmp_path / "site.yaml").unlink()
     (tmp_path / "site.yaml").mkdir()
     assert not is_project(tmp_path)

@@ -8,7 +8,7 @@ from envbuild.launch.model import Kind, LaunchImage, Plan, Written
 from envbuild.launch.quoting import assignment, in_own_shell, shell_command
 
 KIND = Kind(hosts=True, apart=True)
-PREFIX = "LAUNCH_"  # of variables on their way to the ranks
+PREFIX = "ENVBUILD_RANK_"  # of variables on their way to the ranks
 # enroot passes named variables alone: here those with which mpirun and its ranks find each other.
 PASSED = "s/^((OMPI|PMIX|PRTE|ORTE|OPAL)_[A-Za-z0-9_]*)=.*/--env \\1/p"
 
