@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from envbuild.core.file_marks import FileMark, mark_files
-from envbuild.core.regular_file import MAX_TEXT
 from envbuild.spec.project import is_valid_name
 
 WORD = re.compile(rb"\w+")
+# A statement with ``import`` is a keyword with nothing behind it but names, dots, commas, brackets, "*", continued
+# lines and comments. In comments and texts other words are found, too.
+SPAN = re.compile(rb"\b(?:import|from)\b(?:[\w\s.,()*\\\x80-\xff]|#[^\n]*)*")
 DATA = "data"
 NEVER = {"__pycache__", ".git"}
 RECIPE = re.compile(rb"^class\s[^\n]*\bRecipe\b", re.MULTILINE)
@@ -55,12 +57,9 @@ def imported_recipes(recipes: list[Path], beside: Iterable[Path], folder: Path) 
 def imported_names(file: Path, known: set[str], folder: Path) -> set[str]:
     """Return the names of modules in a folder that a Python file imports, in any form (``recipes.name``, too), without
     those that are `known`; none of a file that is not Python."""
-    with file.open("rb") as opened:
-        text = opened.read(MAX_TEXT)
-    words = {os.fsdecode(word) for line in import_lines(text) for word in WORD.findall(line)}
-    names = {name for name in words - known if os.path.isfile(f"{folder}/{name}.py")}  # noqa: PTH113 - often called
-    if not names:  # as of nearly all recipes
-        return names
+    text = file.read_bytes()
+    if not may_import(text, known, folder):  # as of nearly all recipes
+        return set()
     try:
         nodes = list(ast.walk(ast.parse(text)))  # the text of a program in a recipe has imports, too
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -68,17 +67,23 @@ def imported_names(file: Path, known: set[str], folder: Path) -> set[str]:
     statements = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     found = [alias.name for node in statements for alias in node.names]
     found += [node.module or "" for node in statements if isinstance(node, ast.ImportFrom)]
-    return names & {part for name in found for part in name.split(".")}
+    return {part for name in found for part in name.split(".") if part not in known and is_module(part, folder)}
 
 
-def import_lines(text: bytes) -> Iterator[bytes]:
-    """Yield the lines that may be of a statement with ``import``: parsing all recipes takes as long as all the rest of
-    a command that finds nothing to do."""
-    inside = False
-    for line in text.splitlines():
-        if inside or b"import" in line:
-            yield line
-            inside = line.endswith(b"\\") or ((inside or b"(" in line) and b")" not in line)
+def may_import(text: bytes, known: set[str], folder: Path) -> bool:
+    """Return whether a word in what can be a statement with ``import`` is a module of the folder that is not `known`:
+    parsing all recipes takes as long as all the rest of a command that finds nothing to do. Python reads other letters
+    (NFKC) and encodings (PEP 263) as the same names: such files are parsed."""
+    spans = SPAN.findall(text)
+    if not all(map(bytes.isascii, spans)) or any(b"coding" in line for line in text.split(b"\n", 2)[:2]):
+        return True
+    words = {word.decode() for span in spans for word in WORD.findall(span)}
+    return any(is_module(word, folder) for word in words - known)
+
+
+def is_module(name: str, folder: Path) -> bool:
+    """Return whether a folder has the Python file of a module."""
+    return os.path.isfile(f"{folder}/{name}.py")  # noqa: PTH113 - often called
 
 
 def walk_files(folder: Path) -> Iterator[Path]:

@@ -81,12 +81,19 @@ def test_what_a_recipe_imports_counts(tmp_path: Path) -> None:
         "def f():\n    # cmake -S . -B build \\\n    import tool_base",
         "import os, \\\n    tool_base",
         "from \\\n    tool_base import Tool",
+        "from tool_base \\\n    import Tool",
+        "from recipes import (\n    other,  # (the old one)\n    tool_base,  # 1) it\n)",
+        "from recipes import (# both\r\n    other as o, tool_base)",
+        "from.tool_base import*",
+        "x = 1 if True else 2;import tool_base",
+        "import t\uff4fol_base",
+        "# coding: utf-7\nimport tool+AF8-base",
         "from recipes import (\n    # both\n    other,\n    tool_base,\n)",
         "\ufeffimport tool_base",
     ],
 )
 def test_every_form_of_an_import_counts(statement: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(f"{statement}\n{RECIPE}")
+    (tmp_path / "mine.py").write_text(f"{statement}\n{RECIPE}{'# a long text' * 100_000}", newline="")
     for name in ("tool_base", "never"):
         (tmp_path / f"{name}.py").write_text(RECIPE)
     assert [path.name for path in files_beside([tmp_path / "mine.py"])] == ["tool_base.py"]
