@@ -61,10 +61,11 @@ write_site() {
 
 # A checkout of envbuild in that of the project, which git does not track there, is not content of a project (`dev: ..`).
 ignore_source() {
-  local name=${source#"$(pwd -P)/"} exclude
+  local name=${source#"$(pwd -P)/"} exclude pattern
   [ "$name" != "$source" ] && [ "$source" != "$(pwd -P)" ] || return 0
   [ -z "$(git ls-files -- "$name" 2> /dev/null)" ] && exclude=$(git rev-parse --git-path info/exclude 2> /dev/null) || return 0
-  grep -qsxF "/$name/" "$exclude" || { mkdir -p "$(dirname "$exclude")" && printf '/%s/\n' "$name" >> "$exclude"; }
+  pattern=/$(git rev-parse --show-prefix)$name/
+  grep -qsxF "$pattern" "$exclude" || { mkdir -p "$(dirname "$exclude")" && printf '%s\n' "$pattern" >> "$exclude"; }
 }
 
 if hosted && [ "${TOOLS:-yes}" = yes ]; then

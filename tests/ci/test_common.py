@@ -225,18 +225,19 @@ def test_what_an_earlier_run_prepared_is_not_what_the_caller_states_now(tmp_path
         assert step("another", ENVBUILD="", ENVBUILD_STORE="") == f"{program}\n{store}\n"
 
 
-def test_a_checkout_of_envbuild_in_that_of_the_project_is_ignored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["", "training/"])
+def test_a_checkout_of_envbuild_in_that_of_the_project_is_ignored(place: str, tmp_path: Path) -> None:
     """It was content of the image of a project folder (`dev: ..`) then."""
-    checkout = tmp_path / "checkout"
-    steps = checkout / ".envbuild/.github/steps"
+    checkout, project = tmp_path / "checkout", tmp_path / "checkout" / place
+    steps = project / ".envbuild/.github/steps"
     shutil.copytree(ROOT / ".github/steps", steps)
-    for folder in (checkout, checkout / ".envbuild"):
+    for folder in (checkout, project / ".envbuild"):
         subprocess.run(["git", "init", "-q", folder], check=True)
     env = {**os.environ, "WORK": str(tmp_path / "work"), "ENVBUILD": "/bin/true", "TOOLS": "no", "HOME": str(tmp_path)}
     env = {name: text for name, text in env.items() if name not in ("OUT", "CACHE")}
     for _ in range(2):
-        subprocess.run(["bash", steps / "prepare.sh"], cwd=checkout, env=env, check=True, capture_output=True)
+        subprocess.run(["bash", steps / "prepare.sh"], cwd=project, env=env, check=True, capture_output=True)
     listed = ["git", "-C", checkout, "ls-files", "--others", "--exclude-standard"]
     assert subprocess.run(listed, capture_output=True, text=True, check=True).stdout == ""
-    assert (checkout / ".git/info/exclude").read_text().count("/.envbuild/\n") == 1
-    assert (checkout / "ci-out/.gitignore").read_text() == "*\n"
+    assert (checkout / ".git/info/exclude").read_text().splitlines().count(f"/{place}.envbuild/") == 1
+    assert (project / "ci-out/.gitignore").read_text() == "*\n"
