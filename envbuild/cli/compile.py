@@ -29,7 +29,7 @@ def compile_command(
     from envbuild.lock.update import current_lock, draft_lock
     from envbuild.spec.workspace import open_workspace
 
-    with open_workspace() as workspace:
+    with open_workspace(names=[name]) as workspace:
         resolution = resolve_image(name, workspace)
         has_lock = workspace.project.lock_path(resolution.spec.path).is_file() or context is not None
         lock = current_lock(resolution, workspace) if has_lock else draft_lock(resolution)

@@ -37,7 +37,9 @@ def diff_command(
         result = diff_remote(a, b, read_workspace(), platform)
     else:
         from envbuild.verify.contents.diff import diff_images
+        from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
-        result = diff_images(a, b, read_workspace(), files=files)
+        workspace = read_workspace(names=[side for side in (a, b) if not find_squashfs_file(side)])
+        result = diff_images(a, b, workspace, files=files)
     show(result.data, as_json, result.text)
     raise typer.Exit(0 if result.data["equal"] else 1)

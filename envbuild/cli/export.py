@@ -149,7 +149,7 @@ def export_command(
         sha256=sha256,
         keep_layers=keep_layers,
     )
-    with open_workspace() as workspace:
+    with open_workspace(names=[name]) as workspace:
         result = export_image(name, options, workspace)
         text = result.text
         if to == "squashfs" and not as_json:

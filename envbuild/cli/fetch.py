@@ -26,5 +26,5 @@ def fetch_command(
     from envbuild.cli.fetch_inputs import fetch_images
     from envbuild.spec.workspace import open_workspace
 
-    with open_workspace() as workspace:
+    with open_workspace(names=names) as workspace:
         show_each(fetch_images(names, workspace, to), as_json)

@@ -27,7 +27,7 @@ MAX_HOSTS = 4 << 20  # bytes of a file with the names of nodes
 def launch_job(name: str, form: str, request: Request, *, explain: bool) -> tuple[Launch, dict[str, Any], str]:
     """Return the launch, its data and its text. Raises as `launch_image`."""
     request = replace(request, root=os.geteuid() == 0)
-    launch = launch_image(name, form, request, read_workspace())
+    launch = launch_image(name, form, request, read_workspace(names=[name]))
     data = {"as": form, "text": launch.written.text, **plan_data(launch.plan, slurm=launch.slurm)}
     return launch, data, explain_plan(launch.plan, slurm=launch.slurm) if explain else launch.written.text
 

@@ -50,5 +50,5 @@ def lock_command(
         frozenset(upgrade or upgrade_package), bool(upgrade_package), refresh=refresh, fresh=fresh, dry_run=dry_run
     )
     times = timing_reporter(timings)
-    with open_workspace(times) as workspace:
+    with open_workspace(times, names=names) as workspace:
         show_each(lock_images(names, workspace, options), as_json, times)

@@ -86,7 +86,7 @@ def make_command(
     options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify, lock=rule)
     kind = make_twice if check else make_image
     times = timing_reporter(timings)
-    with open_workspace(times) as workspace:
+    with open_workspace(times, names=names) as workspace:
         options = replace(options, caches=site_caches(workspace) if cache else ())
         for name in names if len(names) > 1 else ():  # a mistake in the last is reported before the first takes minutes
             resolve_image(name, workspace)

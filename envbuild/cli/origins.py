@@ -35,7 +35,7 @@ def origins_command(
     from envbuild.cli.origin_list import list_origins
     from envbuild.spec.workspace import read_workspace
 
-    result, silent = list_origins(names or [], read_workspace(), probe=probe)
+    result, silent = list_origins(names or [], read_workspace(names=names or []), probe=probe)
     show(result.data, as_json, result.text)
     if silent:
         raise typer.Exit(10)

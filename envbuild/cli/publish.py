@@ -102,7 +102,7 @@ def publish_command(
     options: dict[str, Any] = {
         "compression": compression, "move": move, "whole": whole, "layers": not squashfs_only, "signer": signer,
     }  # fmt: skip
-    with open_workspace() as workspace:
+    with open_workspace(names=[name]) as workspace:
         if signer:
             from envbuild.publish.signature_artifacts import check_signing_store
 

@@ -46,6 +46,6 @@ def run_command(
     from envbuild.cli.run_image import run_image
     from envbuild.spec.workspace import open_workspace
 
-    with open_workspace() as workspace:
+    with open_workspace(names=[name]) as workspace:
         code = run_image(name, command or [], workspace, network=network, binds=bind, live=live, writable=writable_dev)
     raise typer.Exit(code)

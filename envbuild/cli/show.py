@@ -46,7 +46,7 @@ def show_command(
     if is_published(name):
         from envbuild.publish.show_remote import show_remote
 
-        result = show_remote(name, read_workspace(), platform)
+        result = show_remote(name, read_workspace(names=[name]), platform)
     else:
-        result = show_image(name, read_workspace())
+        result = show_image(name, read_workspace(names=[name]))
     show(result.data, as_json, result.text)

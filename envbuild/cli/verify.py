@@ -132,7 +132,7 @@ def verify_command(
     from envbuild.verify.verify import verify_image
 
     times = timing_reporter(timings)
-    with open_workspace(times) as workspace:
+    with open_workspace(times, names=[name]) as workspace:
         if is_published(name):
             from envbuild.publish.verify_remote import verify_remote
 

@@ -27,7 +27,7 @@ def verify_measured(
 ) -> None:
     """Answer for a tier that runs on nodes, or for a file that one wrote. `others`: options without a meaning here."""
     check_measured(name, tiers, read, bool(nodes or form or dry_run), others)
-    with open_workspace() as workspace:
+    with open_workspace(names=[name]) as workspace:
         if read:
             answer = read_tier(name, read, workspace)
         else:
@@ -59,6 +59,6 @@ def pack_checks(name: str, tiers: tuple[str, ...], file: str, *, as_json: bool, 
     check_measured(name, tiers, "", False, others)
     if tiers != ("gpu",):
         raise SpecError("--pack writes the checks of one node", hint="type --tier gpu --pack FILE")
-    with open_workspace() as workspace:
+    with open_workspace(names=[name]) as workspace:
         answer = pack_tier(name, Path(file), workspace)
     show(answer.data, as_json, answer.text)

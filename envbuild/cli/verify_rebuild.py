@@ -18,7 +18,7 @@ def show_rebuild(name: str, engine: str, platform: str, sign: Path | None, *, ti
     """Build an image again, print the comparison, and exit with code 7 if something differs. sign: the key that signs
     the answer."""
     times, signer = timing_reporter(timings), open_signer(sign)
-    with open_workspace(times) as workspace:
+    with open_workspace(times, names=[name]) as workspace:
         answer = SignedAnswer.open(name, signer, workspace) if signer else None
         result = rebuild_image(name, workspace, engine, platform)
         text = result.text

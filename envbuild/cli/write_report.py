@@ -35,7 +35,7 @@ def check_form(form: str, output: str) -> None:
 
 def make_report(name: str) -> Report:
     """Return the report of NAME or FILE. Raises SpecError for a spec with mistakes, VerifyError for a damaged file."""
-    workspace = read_workspace()
+    workspace = read_workspace(names=[name])
     if file := find_squashfs_file(name):
         return report_file(file, workspace)
     found = check_image(name)

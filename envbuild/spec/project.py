@@ -86,10 +86,17 @@ class Project:
         return cls()
 
     @classmethod
-    def of(cls, name: str) -> Project:
-        """Return the project for a spec given by name or path: a path belongs to the project that contains it. Raises
+    def of(cls, name: str, reporter: Reporter | None = None) -> Project:
+        """Return the project for a spec given by name or path: `containing` it, else that of the current folder. Raises
         SpecError as `find`."""
-        return cls.find(Path(name).parent.resolve()) if looks_like_path(name) else cls.find()
+        return (looks_like_path(name) and cls.containing(name, reporter)) or cls.find(reporter=reporter)
+
+    @classmethod
+    def containing(cls, path: str, reporter: Reporter | None = None) -> Project | None:
+        """Return the project in which the file is. None: it is in no project, or ships with envbuild, so it belongs to
+        all of them. Raises SpecError as `find`."""
+        project = cls.find(Path(path).parent.resolve(), reporter)
+        return project if project.site_folder and project.root != SHIPPED else None
 
     def images(self) -> tuple[str, ...]:
         return self._names("images", ".yaml")

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.core import console
 from envbuild.core.console import Reporter
+from envbuild.core.errors import SpecError
 from envbuild.core.regular_file import MAX_TEXT, mode_at, read_bounded
+from envbuild.core.shell import shell_word
 from envbuild.core.store.store import Store
 from envbuild.core.store.store_folders import check_former_group
 from envbuild.core.store.use import in_use
 from envbuild.core.user_folders import config_folder
+from envbuild.core.yaml_reader import short
 from envbuild.net import site as sites
 from envbuild.net.network_settings import UncheckedHosts
 from envbuild.net.site import Site
-from envbuild.spec.project import Project
+from envbuild.spec.project import Project, looks_like_path
 from envbuild.spec.trust import check_file
 
 
@@ -88,15 +91,17 @@ def store_folder(folder: Path | None = None) -> Path:
 
 @contextlib.contextmanager
 def open_workspace(
-    reporter: Reporter | None = None, folder: Path | None = None, *, alone: bool = False, clean: bool = True
+    reporter: Reporter | None = None, folder: Path | None = None, *, names: Sequence[str] = (), alone: bool = False,
+    clean: bool = True,
 ) -> Iterator[Workspace]:
     """Yield the workspace of `folder` (default: the current one) for a command that writes in the store, which is in
-    use until the context ends (`envbuild.core.store.use.in_use`).
+    use until the context ends (`envbuild.core.store.use.in_use`). `names`: images of the command line; where all are
+    paths, the project of the first (`Project.of`).
 
     Raises SpecError for a wrong site file, EngineError for a store that cannot be written, or with `alone` if other
     commands use it.
     """
-    project = Project.find(folder, reporter)
+    project = _find_project(folder, names, reporter)
     with _opened(project, load_site(project.site_folder), reporter, alone=alone, clean=clean) as workspace:
         yield workspace
 
@@ -129,14 +134,32 @@ def _opened(
         yield Workspace(with_drivers(project, site), site, store, reporter).with_reporter(reporter)
 
 
-def read_workspace(reporter: Reporter | None = None, folder: Path | None = None) -> Workspace:
+def read_workspace(
+    reporter: Reporter | None = None, folder: Path | None = None, *, names: Sequence[str] = ()
+) -> Workspace:
     """Return the workspace of `folder` for a command that only reads the store: it may be missing, or not writable.
-    Raises SpecError for a wrong site file."""
+    `names`: as of `open_workspace`. Raises SpecError for a wrong site file."""
     reporter = reporter or console.default_reporter()
-    project = Project.find(folder, reporter)
+    project = _find_project(folder, names, reporter)
     site = load_site(project.site_folder)
     check_former_group(site.store)
     return Workspace(with_drivers(project, site), site, Store(site.store), reporter).with_reporter(reporter)
+
+
+def _find_project(folder: Path | None, names: Sequence[str], reporter: Reporter | None) -> Project:
+    paths = [*filter(looks_like_path, names)]
+    alone = paths and len(paths) == len(names)
+    project = Project.of(paths[0], reporter) if alone else Project.find(folder, reporter)
+    for path in paths:
+        own = Project.containing(path, reporter)
+        if own and own.root and own.root != project.root:
+            others = f"the project {project.root}" if project.root else "no project"
+            raise SpecError(
+                f"the spec is in the project {own.root}, and other images of this command are in {others}",
+                f"type it alone: {shell_word(path)}",
+                short(path),
+            )
+    return project
 
 
 def with_site_drivers(project: Project) -> Project:
