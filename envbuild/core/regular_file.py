@@ -39,13 +39,14 @@ class PinnedFile:
         return Path(f"/proc/self/fd/{self.fd}")
 
 
-def mode_at(path: Path) -> int:
-    """Return the mode of the file to which a path leads; 0 for none that this user can see, or if no path can be so.
+def mode_at(path: Path, *, follow: bool = True) -> int:
+    """Return the mode of the file to which a path leads (without `follow`: of a link itself); 0 for none that this user
+    can see, or if no path can be so.
 
     `Path.is_file` and `Path.is_dir` raise PermissionError for a link of another user into a folder that is closed here.
     """
     try:
-        return path.stat().st_mode
+        return path.stat(follow_symlinks=follow).st_mode
     except (OSError, ValueError):
         return 0
 

@@ -77,12 +77,17 @@ def _owners(path: Path, folder: Path) -> Iterator[int]:
 
 
 def _is_site_file(path: Path) -> bool:
+    """Return whether a path is a site file, or may be one: of one that cannot be read, and of a link to a file system
+    that is not mounted, a policy would be missing. The error is reported where it is read."""
+    mode = mode_at(path, follow=False)  # 0: nothing, or in a folder that this user may not enter
     try:
-        if path.is_symlink() and not path.exists():  # to a file system that is not mounted: a policy may be missing
+        if stat.S_ISLNK(mode) and not path.exists():
             return True
-        if not path.is_file():  # a pipe would never end
+        if not mode or not path.is_file():  # a pipe would never end
             return False
         with path.open("rb") as file:
             return is_site(file.read(MAX_TEXT))
-    except OSError:
+    except FileNotFoundError:  # removed meanwhile
         return False
+    except OSError:
+        return True

@@ -43,8 +43,8 @@ def load_site(project: Path | None = None) -> Site:
     with every mistake of a ``site.yaml``, or if others can change the one of the user.
     """
     for folder in (project, config_folder()):
-        # Also a link to nothing: it may lead to a file system that is not mounted.
-        if folder is not None and ((folder / "site.yaml").is_file() or (folder / "site.yaml").is_symlink()):
+        # Also a link to nothing, or into a closed folder: what it leads to may have a policy.
+        if folder is not None and ((folder / "site.yaml").is_symlink() or (folder / "site.yaml").is_file()):
             from envbuild.net.site_file import read_site
 
             if folder != project:

@@ -199,3 +199,34 @@ def test_a_folder_below_one_that_the_user_cannot_enter_is_no_project(folder: Pat
     place = make(folder / "closed/a/b", ROOT)
     (folder / "closed").chmod(0o700)
     assert find(place) == ("", "")
+
+
+@pytest.mark.parametrize("site", ["file", "link"])
+def test_a_site_file_that_the_user_cannot_read_is_an_error(site: str, folder: Path) -> None:
+    """It may have a policy of signatures, without which an image of a stranger is taken."""
+    place = make(folder / "team/anne", ROOT)
+    hidden = make(folder / "closed/site.yaml" if site == "link" else place.parent / "site.yaml", ROOT, "schema: 1\n")
+    (hidden if site == "file" else hidden.parent).chmod(0o700)
+    if site == "link":
+        (place.parent / "site.yaml").symlink_to(hidden)
+    assert find(place) == (f"project {place.parent}", "")
+
+    def load() -> list[tuple[str, str]]:
+        try:
+            return [("read", str(load_site(Project.find(place).site_folder)))]
+        except SpecError as error:
+            return [("refused", str(error))]
+
+    ((what, message),) = as_user("anne", load)
+    assert what == "refused" and "Permission denied" in message
+
+
+@pytest.mark.parametrize("site", ["file", "link"])
+def test_a_site_file_of_a_member_that_no_other_can_read_is_left_out(site: str, shared: Path, folder: Path) -> None:
+    hidden = make(folder / "closed/site.yaml" if site == "link" else shared / "site.yaml", BOB, "schema: 1\n")
+    (hidden if site == "file" else hidden.parent).chmod(0o700)
+    if site == "link":
+        (shared / "site.yaml").symlink_to(hidden)
+        os.lchown(shared / "site.yaml", BOB, TEAM)
+    where, lines = find(shared / "anne")
+    assert where == "" and f"the project {shared} is left out" in lines
