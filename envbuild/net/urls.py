@@ -55,10 +55,10 @@ def is_well_formed(url: str) -> bool:
 
 
 def redact(place: str) -> str:
-    """Return an address as messages show it: without user name, password and query."""
+    """Return an address as messages show it: without user name, password and query; a path as it is."""
     scheme, mark, rest = place.partition("://")
-    if not mark:
-        return place
+    if not mark:  # pip takes an address without a scheme, and does not find the host
+        return place.rpartition("@")[2] if has_bare_login(place) else place
     if has_raw_login(place):
         rest = rest.rpartition("@")[2]
     host, path, _ = _split(rest)

@@ -57,6 +57,8 @@ def test_an_address_of_a_server_has_one_host(url: str, one: bool) -> None:
         ("https://user:hu?sh@host.example/a", "https://host.example/a"),
         ("https://user:hu#sh@host.example/a", "https://host.example/a"),
         ("/a folder/with@sign", "/a folder/with@sign"),
+        ("a:b/with@sign", "a:b/with@sign"),
+        ("user:hush@host.example/simple", "host.example/simple"),  # as PIP_INDEX_URL
     ],
 )
 def test_the_address_in_a_message_has_no_login(place: str, printed: str) -> None:

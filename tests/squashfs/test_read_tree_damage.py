@@ -111,6 +111,17 @@ def place_of(plain: bytes, tmp_path: Path, name: bytes) -> tuple[int, SquashTree
         return tree.superblock.inode_table + (reference >> 16) + 2 + (reference & 0xFFFF), tree
 
 
+def test_a_type_of_an_attribute_with_bits_that_the_kernel_does_not_know(tmp_path, plain):
+    """Linux does not list it, but finds it by its name."""
+    data = bytearray(plain)
+    at = data.index(b"\2\0\12\0capability")
+    data[at + 1] = 0x80
+    (tmp_path / "a.sqsh").write_bytes(data)
+    with pytest.raises(VerifyError):
+        read_everything(tmp_path / "a.sqsh")
+
+
+
 @pytest.mark.parametrize(
     "name,offset,wrong",
     [

@@ -34,7 +34,7 @@ class XattrTable:
             prefix, length = struct.unpack("<HH", pairs.read(at, 4))
             if length > NAME:
                 raise CorruptDataError(f"a name of {length} bytes")
-            name = PREFIXES[prefix & 0xFF] + pairs.read(at + 4, length)
+            name = PREFIXES[prefix & ~ELSEWHERE] + pairs.read(at + 4, length)
             if name in found:
                 raise CorruptDataError("one name is listed twice")
             found[name], at = _read_value(pairs, at + 4 + length)
