@@ -86,12 +86,14 @@ def test_under_sudo_the_settings_of_the_user_who_called_it_count(
     fill(tmp_path / "home", {name: b".env\n" if name.endswith("ignore") else b"[core]\nexcludesFile = " + bytes(names)})
     monkeypatch.setattr("pwd.getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path / "home")))
     monkeypatch.setenv("HOME", str(tmp_path / "root"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "root/.config"))  # as `sudo -E` passes it on
     monkeypatch.setenv("SUDO_UID", str(BOB))
     fill(repo.path, {".env": b"TOKEN=x"})
     os.chown(repo.path, BOB, -1)
     assert ".env" not in list_files(project(repo.path))
+    os.chown(repo.path, 0, -1)  # a work tree of root itself
+    assert ".env" in list_files(project(repo.path))
     monkeypatch.delenv("SUDO_UID")
-    os.chown(repo.path, 0, -1)
     assert ".env" in list_files(project(repo.path))
 
 

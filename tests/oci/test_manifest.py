@@ -165,6 +165,8 @@ def test_an_image_of_very_many_layers_is_refused() -> None:
 
     assert read([layer_of(number) for number in range(500)]) == 500
     assert read([layer_of(1)] * 16 + [layer_of(2, 32)] * 400) == 416  # those of instructions that change no file
+    stored = {**layer_of(0, 10_240), "digest": f"sha256:{hashlib.sha256(bytes(10_240)).hexdigest()}"}
+    assert read([stored] * 300) == 300  # the same, not compressed
     with pytest.raises(InputError, match="x has 501 layers, and at most 500 are read"):
         read([layer_of(number) for number in range(501)])
     with pytest.raises(InputError, match="x has one layer 17 times, and at most 16 times is read"):
