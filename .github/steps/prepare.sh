@@ -10,7 +10,7 @@
 # the folder OUT.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 unset REGISTRY_PASSWORD # nothing here needs the registry
-source=$(cd "$STEPS/../.." && pwd)
+source=$(cd "$STEPS/../.." && pwd -P)
 
 hosted() {
   [ "${RUNNER_ENVIRONMENT:-}" = github-hosted ]

@@ -8,7 +8,7 @@
 unset REGISTRY_PASSWORD # nothing here needs the registry
 failed=()
 facts=()
-[ "$(git rev-parse --show-toplevel)" = "$(cd "$STEPS/../.." && pwd)" ] || facts=(--to facts/derived)
+[ "$(git rev-parse --show-toplevel)" = "$(cd "$STEPS/../.." && pwd -P)" ] || facts=(--to facts/derived)
 run_envbuild matrix refresh "${facts[@]}" || failed+=(facts)
 if [ -z "${IMAGES:-}" ]; then
   IMAGES=$(for lock in images/*.lock; do [ ! -f "$lock" ] || basename "$lock" .lock; done)

@@ -235,9 +235,11 @@ def test_a_checkout_of_envbuild_in_that_of_the_project_is_ignored(place: str, tm
         subprocess.run(["git", "init", "-q", folder], check=True)
     env = {**os.environ, "WORK": str(tmp_path / "work"), "ENVBUILD": "/bin/true", "TOOLS": "no", "HOME": str(tmp_path)}
     env = {name: text for name, text in env.items() if name not in ("OUT", "CACHE")}
-    for _ in range(2):
-        subprocess.run(["bash", steps / "prepare.sh"], cwd=project, env=env, check=True, capture_output=True)
-    listed = ["git", "-C", checkout, "ls-files", "--others", "--exclude-standard"]
-    assert subprocess.run(listed, capture_output=True, text=True, check=True).stdout == ""
-    assert (checkout / ".git/info/exclude").read_text().splitlines().count(f"/{place}.envbuild/") == 1
+    (tmp_path / "link").symlink_to(checkout)
+    for folder in (tmp_path / "link" / place, project):  # the one as a runner's folder below a link
+        prepare = ["bash", ".envbuild/.github/steps/prepare.sh"]
+        subprocess.run(prepare, cwd=folder, env={**env, "PWD": str(folder)}, check=True, capture_output=True)
+        listed = ["git", "-C", checkout, "ls-files", "--others", "--exclude-standard"]
+        assert subprocess.run(listed, capture_output=True, text=True, check=True).stdout == ""
+        assert (checkout / ".git/info/exclude").read_text().splitlines().count(f"/{place}.envbuild/") == 1
     assert (project / "ci-out/.gitignore").read_text() == "*\n"
