@@ -316,4 +316,5 @@ def test_a_base_that_is_a_file_is_read_again(tmp_path: Path, key: Signer) -> Non
             unknown = "whether k is on the present ./app.tar is not known: there is no file or folder" in done.stderr
             assert unknown is missing and "would change" not in done.stderr, done.stderr
             assert "error: the Python file uv" in done.stderr
+            assert "copying ./app.tar" not in done.stderr  # its layers, many GB, are not read
     assert path_of(place).read_bytes() == before
