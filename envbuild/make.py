@@ -72,9 +72,11 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     before = resolve_before(spec, workspace)
     done = before and read_image_record(before, workspace, engine=options.engine, verified=options.verify)
     uses_caches = done and cache_names(options, workspace).issuperset(done.caches)
-    if before and done and uses_caches and not check_base(before, workspace, options.lock):
-        link_by_name(Path(done.artifact), done.image)
-        return done
+    if before and done and uses_caches:
+        if not check_base(before, workspace, options.lock):
+            link_by_name(Path(done.artifact), done.image)
+            return done
+        spec = load_image_spec(name, workspace.project)  # again: comparing the base may have taken minutes
 
     # imported only when there is work, so that a run without any is short
     from envbuild.lock.model import lock_digest

@@ -120,6 +120,16 @@ def test_an_image_that_is_up_to_date_needs_no_step(steps: Steps) -> None:
     assert steps.options == {"engine": "embedded", "verified": False}
 
 
+def test_recipes_are_loaded_again_after_a_base_was_compared(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes minutes for a large archive, in which a recipe may be edited."""
+    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", layers=(), caches=())
+    monkeypatch.setattr("envbuild.make.check_base", lambda *_: True)
+    lock = SimpleNamespace(image="app", base_image=None)
+    monkeypatch.setattr("envbuild.lock.update.renew_lock", steps.step("renew", lock))
+    make("app", steps.workspace, Options(engine="embedded", lock=LockRule.RENEW))
+    assert steps.calls[:3] == ["load", "load", "resolve"]
+
+
 def test_versions_of_a_lock_that_do_not_fit_the_spec_any_more_are_for_the_lock_to_renew(
     steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
