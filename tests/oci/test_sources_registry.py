@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.store import Store
+from envbuild.net.registry.client import Repository
+from envbuild.net.registry.reference import parse_reference
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
 from envbuild.oci.manifest import BlobDescriptor
 from envbuild.oci.sources.registry import _RepositoryReader, parse_source_reference, printable_reference
 
@@ -68,3 +73,20 @@ def test_a_corrupt_document_of_the_store_is_reported(store: Store) -> None:
     store.blob(DIGEST).write_bytes(b"{}")
     with pytest.raises(InputError):
         place.document(f"sha256:{DIGEST}", "app")
+
+
+@pytest.mark.parametrize("wrong", [DOCUMENT.upper(), DOCUMENT + b" "])
+def test_a_blob_that_is_wrong_at_one_place_is_read_at_the_next(wrong: bytes, store: Store, tmp_path: Path) -> None:
+    for name, content in (("a", wrong), ("b", DOCUMENT)):
+        (tmp_path / name / "app/blobs/sha256").mkdir(parents=True)
+        (tmp_path / name / "app/blobs/sha256" / DIGEST).write_bytes(content)
+    part = BlobDescriptor(DIGEST, len(DOCUMENT), "")
+
+    def read(*names: str) -> bytes:
+        site = Site(Path("/none"), mirrors={"oci:reg.example/": tuple(str(tmp_path / name) for name in names)})
+        repository = Repository(parse_reference("reg.example/app:1"), site, Transport(site.network()))
+        return _RepositoryReader(repository, store, False, alone=True).blob(part, "app")
+
+    with pytest.raises(InputError, match="is damaged"):
+        read("a")
+    assert read("a", "b") == DOCUMENT

@@ -120,11 +120,18 @@ class _RepositoryReader:
         digest = f"sha256:{part.digest}"
         if content := self.read_cached(digest):
             return content
-        with RegistryBlob(self.repository, part) as stream:
-            content = b""
-            while len(content) <= MAX_DOCUMENT and (chunk := stream.read(1 << 20)):
-                content += chunk
-        return self.keep(image_documents.check_digest(content, digest, name))
+        damage: InputError | None = None
+        for first in range(len(self.repository.places)):  # the next one may have the right content
+            with RegistryBlob(self.repository, part, first) as stream:
+                content = b""
+                while len(content) <= MAX_DOCUMENT and (chunk := stream.read(1 << 20)):
+                    content += chunk
+            try:
+                return self.keep(image_documents.check_digest(content, digest, name))
+            except InputError as error:
+                damage = error
+        assert damage
+        raise damage
 
     def has_blob(self, part: m.BlobDescriptor) -> bool:
         """Return whether the store, or a place of the repository, has a blob: its first byte can be read."""
