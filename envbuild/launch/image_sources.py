@@ -68,8 +68,16 @@ def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage
         reference = f"{without_tag(reference)}@{found.digest}"
     metadata = found.metadata()
     image = of_metadata(metadata, title, workspace, target, found.config.config.architecture)
-    docker, server = reference.removeprefix(REGISTRY), locks_server(metadata.lock)
-    return replace(image, reference=reference, docker=docker, lacks_path=lacks, ssh_server=server)
+    alone = bool(found.squashfs and not found.squashfs.image)
+    return replace(
+        image,
+        reference=reference,
+        docker=reference.removeprefix(REGISTRY),
+        packs_alone=alone,
+        lacks_path=lacks,
+        warnings=(f"{name} has no OCI image: pyxis starts it by the importer of envbuild alone",) if alone else (),
+        ssh_server=locks_server(metadata.lock),
+    )
 
 
 def without_tag(reference: str) -> str:

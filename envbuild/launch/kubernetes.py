@@ -7,6 +7,7 @@ import re
 from envbuild.core.errors import SpecError
 from envbuild.launch.model import Plan
 from envbuild.launch.quoting import yaml_string
+from envbuild.launch.registry_image import check_has_layers
 
 RDMA = "rdma/ib"  # of several names that clusters have
 NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"  # a label of RFC 1123
@@ -14,6 +15,7 @@ NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"  # a label of RFC 1123
 
 def image_reference(plan: Plan) -> str:
     """Return the image as a cluster pulls it. Raises SpecError if it is in no registry."""
+    check_has_layers(plan.image)
     if not plan.image.reference:
         why, hint = plan.image.lacks_reference
         message = f"Kubernetes pulls images from a registry, and none is known for {plan.image.name}"

@@ -86,6 +86,7 @@ class LaunchImage:
     squashfs: the path that nodes read; empty: `lacks_path` is why.
     reference: of a registry (``docker://…``); empty: `lacks_reference` is why.
     docker: its name in the Docker Engine of a node.
+    packs_alone: whether it was published without its OCI image, which container engines read.
     env: of the finished image; of a project's image that is not built, what its spec declares (`built` is false).
     before: the commands after which it can be started, of an image that is not built.
     configuration, sha256, diff_ids: digests (``sha256:…``) of the configuration, of the squashfs file and of the layers
@@ -106,6 +107,7 @@ class LaunchImage:
     reference: str = ""
     lacks_reference: tuple[str, str] = ("", "")
     docker: str = ""
+    packs_alone: bool = False
     built: bool = True
     before: str = ""
     configuration: str = ""

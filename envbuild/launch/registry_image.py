@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envbuild.core.errors import EnvbuildError
+from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.core.shell import shell_word
 from envbuild.launch.model import LaunchImage
 from envbuild.spec.workspace import Workspace
@@ -65,6 +65,15 @@ def check_tag(image: LaunchImage, workspace: Workspace) -> str:
             hint=f"envbuild publish {shell_word(image.name)} --move",
         )
     return document.digest
+
+
+def check_has_layers(image: LaunchImage) -> None:
+    """Raise SpecError for an image that a container engine cannot pull: it was published as its squashfs file alone."""
+    if image.packs_alone:
+        raise SpecError(
+            f"{image.docker or image.name} was published with --squashfs-only, and container engines read OCI images",
+            hint="publish it without --squashfs-only, or start it with pyxis or enroot",
+        )
 
 
 def requires_signature(workspace: Workspace) -> bool:

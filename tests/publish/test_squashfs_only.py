@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from envbuild.core.errors import InputError, PublishError, VerifyError
+from envbuild.core.errors import InputError, PublishError, SpecError, VerifyError
 from envbuild.core.store.build_records import PACK_VERSION
 from envbuild.core.store.leases import JobStep
+from envbuild.launch.launch import launch_image
+from envbuild.launch.model import Request
 from envbuild.net.registry.media_types import OCI
 from envbuild.oci.sources.open import open_source
 from envbuild.publish.artifact_types import SQUASHFS
@@ -21,6 +23,7 @@ from envbuild.publish.pyxis_importer import import_image
 from envbuild.publish.show_remote import show_remote
 from envbuild.publish.squashfs_artifact import Artifact
 from tests.support.foreign_images import image, layers, noise, workspace
+from tests.support.launching import shipped_workspace
 from tests.support.local_registry import Layout, Server, file, tar
 from tests.support.published import built, publish, pull
 from tests.support.push_proxy import pushing
@@ -146,3 +149,18 @@ def test_one_that_is_an_image_as_well_is_refused(tmp_path: Path) -> None:
     (tmp_path / "shared/index.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match="its config is not the empty one of an artifact"):
         pull(f"oci:{tmp_path}/shared:1", tmp_path / "b")
+
+
+def test_container_engines_cannot_start_it(tmp_path: Path, registry: Server) -> None:
+    place = f"docker://{registry.host}/app:1"
+    publish_only(layout(tmp_path / "image", layers()), place.removeprefix("docker://"), tmp_path / "a")
+    at = shipped_workspace(
+        f'slurm: {{version: "23.11.4", pyxis: "0.20.0", enroot: "3.5.0"}}\nmirrors: {{"oci:{registry.host}/": '
+        f'["http://{registry.host}"]}}\n',
+        tmp_path,
+    )
+    for form in ("docker", "trainjob"):
+        with pytest.raises(SpecError, match="was published with --squashfs-only"):
+            launch_image(place, form, Request(("x",), target="h100-ib"), at)
+    found = launch_image(place, "srun", Request(("x",), target="h100-ib"), at)
+    assert any("pyxis starts it by the importer of envbuild alone" in line for line in found.plan.warnings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from envbuild.core.errors import SpecError
 from envbuild.launch.model import Kind, Plan, Written
 from envbuild.launch.quoting import shell_command, shell_lines
+from envbuild.launch.registry_image import check_has_layers
 from envbuild.launch.steps import FIXED_PORT
 from envbuild.launch.torchrun_words import torchrun_words
 
@@ -14,6 +15,7 @@ KIND = Kind(docker=True, hosts=True, by_reference=True)
 def write(plan: Plan) -> Written:
     """Return the command of each node, with its name where there are several. Raises SpecError for an image that Docker
     does not have under a name: that in a file was chosen by the author of the file."""
+    check_has_layers(plan.image)
     if not plan.image.docker:
         raise SpecError(
             f"Docker starts no squashfs file: {plan.image.name}",
