@@ -248,6 +248,7 @@ def test_places_behind_40_links_work(store: Store, outside: Path) -> None:
     assert [member.path for member, _ in stored_members(store, made.layers[-1].diff_id)] == [b"opt", b"opt/yes"]
 
 
+@pytest.mark.usefixtures("no_loop_devices")
 def test_names_that_unsquashfs_would_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file in which a link and a folder have one name is not given to unsquashfs (CVE-2021-41072)."""
     if shutil.which("mksquashfs") is None:
@@ -287,6 +288,7 @@ def long_name(image: Path) -> None:
     image.write_bytes(data[: at - 2] + struct.pack("<H", 1000) + data[at:])
 
 
+@pytest.mark.usefixtures("no_loop_devices")
 @pytest.mark.parametrize("damage", [outside_attributes, long_name])
 @pytest.mark.parametrize("program", ["squashfuse", "unsquashfs"])
 def test_a_program_outside_of_the_box_gets_no_damaged_file(
@@ -305,6 +307,7 @@ def test_a_program_outside_of_the_box_gets_no_damaged_file(
     assert not (tmp_path / "called").exists()
 
 
+@pytest.mark.usefixtures("no_loop_devices")
 @pytest.mark.parametrize("program", ["squashfuse", "unsquashfs"])
 def test_a_file_that_is_exchanged_after_its_check_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.engines.embedded import mount_squashfs
+from envbuild.build.engines.embedded import loop_device, mount_squashfs
 from envbuild.core.errors import EngineError, SpecError, VerifyError
 from envbuild.core.folder_removal import discard_folder
 from envbuild.core.store.store import Store
@@ -24,6 +24,7 @@ from envbuild.spec.recipe import Check
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
 from tests.support import tiny_root as kit
+from tests.support.as_user import run_without
 from tests.support.captured_run import run_captured
 from tests.support.engine_fixtures import open_working_store, working_store
 from tests.support.programs import importing
@@ -157,33 +158,35 @@ def image(written: Path, scratch: Path) -> Path:
 
 @pytest.mark.parametrize("way", ["kernel", "squashfuse", "unsquashfs"])
 def test_squashfs(image: Path, store: Store, way: str, monkeypatch: pytest.MonkeyPatch, scratch: Path) -> None:
-    """Each way is what is left when the programs of the ways before it are not there."""
-    needed = {"kernel": "mount", "squashfuse": "squashfuse", "unsquashfs": "unsquashfs"}[way]
-    require_tools(needed)
-    if way == "kernel" and os.geteuid():
-        pytest.skip("only root can mount a squashfs file")
+    """Each way is what is left when those before it are not there."""
+    if way != "kernel":
+        require_tools(way)
     programs = scratch / f"programs-{way}"
     programs.mkdir(exist_ok=True)
-    for name in ("mount", "squashfuse", "unsquashfs", "fusermount3", "fusermount", "newuidmap", "newgidmap"):
+    for name in ("squashfuse", "unsquashfs", "fusermount3", "fusermount", "newuidmap", "newgidmap"):
         path = shutil.which(name)
-        order = ["mount", "squashfuse", "unsquashfs"]
-        if path and not (name in order and order.index(name) < order.index(needed)):
+        order = ["kernel", "squashfuse", "unsquashfs"]
+        if path and not (name in order and order.index(name) < order.index(way)):
             (programs / name).unlink(missing_ok=True)
             (programs / name).symlink_to(path)
     monkeypatch.setenv("PATH", str(programs))
-    reporter = kit.SilentReporter()
-    code, text = run(
-        image, store, "cat /data/two; echo x > /data/two; cat /data/two; stat -c %u /etc/other", reporter=reporter
-    )
+    command = "cat /data/two; echo x > /data/two; cat /data/two; stat -c %u /etc/other"
+
+    def look() -> tuple[int, str, list[str]]:
+        reporter = kit.SilentReporter()
+        return (*run(image, store, command, reporter=reporter), reporter.lines)
+
+    code, text, lines = run_without([] if way == "kernel" else [loop_device.CONTROL], look)
     assert (code, text) == (0, "two\nx\n1000\n")
     expected = {"kernel": "mounted by the kernel", "squashfuse": "mounted by squashfuse", "unsquashfs": "was unpacked"}[
         way
     ]
-    assert any(expected in line for line in reporter.lines), reporter.lines
+    assert any(expected in line for line in lines), lines
     assert list((store.tmp).iterdir()) == []
     assert str(image) not in Path("/proc/self/mounts").read_text()
 
 
+@pytest.mark.usefixtures("no_loop_devices")
 def test_a_file_that_is_a_bomb_is_not_unpacked(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """80 kB were 2 GB in the store, before anything of it ran."""
     require_tools("mksquashfs", "unsquashfs")
@@ -234,6 +237,7 @@ def test_what_a_program_prints_takes_little_memory(tmp_path: Path) -> None:
     assert len(done.stderr) == 2 * mount_squashfs.END_BYTES
 
 
+@pytest.mark.usefixtures("no_loop_devices")
 def test_an_unpacked_file_has_the_reason_why_it_was_not_mounted(
     image: Path, store: Store, monkeypatch: pytest.MonkeyPatch, scratch: Path
 ) -> None:
@@ -246,7 +250,9 @@ def test_an_unpacked_file_has_the_reason_why_it_was_not_mounted(
     (programs / "unsquashfs").symlink_to(str(shutil.which("unsquashfs")))
     monkeypatch.setenv("PATH", str(programs))
     (work := scratch / "why").mkdir()
-    assert mount_squashfs.mount_image(image, work)[1].endswith("(mount is not installed; squashfuse is not installed)")
+    assert mount_squashfs.mount_image(image, work)[1].endswith(
+        "(mount: /nonexistent/loop-control: No such file or directory; squashfuse is not installed)"
+    )
     shutil.rmtree(work)
     work.mkdir()
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
@@ -282,14 +288,20 @@ def test_a_disk_that_unpacking_fills_is_reported_as_that(
         mounted = run(image, store, "true")
         (small / "filler").write_bytes(b"x" * (shutil.disk_usage(small).free - 100_000))
         use_programs(monkeypatch, scratch / "unpacking", unsquashfs=f'exec {shutil.which("unsquashfs")} "$@"')
-        with pytest.raises(EngineError) as caught:
-            run(image, store, "true")
+
+        def refused() -> tuple[str, str]:
+            with pytest.raises(EngineError) as caught:
+                run(image, store, "true")
+            return str(caught.value), caught.value.hint
+
+        message, hint = run_without([loop_device.CONTROL], refused)
     finally:
         subprocess.run([str(shutil.which("umount", path="/usr/bin:/bin")), "-l", str(small)], check=True)
     assert mounted == (0, "")
-    assert f"the store {small} is full" in str(caught.value) and "store gc" in caught.value.hint
+    assert f"the store {small} is full" in message and "store gc" in hint
 
 
+@pytest.mark.usefixtures("no_loop_devices")
 @pytest.mark.parametrize(("code", "free", "full"), [(1, 0, True), (2, 0, True), (0, 0, False), (1, 1 << 40, False)])
 def test_what_unsquashfs_leaves_out_on_a_full_disk_is_not_run(
     code: int, free: int, full: bool, image: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
@@ -328,6 +340,7 @@ def unpack_without(
     monkeypatch.setattr(mount_squashfs, "unpack", changed)
 
 
+@pytest.mark.usefixtures("no_loop_devices")
 def test_the_name_of_a_file_is_no_full_quota(image: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """unsquashfs prints the names of what it cannot make."""
     line = "could not create character device /home/Disk quota exceeded"
@@ -336,6 +349,7 @@ def test_the_name_of_a_file_is_no_full_quota(image: Path, scratch: Path, monkeyp
     assert " was unpacked to " in mount_squashfs.mount_image(image, work, one_id=True)[1]
 
 
+@pytest.mark.usefixtures("no_loop_devices")
 @pytest.mark.parametrize("change", ["removed", "cut", "a folder less"])
 def test_an_image_with_one_id_does_not_run_without_a_file(
     change: str, image: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
@@ -368,6 +382,26 @@ def test_a_file_without_padding_runs(trees: list[Path], store: Store, image: Pat
     used = int.from_bytes(image.read_bytes()[40:48], "little")
     os.truncate(image, used + -used % 512 + 512)
     assert run(image, store, "cat /data/two") == (0, "two\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a squashfs file")
+def test_a_file_that_was_written_in_place_is_not_the_one_that_is_mounted(
+    image: Path, trees: list[Path], store: Store, tmp_path: Path
+) -> None:
+    """The kernel has its superblock and pages for a mount of the same loop device, as ``mount -o loop`` takes it."""
+    old, new = tmp_path / "old", tmp_path / "new.sqsh"
+    old.mkdir()
+    subprocess.run(["mount", "-t", "squashfs", "-o", "loop,ro", image, old], check=True)
+    try:
+        assert [path.read_bytes() for path in old.rglob("two")]
+        subprocess.run(["cp", "-a", trees[0], tmp_path / "tree"], check=True)
+        (tmp_path / "tree/data/two").write_text("three\n")
+        made = ["mksquashfs", tmp_path / "tree", new, "-quiet", "-no-progress"]
+        subprocess.run(made, check=True, capture_output=True)
+        image.write_bytes(new.read_bytes())
+        assert run(image, store, "cat /data/two") == (0, "three\n")
+    finally:
+        subprocess.run(["umount", "-l", old], check=True)
 
 
 def test_loop_devices_are_released(image: Path, store: Store) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.build.engines.embedded import mount_squashfs, session
+from envbuild.build.engines.embedded import loop_device, mount_squashfs, session
 from envbuild.build.engines.embedded.session import Session, open_session
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, VerifyError
@@ -20,6 +20,7 @@ from envbuild.verify.open_image import open_image
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.tasks import Task, run_tasks
 from tests.support import tiny_root as kit
+from tests.support.as_user import run_without
 from tests.support.foreign_images import image, made, workspace
 from tests.support.local_registry import Layout, file, folder, symlink, tar
 from tests.support.time_limit import ends_within
@@ -113,8 +114,12 @@ def test_a_file_that_cannot_be_mounted(
         raise AssertionError("it was opened")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(mount_squashfs, "FUSE", str(tmp_path / "none"))
-    with pytest.raises(EngineError, match="mount is not installed"), open_session(path, {}, store):
-        raise AssertionError("it was opened")
+
+    def refused() -> None:
+        with pytest.raises(EngineError, match=r"mount: .*; squashfuse is not installed"), open_session(path, {}, store):
+            raise AssertionError("it was opened")
+
+    run_without([loop_device.CONTROL], refused)
     assert list(store.tmp.iterdir()) == []
 
 

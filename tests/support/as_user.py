@@ -1,4 +1,4 @@
-"""A function run as another user, and folders that every user can reach."""
+"""A function run as another user or without devices, and folders that every user can reach."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import pwd
 import shutil
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
+
+from envbuild.core.userns import libc
 
 Result = TypeVar("Result")
 LOADED = (grp, pwd)  # the other user may not read the folder of Python's own modules
@@ -22,15 +24,35 @@ LOADED = (grp, pwd)  # the other user may not read the folder of Python's own mo
 
 def run_as(uid: int, gid: int, groups: tuple[int, ...], function: Callable[[], Result]) -> Result:
     """Return ``function()`` as the user `uid` evaluates it, in a fork of this process; skip without root."""
+
+    def become() -> None:
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+
+    return _run_after(become, function)
+
+
+def run_without(devices: Sequence[str], function: Callable[[], Result]) -> Result:
+    """Return ``function()`` in a fork of this process that does not have these devices; skip without root."""
+
+    def hide() -> None:
+        libc.unshare(libc.CLONE_NEWNS)
+        libc.mount("none", "/", flags=libc.MS_PRIVATE | libc.MS_REC)
+        for device in filter(os.path.exists, devices):
+            libc.mount("/dev/null", device, flags=libc.MS_BIND)
+
+    return _run_after(hide, function)
+
+
+def _run_after(prepare: Callable[[], None], function: Callable[[], Result]) -> Result:
     if os.geteuid() != 0:
-        pytest.skip("only root can become another user")
+        pytest.skip("only root can become another user, or hide a device")
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
-            os.setgroups(groups)
-            os.setresgid(gid, gid, gid)
-            os.setresuid(uid, uid, uid)
+            prepare()
             os.write(writing, pickle.dumps((True, function())))
         except BaseException:
             os.write(writing, pickle.dumps((False, traceback.format_exc())))

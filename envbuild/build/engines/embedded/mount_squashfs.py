@@ -16,6 +16,7 @@ from pathlib import Path
 
 from envbuild.build.engines.embedded.confined_program import OF_OWNERS, confine, end_with_parent, note_script
 from envbuild.build.engines.embedded.image_content import check_content, check_unpacked, has_all_but_devices
+from envbuild.build.engines.embedded.loop_device import loop_device
 from envbuild.build.engines.error_report import FULL
 from envbuild.core.errors import VerifyError
 from envbuild.core.free_space import FULL_BELOW, free_bytes, is_full, write_through
@@ -42,16 +43,11 @@ def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path,
     """
     target = work / "image"
     target.mkdir()
-    tried = []
-    if not shutil.which("mount"):
-        tried.append("mount is not installed")
-    else:
-        done = run_program("mount", "-t", "squashfs", "-o", "loop,ro,nodev", str(image), str(target))
-        if done.returncode == 0:
-            return target, f"{image.name} is mounted by the kernel"
-        tried.append(last_line(done.stderr, "mount failed"))
-    # One file for the check and for the program: another one may get its name meanwhile.
+    # One file for all ways, the check and the programs: another one may get its name meanwhile.
     with open_regular(image) as opened, named_errors(image):
+        if not (why := mount_by_kernel(opened.fileno(), target)):
+            return target, f"{image.name} is mounted by the kernel"
+        tried = [why]
         content = Path(f"/proc/self/fd/{opened.fileno()}")
         why = squashfuse_obstacle()
         if not why:
@@ -74,6 +70,16 @@ def mount_image(image: Path, work: Path, *, one_id: bool = False) -> tuple[Path,
                 return target, f"{image.name} was unpacked to {work}{without} ({why})"
             tried.append(f"unsquashfs: {last_line(done.stderr, 'it failed')}{note_script('unsquashfs')}")
     raise SetupError("mount squashfs", "; ".join(tried))
+
+
+def mount_by_kernel(number: int, target: Path) -> str:
+    """Mount an open file. Returns why that failed, or ""."""
+    try:
+        with loop_device(number) as device:
+            libc.mount(device, target, "squashfs", libc.MS_RDONLY | libc.MS_NODEV)
+    except OSError as error:
+        return f"mount: {error.filename}: {error.strerror}" if error.filename else f"mount: {error.strerror}"
+    return ""
 
 
 @contextlib.contextmanager
@@ -132,7 +138,7 @@ def run_program(
 
 
 def last_line(text: str, otherwise: str) -> str:
-    """Return the line in which mount and unsquashfs report the error."""
+    """Return the line in which unsquashfs reports the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and "dmesg" not in line]
     return lines[-1].removesuffix(".") if lines else otherwise
 
