@@ -6,7 +6,7 @@ import re
 
 from envbuild.core.errors import SpecError
 from envbuild.launch.model import Plan
-from envbuild.launch.quoting import yaml_string
+from envbuild.launch.quoting import pod_string, yaml_string
 from envbuild.launch.registry_image import check_has_layers
 
 RDMA = "rdma/ib"  # of several names that clusters have
@@ -74,7 +74,7 @@ def mount_lines(plan: Plan, indent: str) -> list[str]:
 
 def env_lines(plan: Plan, indent: str) -> list[str]:
     """Return the variables of a container."""
-    return [f"{indent}- {{name: {item.name}, value: {yaml_string(item.value)}}}" for item in plan.env]
+    return [f"{indent}- {{name: {item.name}, value: {pod_string(item.value)}}}" for item in plan.env]
 
 
 def split_mount(mount: str) -> tuple[str, str, bool]:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from envbuild.spec.target import Target
 
 OWNERS = ("image", "launch", "target", "site", "command line")  # each overrides those before it
+# Variables by which srun, a program of the host, would be found and loaded: pyxis' containers alone get them.
+INSIDE = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
 # What PyTorch's ranks need to find each other: nothing, an address, or with the number of ranks.
 RENDEZVOUS = {"": (), "address": ("MASTER_ADDR", "MASTER_PORT"), "ranks": ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")}
 

@@ -10,7 +10,7 @@ from envbuild.launch.clients import Clients
 from envbuild.launch.compose import compose
 from envbuild.launch.expectations import expected
 from envbuild.launch.fabric import fabric_settings, find_devices, plugin_warnings, uses_ucx
-from envbuild.launch.model import RENDEZVOUS, Kind, LaunchImage, Plan, Request, Setting
+from envbuild.launch.model import INSIDE, RENDEZVOUS, Kind, LaunchImage, Plan, Request, Setting
 from envbuild.launch.mpi import check_mpi, open_mpi_settings, pmix_plugin, pmix_settings
 from envbuild.launch.node_launchers import check_launcher, few_workers
 from envbuild.launch.options import container_options, docker_options, job_options, step_options
@@ -45,7 +45,7 @@ def plan_launch(image: LaunchImage, target: Target, site: Site, clients: Clients
     own = kind.slurm or kind.docker
     wanted = rendezvous(image, request, layout, mpi=mpi, one=kind.one_task) if own else ""
     exported = {item.name for item in env} | set(RENDEZVOUS[wanted])
-    beats = tuple(sorted(exported & set(image.env)))
+    beats = tuple(sorted((exported & set(image.env)) - set(INSIDE if kind.pyxis else ())))
     mounts = (
         *((mount, "target") for mount in target.launch.mounts),
         *((mount, "site") for mount in nodes.mounts),

@@ -75,6 +75,12 @@ def _yaml_sign(sign: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def yaml_list(values: Iterable[str]) -> str:
-    """Return a list of strings as YAML has it on one line."""
-    return f"[{', '.join(map(yaml_string, values))}]"
+def pod_string(value: str) -> str:
+    """Return a scalar of YAML for the command or a variable of a container of Kubernetes, in which ``$(NAME)`` expands
+    nothing (Kubernetes API, core/v1 Container: ``$$`` is one ``$``)."""
+    return yaml_string(value.replace("$", "$$"))
+
+
+def pod_list(values: Iterable[str]) -> str:
+    """Return a list of `pod_string` as YAML has it on one line."""
+    return f"[{', '.join(map(pod_string, values))}]"

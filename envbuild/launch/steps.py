@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from envbuild.launch.model import Plan
+from envbuild.launch.model import INSIDE, Plan
 from envbuild.launch.quoting import assignment, shell_lines
 
 PORT = "$((SLURM_JOB_ID % 4536 + 61000))"  # as enroot's hook 50-slurm-pytorch.sh has it: one for each job
@@ -18,8 +18,9 @@ FIRST_HOST = (
 
 
 def variable_lines(plan: Plan) -> list[str]:
-    """Return the lines of a shell that export the variables of a job."""
-    return [assignment(item.name, item.value) for item in plan.env]
+    """Return the lines of a shell that export the variables of a job; not those with effect on srun itself."""
+    inside = INSIDE if plan.pyxis else ()
+    return [assignment(item.name, item.value) for item in plan.env if item.name not in inside]
 
 
 def has_port(plan: Plan) -> bool:
@@ -37,11 +38,9 @@ def rank_names(plan: Plan) -> tuple[str, ...]:
 
 def inner_command(plan: Plan, command: Sequence[str]) -> list[str]:
     """Return the command as it is started in the container. Where pyxis cannot let the job's variables win over the
-    image's, ``env`` sets them there."""
-    if plan.container_env:
-        return list(command)
-    values = {item.name: item.value for item in plan.env}
-    own = [f"{name}={values[name]}" for name in plan.beats_image if name in values]
+    image's, ``env`` sets them there, and always those with effect on srun."""
+    names = {*(() if plan.container_env else plan.beats_image), *(INSIDE if plan.pyxis else ())}
+    own = [f"{item.name}={item.value}" for item in plan.env if item.name in names]
     return [*(["env", *own] if own else []), *command]
 
 

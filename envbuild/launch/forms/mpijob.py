@@ -12,7 +12,7 @@ from envbuild.launch.kubernetes import (
     volume_lines,
 )
 from envbuild.launch.model import Kind, Plan, Written
-from envbuild.launch.quoting import yaml_list, yaml_string
+from envbuild.launch.quoting import pod_list, yaml_string
 from envbuild.launch.ssh_server import CLIENT, PROGRAM, START, require_server
 
 KIND = Kind(by_reference=True)
@@ -52,7 +52,7 @@ def write(plan: Plan) -> Written:
         f"            image: {image}",
         "            env:",
         *(f'            - {{name: {name}, value: "1"}}' for name in ALLOWED),
-        f"            command: {yaml_list(command)}",
+        f"            command: {pod_list(command)}",
         "    Worker:",
         f"      replicas: {plan.nodes}",
         "      template:",
@@ -62,7 +62,7 @@ def write(plan: Plan) -> Written:
         "          containers:",
         "          - name: worker",
         f"            image: {image}",
-        f"            command: {yaml_list(['sh', '-c', START])}",
+        f"            command: {pod_list(['sh', '-c', START])}",
         "            securityContext:",
         "              capabilities: {add: [IPC_LOCK]}",
         "            volumeMounts:",

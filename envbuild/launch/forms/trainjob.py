@@ -13,7 +13,7 @@ from envbuild.launch.kubernetes import (
     volume_lines,
 )
 from envbuild.launch.model import Kind, Plan, Written
-from envbuild.launch.quoting import yaml_list, yaml_string
+from envbuild.launch.quoting import pod_list, yaml_string
 from envbuild.launch.torchrun_words import torchrun_words
 
 KIND = Kind(one_task=True, by_reference=True)
@@ -41,7 +41,7 @@ def write(plan: Plan) -> Written:
         f"    image: {yaml_string(image_reference(plan))}",
         f"    numNodes: {plan.nodes}",
         f"    numProcPerNode: {plan.workers}",
-        f"    command: {yaml_list(command)}",
+        f"    command: {pod_list(command)}",
         *(["    env:", *env] if env else []),
         *(["    resourcesPerNode:", *resources] if resources else []),
         *patch_lines(plan),
