@@ -57,5 +57,7 @@ def blob_error(image: RemoteImage, digest: str, misses: list[Miss]) -> EnvbuildE
     what = f"the blob sha256:{digest} of {image.name}"
     if any(miss.kind is MissKind.MISMATCH for miss in misses):
         tried = "".join(f"\n  {miss}" for miss in misses)
-        return VerifyError(f"{what} is not what its digest names; tried:{tried}", hint="publish the image again")
+        # A registry that has a blob is sent none, also where its content was damaged.
+        hint = "publish the image again; of a registry, its administrator deletes the blob first"
+        return VerifyError(f"{what} is not what its digest names; tried:{tried}", hint=hint)
     return image.not_available(what, misses)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from envbuild.core.text import human_list
 from envbuild.report.model import CheckRow, Fault, Step, TierRow
@@ -33,9 +34,16 @@ def known_results(
     if target is None:
         return results
     tiers = {one.tier for one in measured}
-    jobs = (result for one in measured for result in audit_results(one.outcomes, target))
+    jobs = (of_lock(result, one) for one in measured for result in audit_results(one.outcomes, target))
     found = (*(result for result in results if result.tier not in tiers), *jobs)
     return tuple(sorted(found, key=lambda result: list(TIERS).index(result.tier)))
+
+
+def of_lock(result: AuditResult, measured: Measured) -> AuditResult:
+    """Return a result that states of what it is, also where a form has no notes (`measured_notes`)."""
+    if measured.of_file:
+        return result
+    return replace(result, detail="; ".join(filter(None, (result.detail, "measured with an image of the same lock"))))
 
 
 def known_seconds(evidence: Evidence | None, measured: Sequence[Measured]) -> Seconds:

@@ -48,7 +48,7 @@ def suite(report: Report, name: str, number: int, cases: Sequence[CheckRow], ver
         SubElement(properties, "property", name=printable(key), value=printable(value))
     for case in cases:
         add_case(found, report, case)
-    SubElement(found, "system-out").text = printable(report.verdict.text)
+    SubElement(found, "system-out").text = "\n".join(map(printable, (report.verdict.text, *report.notes)))
     SubElement(found, "system-err")
     return found
 

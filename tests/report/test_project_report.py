@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,9 @@ from envbuild.gpu.sealed import evidence_document
 from envbuild.lock.lockfile import read_lock
 from envbuild.lock.model import lock_digest
 from envbuild.lock.resolve import resolve_image
+from envbuild.report.ctrf import write_ctrf
 from envbuild.report.html.page import MAX_BYTES, write_page
+from envbuild.report.junit import write_junit
 from envbuild.report.lock_rows import component_origin, origin_rows, package_rows
 from envbuild.spec.workspace import open_workspace
 from envbuild.verify.evidence import Evidence, write_evidence
@@ -108,6 +111,10 @@ def test_an_image_with_evidence_of_its_lock_has_bandwidths_and_is_not_verified(p
     assert (report.verdict.kind, report.verdict.title) == ("open", "not built")
     (series,) = report.series
     assert series.floor and series.floor.value == 460.0
+    note = "measured with an image of the same lock"
+    assert note in write_junit(report, "1")
+    tests = json.loads(write_ctrf(report, "1"))["results"]["tests"]
+    assert [note in test["message"] for test in tests if test["suite"] == ["gpu"]] == [True, True]
 
 
 @pytest.mark.slow_unit
