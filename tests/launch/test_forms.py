@@ -96,7 +96,8 @@ def test_scripts_pass_the_shell_and_shellcheck(form: str, env: dict[str, str], t
 def test_values_that_deepspeed_would_change_are_refused(release: str) -> None:
     """Releases before 0.16.5 write ``export NAME=VALUE;`` for the shells of the nodes, later ones in double quotes."""
     values = {"A": "my run", "B": "/data/$x", "C": "`id`", "D": 'a"b', "E": "a\\b", "F": "a\nb", "G": " a", "H": "a;b"}
-    plain = {"I": "/a-b_c.d:e,f=g@h%i+j", "J": ""}
+    values |= {"K": "%h", "L": "x%n", "M": "100%%"}
+    plain = {"I": "/a-b_c.d:e,f=g@h%i+j", "J": "", "N": "^lo,docker0"}
     image = replace(DEEPSPEED, versions={**DEEPSPEED.versions, **({"deepspeed": release} if release else {})})
     job = {"form": "deepspeed", "image": image, "hosts": ("a", "b"), "nodes": 2}
     with pytest.raises(SpecError) as caught:
@@ -104,7 +105,7 @@ def test_values_that_deepspeed_would_change_are_refused(release: str) -> None:
     quotes = release in ("0.16.5", "0.19.8")
     refused = [finding.message.partition(":")[0] for finding in caught.value.findings]
     assert refused == [name for name in values if not (quotes and name in "AH")]
-    assert "I=/a-b_c.d:e,f=g@h%i+j" in write_launch(("train.py",), env=plain, **job)
+    assert "I=/a-b_c.d:e,f=g@h%i+j J= 'N=^lo,docker0'" in write_launch(("train.py",), env=plain, **job)
     assert ".deepspeed_env" not in write_launch(("train.py",), env=values, form="deepspeed", image=image)
 
 

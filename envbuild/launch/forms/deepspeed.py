@@ -13,7 +13,8 @@ from envbuild.launch.ssh_server import PACKAGE
 from envbuild.launch.steps import FIXED_PORT, variable_lines
 
 KIND = Kind(hosts=True)
-PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)  # signs that all releases pass on
+PLAIN = re.compile(r"[\w@%+=:,./^-]*", re.ASCII)  # signs that all releases, and any shell, pass on
+PDSH = re.compile("%[hnu%]")  # replaced by pdsh (pdsh(1)): the host, its number, the user
 QUOTED = "0.16.5"  # the first known release that writes other values in double quotes (multinode_runner.py, add_export)
 NO_SERVER = f"# this image has no SSH server: add {PACKAGE} to debian-packages: of its spec, or start the host's"
 
@@ -53,15 +54,17 @@ def write(plan: Plan) -> Written:
 
 
 def check_values(plan: Plan) -> None:
-    """Raise SpecError with each variable whose value another node would get changed: its shell reads it in the command
-    of pdsh, without quotes or in double quotes, and its white space at both ends is lost."""
+    """Raise SpecError with each variable whose value another node would get changed: pdsh and its shell read it in a
+    command, without quotes or in double quotes, and its white space at both ends is lost."""
     release = plan.image.versions.get("deepspeed", "")
     quoted = bool(release) and not older(release, QUOTED)
 
     def arrives(value: str) -> bool:
+        if PDSH.search(value):
+            return False
         return bool(PLAIN.fullmatch(value)) or (quoted and value == value.strip() and not set(value) & set("\"$`\\\n"))
 
-    why = "DeepSpeed's launcher does not quote its value for the shells of other nodes"
+    why = "DeepSpeed's launcher does not quote its value for pdsh and the shells of other nodes"
     hint = "use --as sbatch, or set it in the program"
     if findings := [Finding(f"{item.name}: {why}", hint=hint) for item in plan.env if not arrives(item.value)]:
         raise SpecError.of(findings)
