@@ -59,12 +59,14 @@ write_site() {
   printf '\ncaches: [{at: "%s", write: true, unsigned: true}]\n' "$CACHE" >> "$copy/envbuild/site.yaml"
 }
 
-# A checkout of envbuild in that of the project, which git does not track there, is not content of a project (`dev: ..`).
+# A checkout of envbuild in the repository of the project, which git does not track there, is not content of a project
+# folder (`dev: ..`).
 ignore_source() {
-  local name=${source#"$(pwd -P)/"} exclude pattern
-  [ "$name" != "$source" ] && [ "$source" != "$(pwd -P)" ] || return 0
-  [ -z "$(git ls-files -- "$name" 2> /dev/null)" ] && exclude=$(git rev-parse --git-path info/exclude 2> /dev/null) || return 0
-  pattern=/$(git rev-parse --show-prefix)$name/
+  local top name exclude pattern
+  top=$(git rev-parse --show-toplevel 2> /dev/null) && exclude=$(git rev-parse --git-path info/exclude) || return 0
+  name=${source#"$top/"}
+  [ "$name" != "$source" ] && [ -z "$(git -C "$top" ls-files -- ":(literal)$name")" ] || return 0
+  pattern=/$(printf %s "$name" | sed 's/[][*?\\]/\\&/g')/ # gitignore(5)
   grep -qsxF "$pattern" "$exclude" || { mkdir -p "$(dirname "$exclude")" && printf '%s\n' "$pattern" >> "$exclude"; }
 }
 

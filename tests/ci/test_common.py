@@ -225,21 +225,31 @@ def test_what_an_earlier_run_prepared_is_not_what_the_caller_states_now(tmp_path
         assert step("another", ENVBUILD="", ENVBUILD_STORE="") == f"{program}\n{store}\n"
 
 
-@pytest.mark.parametrize("place", ["", "training/"])
-def test_a_checkout_of_envbuild_in_that_of_the_project_is_ignored(place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "source", "pattern"),
+    [
+        ("", ".envbuild", "/.envbuild/"),
+        ("training", ".envbuild", "/training/.envbuild/"),
+        ("training", "../.envbuild", "/.envbuild/"),
+        ("a [b]*/c", ".envbuild", "/a \\[b\\]\\*/c/.envbuild/"),
+    ],
+)
+def test_a_checkout_of_envbuild_in_that_of_the_project_is_ignored(
+    place: str, source: str, pattern: str, tmp_path: Path
+) -> None:
     """It was content of the image of a project folder (`dev: ..`) then."""
     checkout, project = tmp_path / "checkout", tmp_path / "checkout" / place
-    steps = project / ".envbuild/.github/steps"
-    shutil.copytree(ROOT / ".github/steps", steps)
-    for folder in (checkout, project / ".envbuild"):
+    project.mkdir(parents=True)
+    shutil.copytree(ROOT / ".github/steps", project / source / ".github/steps")
+    for folder in (checkout, project / source):
         subprocess.run(["git", "init", "-q", folder], check=True)
     env = {**os.environ, "WORK": str(tmp_path / "work"), "ENVBUILD": "/bin/true", "TOOLS": "no", "HOME": str(tmp_path)}
     env = {name: text for name, text in env.items() if name not in ("OUT", "CACHE")}
     (tmp_path / "link").symlink_to(checkout)
     for folder in (tmp_path / "link" / place, project):  # the one as a runner's folder below a link
-        prepare = ["bash", ".envbuild/.github/steps/prepare.sh"]
+        prepare = ["bash", f"{source}/.github/steps/prepare.sh"]
         subprocess.run(prepare, cwd=folder, env={**env, "PWD": str(folder)}, check=True, capture_output=True)
         listed = ["git", "-C", checkout, "ls-files", "--others", "--exclude-standard"]
         assert subprocess.run(listed, capture_output=True, text=True, check=True).stdout == ""
-        assert (checkout / ".git/info/exclude").read_text().splitlines().count(f"/{place}.envbuild/") == 1
+        assert (checkout / ".git/info/exclude").read_text().splitlines().count(pattern) == 1
     assert (project / "ci-out/.gitignore").read_text() == "*\n"
