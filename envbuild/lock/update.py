@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from envbuild.core.console import RecordingReporter
 from envbuild.core.distributions import is_local_image, is_own_image
-from envbuild.core.errors import ConflictError, InputError, LockError
+from envbuild.core.errors import LockError
 from envbuild.lock.base_image.own_images import NO_IMAGES, OwnImages
 from envbuild.lock.lockfile import read_lock, read_lock_of
 from envbuild.lock.model import Lock
@@ -56,30 +54,12 @@ def base_changed(resolution: Resolution, lock: Lock, workspace: Workspace, own: 
         other = own.is_other(base, lock)
         why = "" if other is not None else f"{base} is not built here, or changed since (envbuild make {base})"
     else:
+        from envbuild.lock.base_file import is_other_file
+
         other, why = is_other_file(resolution, lock, workspace)
     if other is None:
         workspace.reporter.warn(f"whether {name} is on the present {base} is not known: {why}")
     return bool(other)
-
-
-def is_other_file(resolution: Resolution, lock: Lock, workspace: Workspace) -> tuple[bool | None, str]:
-    """Return whether the image in a file is another one than the base image of a lock; None if the file cannot be read,
-    and why. Its layers are not read."""
-    from envbuild.lock.base_image.local_image import source_of
-    from envbuild.oci.sources.open import open_source
-
-    request, locked = lock_request(resolution), lock.base_image
-    source = source_of(request.base, Path(request.folder))
-    try:
-        with open_source(source, workspace.site, workspace.store, request.arch) as image:
-            *manifests, configuration = (hashlib.sha256(document).hexdigest() for document in image.documents)
-    except InputError as error:
-        return None, error.message
-    except ConflictError:  # for another architecture: a new lock reports it
-        return True, ""
-    if locked and not manifests:  # the lock's was made (`import_image`) of the configuration, which names the layers
-        return configuration != locked.config, ""
-    return not locked or manifests[0] != locked.digest, ""
 
 
 def current_lock(resolution: Resolution, workspace: Workspace) -> Lock:

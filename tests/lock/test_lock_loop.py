@@ -75,8 +75,8 @@ def refused(done: Done, code: int, *texts: str) -> None:
         assert text in done.stderr
 
 
-def command(place: LockProject, *arguments: str) -> Done:
-    places = {"ENVBUILD_STORE": str(place.folder / "store"), "APT_CONFIG": str(place.folder / "apt.conf")}
+def command(place: LockProject, *arguments: str, store: str = "store") -> Done:
+    places = {"ENVBUILD_STORE": str(place.folder / store), "APT_CONFIG": str(place.folder / "apt.conf")}
     return envbuild(*arguments, cwd=place.folder / "project", **places)
 
 
@@ -317,4 +317,7 @@ def test_a_base_that_is_a_file_is_read_again(tmp_path: Path, key: Signer) -> Non
             assert unknown is missing and "would change" not in done.stderr, done.stderr
             assert "error: the Python file uv" in done.stderr
             assert "copying ./app.tar" not in done.stderr  # its layers, many GB, are not read
+            for rest in [] if missing else [(), (option,)]:  # as after a clone of the project
+                new = command(place, "make", "k", *rest, store=f"new{option}{len(rest)}")
+                assert "copying ./app.tar" in new.stderr and "error: the Python file uv" in new.stderr, new.stderr
     assert path_of(place).read_bytes() == before
