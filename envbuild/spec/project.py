@@ -95,7 +95,8 @@ class Project:
     def containing(cls, path: str, reporter: Reporter | None = None) -> Project | None:
         """Return the project in which the file is. None: it is in no project, or ships with envbuild, so it belongs to
         all of them. Raises SpecError as `find`."""
-        project = cls.find(Path(path).parent.resolve(), reporter)
+        folder = Path(os.path.realpath(Path(path).parent))  # Path.resolve raises RuntimeError for links in a circle
+        project = cls.find(folder, reporter)
         return project if project.site_folder and project.root != SHIPPED else None
 
     def images(self) -> tuple[str, ...]:

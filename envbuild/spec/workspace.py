@@ -96,7 +96,7 @@ def open_workspace(
 ) -> Iterator[Workspace]:
     """Yield the workspace of `folder` (default: the current one) for a command that writes in the store, which is in
     use until the context ends (`envbuild.core.store.use.in_use`). `names`: images of the command line; where all are
-    paths, the project of the first (`Project.of`).
+    paths, the project that contains them (`Project.containing`).
 
     Raises SpecError for a wrong site file, EngineError for a store that cannot be written, or with `alone` if other
     commands use it.
@@ -147,11 +147,10 @@ def read_workspace(
 
 
 def _find_project(folder: Path | None, names: Sequence[str], reporter: Reporter | None) -> Project:
-    paths = [*filter(looks_like_path, names)]
-    alone = paths and len(paths) == len(names)
-    project = Project.of(paths[0], reporter) if alone else Project.find(folder, reporter)
-    for path in paths:
-        own = Project.containing(path, reporter)
+    owners = {path: Project.containing(path, reporter) for path in names if looks_like_path(path)}
+    first = next(filter(None, owners.values()), None) if len(owners) == len(set(names)) else None
+    project = first or Project.find(folder, reporter)
+    for path, own in owners.items():
         if own and own.root and own.root != project.root:
             others = f"the project {project.root}" if project.root else "no project"
             raise SpecError(

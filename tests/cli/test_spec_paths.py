@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import envbuild
+from tests.support.command import ROOT, envbuild
 
 pytestmark = pytest.mark.unit
 
@@ -58,6 +58,21 @@ def test_images_of_two_projects_are_refused(projects: Path) -> None:
         f"are in the project {projects / 'a'}",
         "hint: type it alone: ../b/images/im-b.yaml",
     ]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_order_of_paths_decides_nothing(projects: Path, order: int) -> None:
+    (projects / "loose.yaml").write_text(SPEC)
+    names = ["loose.yaml", str(ROOT / "images/cpu-ucx.yaml"), "b/images/im-b.yaml"][::order]
+    done = envbuild("make", *names, "--locked", cwd=projects)
+    assert done.returncode == 4
+    assert "loose has no lock" in done.stderr and "im-b has no lock" in done.stderr
+
+
+def test_a_path_through_links_in_a_circle_is_an_error(projects: Path) -> None:
+    (projects / "circle").symlink_to("circle")
+    done = envbuild("compile", "circle/x.yaml", cwd=projects)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
 
 
 def test_a_spec_is_compared_with_a_file(projects: Path) -> None:
