@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -10,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 PORTS = {"https": 443, "http": 80}
+LOOPBACK = ("localhost", "127.0.0.1", "127.0.0.0/8", "::1", "[::1]")  # in the forms that curl, uv and apt read
 
 
 @dataclass(slots=True)
@@ -60,8 +62,17 @@ class NetworkSettings:
         from requests.utils import should_bypass_proxies
 
         if is_loopback(urlsplit(url).hostname or "") or (self.proxy and should_bypass_proxies(url, no_proxy=None)):
-            return {"http": None, "https": None}
+            return {"http": "", "https": ""}  # None would leave those of ALL_PROXY (requests, merge_setting)
         return {"http": self.proxy, "https": self.proxy} if self.proxy else None
+
+
+def direct_hosts() -> dict[str, str]:
+    """Return the variables by which uv, git and apt do what `NetworkSettings.proxies` does: no proxy for this machine,
+    nor for the hosts of NO_PROXY, of which apt reads the variable in lower case alone, and not all read networks."""
+    own = ",".join(filter(None, (os.environ.get("no_proxy"), os.environ.get("NO_PROXY"))))
+    hosts = [host.strip() for host in own.split(",")]
+    value = "*" if "*" in hosts else ",".join(dict.fromkeys(filter(None, (*hosts, *LOOPBACK))))  # "*" counts alone
+    return {"no_proxy": value, "NO_PROXY": value}
 
 
 def host_names(texts: Iterable[str]) -> frozenset[str]:

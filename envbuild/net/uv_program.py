@@ -8,6 +8,7 @@ import sys
 
 from envbuild.core.errors import InputError
 from envbuild.core.programs import run_program
+from envbuild.net.network_settings import direct_hosts
 
 PRESERVED_VARIABLES = (
     "UV_CACHE_DIR",
@@ -40,10 +41,11 @@ def uv_version() -> str:
 
 def clean_environment() -> dict[str, str]:
     """Return this process's environment without the variables that would change what uv does (its own ones, an active
-    virtual environment)."""
+    virtual environment), and with `direct_hosts`."""
     dropped = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME")
-    return {
+    own = {
         key: value
         for key, value in os.environ.items()
         if key not in dropped and (not key.startswith("UV_") or key in PRESERVED_VARIABLES)
     }
+    return own | direct_hosts()

@@ -183,6 +183,23 @@ def test_the_password_of_a_proxy_does_not_leave_it(case: Case) -> None:
     check_kept(case, done, seen)
 
 
+@pytest.mark.parametrize("of_site", [True, False])
+def test_no_proxy_gets_what_is_for_this_machine(case: Case, of_site: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests to it are not encrypted, and have its logins."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    if of_site:
+        case.project.site = {"proxy": case.other.url}
+    else:
+        for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, case.other.url)
+    done = case.project.lock()
+    assert case.other.logins == []
+    assert done.returncode == 0, done.stderr
+    for prefix in KINDS.values():
+        assert any(path.startswith(f"/{prefix}") for path, _ in case.server.logins)
+
+
 def test_a_login_with_a_blank_is_refused_where_apt_would_read_it(case: Case) -> None:
     case.project.mirrors = case.mirrors(vendor="hush5 hush6")
     done, seen = case.lock()

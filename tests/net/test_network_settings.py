@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from envbuild.net.failures import RefusedError
-from envbuild.net.network_settings import NetworkSettings, host_names
+from envbuild.net.network_settings import NetworkSettings, direct_hosts, host_names
 from envbuild.net.transport import Transport
 
 pytestmark = pytest.mark.unit
-DIRECT = {"http": None, "https": None}
+DIRECT = {"http": "", "https": ""}
 PROXY = "http://proxy.example:3128"
 THROUGH = {"http": PROXY, "https": PROXY}
 
@@ -36,6 +36,22 @@ def test_this_machine_and_the_hosts_of_no_proxy_are_reached_directly(
     monkeypatch.setenv("NO_PROXY", "inside.example")
     monkeypatch.delenv("no_proxy", raising=False)
     assert NetworkSettings(proxy).proxies(url) == found
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "found"),
+    [
+        ("", "", "localhost,127.0.0.1,127.0.0.0/8,::1,[::1]"),
+        ("a.example, ::1", "B.example", "a.example,::1,B.example,localhost,127.0.0.1,127.0.0.0/8,[::1]"),
+        ("a.example,*", "", "*"),
+    ],
+)
+def test_programs_reach_this_machine_directly(
+    monkeypatch: pytest.MonkeyPatch, lower: str, upper: str, found: str
+) -> None:
+    monkeypatch.setenv("no_proxy", lower)
+    monkeypatch.setenv("NO_PROXY", upper)
+    assert direct_hosts() == {"no_proxy": found, "NO_PROXY": found}
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from envbuild.core.programs import TimeoutExpired, run_program
 from envbuild.core.text import escaped
 from envbuild.net.hidden_logins import hide_logins
 from envbuild.net.limits import LIMITS
+from envbuild.net.network_settings import direct_hosts
 from envbuild.net.origin_kinds import ARCHIVES
 from envbuild.net.urls import redact_text
 
@@ -319,10 +320,8 @@ def can_hold_keys(path: Path) -> bool:
 
 def environment(config: Path) -> dict[str, str]:
     """Return the environment of apt-get with the configuration file `config`."""
-    return {key: value for key, value in os.environ.items() if key != "DEBIAN_FRONTEND"} | {
-        "APT_CONFIG": str(config),
-        "LC_ALL": "C",
-    }
+    own = {key: value for key, value in os.environ.items() if key != "DEBIAN_FRONTEND"}
+    return own | direct_hosts() | {"APT_CONFIG": str(config), "LC_ALL": "C"}
 
 
 def _error_text(stderr: str, stdout: str) -> str:

@@ -31,6 +31,7 @@ from envbuild.core.programs import (
 from envbuild.core.text import printable
 from envbuild.net.failures import NotFoundError, RefusedError, summarize
 from envbuild.net.limits import LIMITS
+from envbuild.net.network_settings import direct_hosts
 from envbuild.net.urls import redact_text
 
 CHUNK = 1 << 18
@@ -69,6 +70,7 @@ def git_environment(extra: Mapping[str, str | None] = {}) -> dict[str, str]:
     """Return the environment of a git call: no configuration of the user or the machine, no prompts, no protocol but
     those that `extra` allows (GIT_ALLOW_PROTOCOL). A variable of `extra` that is None is not set."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in INHERITED}
+    own |= direct_hosts()
     own |= {
         "LC_ALL": "C",
         "GIT_CONFIG_NOSYSTEM": "1",
