@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import VerifyError
+from envbuild.squashfs import format as sq
 from envbuild.squashfs.read.compare import Comparison, pair_entries
 from envbuild.squashfs.read.inode import DIRECTORY, REGULAR
 from envbuild.squashfs.read.tree import SquashTree
@@ -121,3 +124,19 @@ def test_comparing_trees_is_comparing_dictionaries(tmp_path, old, new):
     for change in found.values():
         kinds = {inode.kind for inode in (change.before, change.after) if inode}
         assert kinds <= {DIRECTORY, REGULAR}
+
+
+@pytest.mark.parametrize("size", [131072, 0])
+def test_a_fragment_block_that_is_not_there_is_damage(tmp_path, size):
+    """Also of a file without a tail, which the kernel cannot open then."""
+    whole = build(tmp_path, [file(b"exact", NOISE[:1] * size)], codec="none", block=131072, name="a")
+    data = whole.read_bytes()
+    inode = struct.pack("<III", sq.NO_FRAGMENT, 0, size)  # of a basic file, behind the place of its blocks
+    assert data.count(inode) == 1
+    (tmp_path / "b.sqsh").write_bytes(data.replace(inode, struct.pack("<III", 7, 0, size)))
+    with (
+        SquashTree(whole) as one,
+        SquashTree(tmp_path / "b.sqsh") as other,
+        pytest.raises(VerifyError, match="there is no such fragment block"),
+    ):
+        list(compare_trees(one, other))

@@ -108,7 +108,7 @@ class Comparison:
 
     def _content(self, old: Entry, new: Entry) -> bool:
         one, other = old.inode, new.inode
-        if not one.size:
+        if not one.size and one.fragment == other.fragment == sq.NO_FRAGMENT:
             return True
         key = (one.reference, other.reference)
         known = self._known.get(key)
@@ -116,8 +116,8 @@ class Comparison:
             spent = self.same.spent
             before, after = self.before.content(one), self.after.content(other)
             try:
-                before.reader.claim(before.start, before.words)
-                after.reader.claim(after.start, after.words)
+                before.claim()
+                after.claim()
                 known = self.same(before, after)
             except CorruptDataError as error:
                 which = f"{self.before.path} or {self.after.path}"

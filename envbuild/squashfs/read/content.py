@@ -144,10 +144,17 @@ class FileContent:
         self.tail = size % blocks.size if fragment != sq.NO_FRAGMENT else 0
         self._places: array[int] | None = None
 
+    def claim(self) -> None:
+        """Check the places of the blocks (`BlockReader.claim`), and that there is the fragment block, which the kernel
+        reads also for a file without a tail."""
+        self.reader.claim(self.start, self.words)
+        if self.fragment != sq.NO_FRAGMENT:
+            self.reader.place(self.fragment)
+
     def check(self) -> None:
         """Check where the blocks and the tail are, and the sizes of those that are stored as they are; they are not
         read."""
-        self.reader.claim(self.start, self.words)
+        self.claim()
         at, left, full = self.start, self.size, self.reader.size
         for word in self.words:
             if word:
