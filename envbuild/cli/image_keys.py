@@ -11,7 +11,7 @@ from typing import Any
 
 from envbuild.lock.model import Lock
 from envbuild.lock.request import lock_request
-from envbuild.lock.update import current_lock
+from envbuild.lock.update import current_lock, draft_lock
 from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 
@@ -23,17 +23,18 @@ def image_keys(resolution: Resolution, state: str, workspace: Workspace) -> dict
 
     `state`: that of its lock (`envbuild.cli.image_list.lock_state`). With a current lock the parts are its units, their
     names with the prefix ``unit ``; `START`, the configuration of the image; and `CHECKS`, what verify runs and
-    expects. Else `LOCK`, what a lock is requested for. Raises SpecError of a recipe.
+    expects. Else `LOCK`: what a lock is requested for, and the same parts of a draft. Raises SpecError of a recipe.
     """
-    if state != "current":
-        return {LOCK: value_digest([state, lock_request(resolution).digest()])}
     from envbuild.build.plan.planner import make_plan
 
-    lock = current_lock(resolution, workspace)
+    lock = current_lock(resolution, workspace) if state == "current" else draft_lock(resolution)
     plan = make_plan(resolution, lock)
     units = {f"unit {name}": key for name, key in plan.keys().items()}
     start = value_digest(dataclasses.asdict(plan.config))
-    return {**units, START: start, CHECKS: value_digest(checks(resolution, lock))}
+    found = {**units, START: start, CHECKS: value_digest(checks(resolution, lock))}
+    if state == "current":
+        return found
+    return {LOCK: value_digest([state, lock_request(resolution).digest(), found])}
 
 
 def checks(resolution: Resolution, lock: Lock) -> list[Any]:

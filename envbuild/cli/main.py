@@ -61,10 +61,19 @@ def run_command() -> None:
 
 def advise(error: OSError) -> str:
     """Return the hint for an error of the system."""
-    if error.errno == errno.ENOENT and not Path().exists():
+    if error.errno == errno.ENOENT and is_removed():
         return "the current folder was removed: change into another one"
     advice = ADVICE | ({} if error.filename else {errno.ENOSPC: FREE_ANY})  # a nameless one may be stdout's
     return advice.get(error.errno or 0, REPORT)
+
+
+def is_removed() -> bool:
+    """Return whether the current folder was removed; its status can still be read (getcwd(3))."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def is_thread_limit(error: Exception) -> bool:

@@ -292,3 +292,14 @@ def test_run_time_packages_record_their_layer(project: Path) -> None:
     request = lock_request(resolve_in(load_image_spec("mine", found), found))
     assert request.askers["jq"] == "debian-packages" and request.where["debian-packages"].endswith("mine.yaml:5:19")
     assert replace(request, askers={}).digest() == request.digest()  # words of messages make no lock outdated
+
+
+@pytest.mark.parametrize("words", [["origins", "cpu-ucx"], ["run", "cpu-ucx", "--", "true"]])
+def test_a_folder_that_was_removed_is_no_fault_of_envbuild(words: list[str], tmp_path: Path) -> None:
+    """As that of a job which has ended, in which a shell is open."""
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    command = ["sh", "-c", script, "sh", sys.executable, "-P", "-m", "envbuild", *words]
+    env = {**importing(), "ENVBUILD_STORE": str(tmp_path / "store")}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "fault of envbuild" not in done.stderr
+    assert "the current folder was removed: change into another one" in done.stderr
