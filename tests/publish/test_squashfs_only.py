@@ -159,7 +159,7 @@ def test_container_engines_cannot_start_it(tmp_path: Path, registry: Server) -> 
         f'["http://{registry.host}"]}}\n',
         tmp_path,
     )
-    for form in ("docker", "trainjob"):
+    for form in ("docker", "edf", "trainjob"):
         with pytest.raises(SpecError, match="was published with --squashfs-only"):
             launch_image(place, form, Request(("x",), target="h100-ib"), at)
     found = launch_image(place, "srun", Request(("x",), target="h100-ib"), at)

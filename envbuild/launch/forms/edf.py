@@ -5,6 +5,7 @@ from __future__ import annotations
 from envbuild.core.shell import shell_word
 from envbuild.launch.model import Kind, Plan, Written
 from envbuild.launch.quoting import edf_string, in_own_shell, shell_lines
+from envbuild.launch.registry_image import check_has_layers
 from envbuild.launch.steps import ranks_command
 
 KIND = Kind(slurm=True)
@@ -14,6 +15,7 @@ END = "END_OF_EDF"
 def write(plan: Plan) -> Written:
     """Return a script that writes the file into the current folder, which nodes must read, starts srun, and removes
     the file when that has ended."""
+    check_has_layers(plan.image)
     names = {item.name for item in plan.job}
     options = [item.text for item in (*plan.job, *(item for item in plan.step if item.name not in names))]
     words = ["srun", *options, "--environment=FILE", *ranks_command(plan, plan.command)]
