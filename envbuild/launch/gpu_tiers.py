@@ -18,6 +18,7 @@ from envbuild.gpu.model import FABRIC, FAIL, GPU, NOT_RUN, Job, Outcome
 from envbuild.gpu.node_checks import BEYOND_ONE_GPU, BEYOND_ONE_NODE, node_checks
 from envbuild.gpu.script import single_file
 from envbuild.gpu.sealed import RefusedError, evidence_document, is_place, read_document
+from envbuild.launch.clients import DIGESTS, older
 from envbuild.launch.engine_image import engine_image
 from envbuild.launch.fabric import find_devices
 from envbuild.launch.image_sources import REGISTRY, without_tag
@@ -147,7 +148,7 @@ def run_tier(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
     workspace.reporter.start(TASK, f"verify {job.image}: tier {request.tier}")
     try:
         form = job_form(request)
-        check = partial(check_image, prepared.image, form, workspace)
+        check = partial(check_image, prepared.image, form, workspace, prepared.clients.slurm.enroot)
         installed = shutil.which(form) is not None
         image = check() if installed else prepared.image
         run = run_node if request.tier == GPU else run_fabric
@@ -159,10 +160,10 @@ def run_tier(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
         workspace.reporter.finish(TASK)
 
 
-def check_image(image: LaunchImage, form: str, workspace: Workspace) -> LaunchImage:
+def check_image(image: LaunchImage, form: str, workspace: Workspace, enroot: str = "") -> LaunchImage:
     """Return an image whose jobs start what is built here: results of another one would be evidence of it. It has the
-    digest or the id for Docker, whose engine may have another image under the tag. Raises EnvbuildError, InputError,
-    EngineError."""
+    digest for a release of `enroot` that pulls it, and the digest or the id for Docker, whose engine may have another
+    image under the tag. Raises EnvbuildError, InputError, EngineError."""
     if not image.sha256:  # not of the project
         return image
     if form == "docker" and not image.reference:
@@ -173,8 +174,9 @@ def check_image(image: LaunchImage, form: str, workspace: Workspace) -> LaunchIm
         return image
     if not image.reference:
         return image
-    digest = check_tag(image, workspace)
-    return replace(image, docker=f"{without_tag(image.reference).removeprefix(REGISTRY)}@{digest}")
+    named = f"{without_tag(image.reference)}@{check_tag(image, workspace)}"
+    reference = named if enroot and not older(enroot, DIGESTS) else image.reference
+    return replace(image, reference=reference, docker=named.removeprefix(REGISTRY))
 
 
 def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> Measured:

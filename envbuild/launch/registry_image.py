@@ -43,27 +43,35 @@ def not_published(name: str, reference: str, configuration: str, workspace: Work
 
 def check_tag(image: LaunchImage, workspace: Workspace) -> str:
     """Return the digest (``sha256:…``) that the reference of an image of the project names, which must be the image as
-    it is built here, by its configuration; or its squashfs file alone, by the sha256. Raises InputError,
-    EnvbuildError."""
+    it is built here: its configuration, its squashfs file, if that is published, and its layers. These are read unless
+    this user sent or compared them. Raises InputError, EnvbuildError."""
+    from envbuild.oci.sources.open import open_source
     from envbuild.oci.sources.platform import Platform
+    from envbuild.publish.binding import read_binding
     from envbuild.publish.find_squashfs import find_squashfs
+    from envbuild.publish.proved_layers import prove_blobs
+    from envbuild.publish.publish_source import provider_of
     from envbuild.publish.pull import transfer_of
     from envbuild.publish.remote_image import open_remote
 
     remote = open_remote(image.reference, workspace.site)
     assert remote
     document = remote.find(Platform.of(image.arch))
-    if document.value.get("artifactType"):
-        found = find_squashfs(remote, document, bound=False, transfer=transfer_of(remote, workspace))
-        same = found is not None and f"sha256:{found.document.sha256}" == image.sha256
-    else:
-        config = document.value.get("config")
-        same = isinstance(config, Mapping) and config.get("digest") == image.configuration
-    if not same:
-        raise EnvbuildError(
-            f"{image.reference} is another image than the one that is built here",
-            hint=f"envbuild publish {shell_word(image.name)} --move",
-        )
+    other = EnvbuildError(
+        f"{image.reference} is another image than the one that is built here",
+        hint=f"envbuild publish {shell_word(image.name)} --move",
+    )
+    config, alone = document.value.get("config"), bool(document.value.get("artifactType"))
+    if not alone and not (isinstance(config, Mapping) and config.get("digest") == image.configuration):
+        raise other
+    found = find_squashfs(remote, document, bound=False, transfer=transfer_of(remote, workspace))
+    files = {f"sha256:{file}" for file in (read_binding(document.value).file, found and found.document.sha256) if file}
+    if files - {image.sha256} or (alone and not files):  # the importer of pyxis starts the file
+        raise other
+    if not alone:
+        place = f"{image.reference.removeprefix('docker://').rpartition(':')[0]}@{document.digest}"
+        with open_source(f"docker://{place}", workspace.site, workspace.store, image.arch, alone=True) as source:
+            prove_blobs(source, provider_of(f"docker://{place}"), workspace.store, workspace.reporter)
     return document.digest
 
 

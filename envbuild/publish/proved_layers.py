@@ -72,6 +72,28 @@ def prove_layers(
     return list(wanted.values())
 
 
+def prove_blobs(image: SourceImage, provider: str, store: Store, reporter: Reporter) -> None:
+    """Read the blobs of an image in the repository `provider` that are not known to be its layers: a manifest can list
+    others beside the configuration, which enroot does not compare. Raises InputError for one that is not."""
+    known = read_proved(store)
+
+    def is_layer(layer: SourceLayer) -> bool:
+        return (
+            layer.digest == layer.diff_id
+            or known.get(row_of(provider, layer)) == layer.diff_id
+            or is_compressed_layer(store, layer.diff_id, layer.digest)
+        )
+
+    if not (unread := [layer for layer in image.layers if not is_layer(layer)]):
+        return
+    reporter.start(TASK, f"comparing {counted(len(unread), 'published layer')} with the image")
+    try:
+        read_all(image, unread, lambda layer: False)
+    finally:
+        reporter.finish(TASK)
+    record_proved(store, provider, unread)
+
+
 def is_known(layer: SourceLayer, known: Container[tuple[str, str]], store: Store) -> bool:
     """Return whether the content of the layer's blob is known by the digest of the blob."""
     return bool(layer.digest) and (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import requests
 
 from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.launch import gpu_tiers
@@ -16,11 +18,12 @@ from envbuild.launch.gpu_tiers import TierRequest, check_image, run_tier
 from envbuild.launch.launch import Prepared, load_form
 from envbuild.launch.model import LaunchImage
 from envbuild.launch.registry_image import check_tag
+from envbuild.net.registry.media_types import OCI
 from envbuild.publish.image_parts import ImageParts
 from tests.support.foreign_images import layers, workspace
 from tests.support.gpu_bench import job
 from tests.support.launching import shipped_target, site
-from tests.support.local_registry import Server
+from tests.support.local_registry import Server, file, tar
 from tests.support.published import built, publish
 
 pytestmark = pytest.mark.registry
@@ -53,6 +56,42 @@ def test_a_tag_that_names_another_image_is_refused(tmp_path: Path, registry: Ser
     assert check_tag(image, at) == artifacts[0].digest
     with pytest.raises(EnvbuildError, match="another image than the one that is built here"):
         check_tag(replace(image, sha256=f"sha256:{'0' * 64}"), at)
+
+
+@pytest.mark.parametrize("change", ["layers", "annotations"])
+def test_a_tag_with_the_configuration_of_the_image_and_other_content_is_refused(
+    tmp_path: Path, registry: Server, change: str
+) -> None:
+    """Who may write the tag can list other layers, which enroot does not compare, and another squashfs file."""
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    others, other_artifacts, _ = built(tmp_path / "b", [*layers()[:-1], tar(file("evil", b"x"))])
+    at, place = workspace(tmp_path / "store"), f"{registry.url}/v2/{change}/manifests"
+    publish(parts, artifacts, f"{registry.host}/{change}:1")
+    publish(others, other_artifacts, f"{registry.host}/{change}:other")
+    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/{change}:1")
+    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    assert check_tag(image, at) == parts.digest
+    kind = {"Accept": OCI.manifest, "Content-Type": OCI.manifest}
+    manifest, other = (requests.get(f"{place}/{tag}", headers=kind, timeout=60).json() for tag in ("1", "other"))
+    assert manifest[change] != other[change]
+    text = json.dumps({**manifest, change: other[change]})
+    assert requests.put(f"{place}/1", text, headers=kind, timeout=60).status_code == 201
+    with pytest.raises(EnvbuildError, match=r"another image than|and its image names"):
+        check_tag(image, at)
+
+
+@pytest.mark.parametrize(("enroot", "pinned"), [("4.0.0", True), ("3.5.0", False), ("", False)])
+def test_jobs_name_the_digest_where_enroot_pulls_it(
+    enroot: str, pinned: bool, tmp_path: Path, registry: Server
+) -> None:
+    """A tag can be moved, and moved back, while a job waits."""
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/pinned:1")
+    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/pinned:1")
+    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    found = check_image(image, "srun", workspace(tmp_path / "store"), enroot)
+    by_digest = f"docker://{registry.host}/pinned@{parts.digest}"
+    assert found.reference == (by_digest if pinned else image.reference)
 
 
 def test_a_file_of_compute_nodes_that_is_another_one_is_refused(tmp_path: Path) -> None:
