@@ -166,7 +166,6 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     from envbuild.build.plan.planner import make_plan
     from envbuild.export.base_caches import caches_below, check_base_caches
     from envbuild.export.built_layout import own_images, report_newer_base
-    from envbuild.lock.base_file import provide_base
     from envbuild.lock.dev_content import lock_beside_contents
     from envbuild.lock.lock_record import read_marks
     from envbuild.lock.request import lock_request
@@ -186,7 +185,6 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
         write = partial(rules[options.lock], resolution, workspace, own_images(workspace))
         lock, resolution = lock_beside_contents(resolution, workspace.project, write)
         report_newer_base(spec, lock, workspace)
-        provide_base(resolution, lock, workspace)
     key = key_of_lock(resolution, lock, workspace)
     if read_marks(resolution, workspace) != marks:
         raise SpecError(

@@ -39,10 +39,8 @@ def compile_command(
             workspace.reporter.info(f"{name} has no lock; next: envbuild lock {name}")
         if context is not None:
             from envbuild.build.engines.build_context import write_context
-            from envbuild.lock.base_file import provide_base
             from envbuild.lock.fetch import fetch
 
-            provide_base(resolution, lock, workspace)
             folder, contents = resolution.spec.path.parent, resolution.contents
             fetch(lock, workspace.store, workspace.site, workspace.reporter, folder=folder, contents=contents)
             write_context(plan, workspace.store, context)

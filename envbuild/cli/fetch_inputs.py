@@ -15,7 +15,6 @@ from envbuild.core.shell import shell_word
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
 from envbuild.export.built_layout import own_images
-from envbuild.lock.base_file import provide_base
 from envbuild.lock.cached_inputs import report_site_lines
 from envbuild.lock.fetch import fetch
 from envbuild.lock.inputs import list_inputs
@@ -48,7 +47,6 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
     for name, resolution in resolutions:
         try:
             lock = ensure_lock(resolution, workspace, own_images(workspace))
-            provide_base(resolution, lock, workspace)
             where = lock_request(resolution).source_places()
             fetch(
                 lock,

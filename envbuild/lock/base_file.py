@@ -4,45 +4,58 @@ store."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
+from envbuild.core.console import Reporter
 from envbuild.core.distributions import is_local_image, is_own_image
 from envbuild.core.errors import ConflictError, InputError
+from envbuild.core.store.store import Store
 from envbuild.lock.base_image.local_image import import_image, source_of
 from envbuild.lock.base_image.own_images import NO_IMAGES
-from envbuild.lock.model import Lock
-from envbuild.lock.request import lock_request
+from envbuild.lock.inputs import ImageBlob, Input
+from envbuild.lock.model import BaseImage, Lock
+from envbuild.net.site import Site
 from envbuild.oci.sources.open import open_source
-from envbuild.spec.resolve import Resolution
-from envbuild.spec.workspace import Workspace
 
 
-def is_other_file(resolution: Resolution, lock: Lock, workspace: Workspace) -> tuple[bool | None, str]:
-    """Return whether the image in a file is another one than the base image of a lock; None if the file cannot be read,
-    and why. Its layers are not read."""
-    request, locked = lock_request(resolution), lock.base_image
-    source = source_of(request.base, Path(request.folder))
+def is_other_file(
+    base: str, folder: Path, arch: str, locked: BaseImage | None, site: Site, store: Store
+) -> tuple[bool | None, str]:
+    """Return whether the image in the file of `base`, of which a relative path begins in `folder`, is another one than
+    a locked base image; None if the file cannot be read, and why. Its layers are not read."""
     try:
-        with open_source(source, workspace.site, workspace.store, request.arch) as image:
+        with open_source(source_of(base, folder), site, store, arch) as image:
             *manifests, configuration = (hashlib.sha256(document).hexdigest() for document in image.documents)
+            sizes = [layer.size for layer in image.layers]
     except InputError as error:
         return None, error.message
     except ConflictError:  # for another architecture: a new lock reports it
         return True, ""
-    if locked and not manifests:  # the lock's was made (`import_image`) of the configuration, which names the layers
-        return configuration != locked.config, ""
-    return not locked or manifests[0] != locked.digest, ""
+    if not locked or manifests:
+        return not locked or manifests[0] != locked.digest, ""
+    # The lock's manifest was made (`import_image`) of the configuration, which names the content of the layers, and of
+    # the layers as the archive has them: perhaps compressed.
+    packed = len(sizes) != len(locked.layers) or any(
+        size not in (0, stored) for size, (_, stored, _) in zip(sizes, locked.layers, strict=True)
+    )
+    return packed or configuration != locked.config, ""
 
 
-def provide_base(resolution: Resolution, lock: Lock, workspace: Workspace) -> None:
-    """Copy the base image of a lock from its file into a store that lacks a part of it, as after a clone of the
-    project. A file that is missing, or another image, is left to `envbuild.lock.fetch`, which reports the parts. Raises
-    InputError for a damaged file, EngineError if the store is full."""
-    request, base, store = lock_request(resolution), lock.base_image, workspace.store
-    if base is None or not is_local_image(request.base) or is_own_image(request.base):
+def provide_base(
+    lock: Lock, wanted: Iterable[Input], folder: Path, site: Site, store: Store, reporter: Reporter
+) -> None:
+    """Copy the base image of a lock from its file into a store that lacks a part of it that is `wanted`, as after a
+    clone of the project. A file that is missing, damaged (this is reported) or another image is left to
+    `envbuild.lock.fetch`: a mirror may have the parts. Raises EngineError if the store is full."""
+    base = lock.base_image
+    if base is None or not any(isinstance(entry, ImageBlob) for entry in wanted):
         return
-    if all(store.has_blob(digest, size) for digest, size, _ in base.layers) and store.has_blob(base.config):
+    name = base.reference
+    if not is_local_image(name) or is_own_image(name):
         return
-    if is_other_file(resolution, lock, workspace)[0] is False:
-        folder, site, reporter = Path(request.folder), workspace.site, workspace.reporter
-        import_image(request.base, folder, NO_IMAGES, request.arch, site, store, reporter)
+    if is_other_file(name, folder, lock.arch, base, site, store)[0] is False:
+        try:
+            import_image(name, folder, NO_IMAGES, lock.arch, site, store, reporter)
+        except InputError as error:
+            reporter.warn(f"the base {name} is not copied: {error.message}")

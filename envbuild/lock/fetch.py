@@ -71,7 +71,7 @@ def fetch(
     manifest: with the manifest of the base image
     pause: seconds before the first retry of a failed download
     where: file name of a source → the place in the spec that requires it (`LockRequest.source_places`)
-    folder: that of the spec, which the paths of wheels are relative to
+    folder: that of the spec, which the paths of wheels and of a base in a file are relative to
     contents: of project folders, which no lock has (`LockRequest.contents`)
 
     Raises InputError with a finding for each input that is not available (one for all inputs of an origin that has no
@@ -84,6 +84,13 @@ def fetch(
     wanted = inputs_to_fetch(lock, store, names, digests=digests, manifest=manifest)
     if not wanted:
         return
+    if folder is not None and lock.base_image:
+        from envbuild.lock.base_file import provide_base
+
+        provide_base(lock, wanted, folder, site, store, reporter)
+        wanted = inputs_to_fetch(lock, store, names, digests=digests, manifest=manifest)
+        if not wanted:
+            return
     from envbuild.lock.python.local_projects import add_wheels, is_local
     from envbuild.lock.snapshots import archive_dates
 

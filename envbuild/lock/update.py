@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from envbuild.core.console import RecordingReporter
 from envbuild.core.distributions import is_local_image, is_own_image
@@ -56,7 +57,8 @@ def base_changed(resolution: Resolution, lock: Lock, workspace: Workspace, own: 
     else:
         from envbuild.lock.base_file import is_other_file
 
-        other, why = is_other_file(resolution, lock, workspace)
+        request, site, store = lock_request(resolution), workspace.site, workspace.store
+        other, why = is_other_file(base, Path(request.folder), request.arch, lock.base_image, site, store)
     if other is None:
         workspace.reporter.warn(f"whether {name} is on the present {base} is not known: {why}")
     return bool(other)

@@ -54,9 +54,15 @@ class UnitSupply:
         digests = None
         if len(units) < len(self.plan.units):
             digests = {blob.sha256 for unit in units for item in unit.inputs for blob in item.blobs}
-        if units:
-            self.check(units, inputs_to_fetch(self.lock, at.store, digests=digests))
         where, folder = self.request.source_places(), Path(self.request.folder)
+        if units:
+            wanted = inputs_to_fetch(self.lock, at.store, digests=digests)
+            if self.lock.base_image:
+                from envbuild.lock.base_file import provide_base
+
+                provide_base(self.lock, wanted, folder, at.site, at.store, at.reporter)
+                wanted = inputs_to_fetch(self.lock, at.store, digests=digests)
+            self.check(units, wanted)
         contents = self.request.contents
         fetch(self.lock, at.store, at.site, at.reporter, digests=digests, where=where, folder=folder, contents=contents)
 
