@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any
 from urllib.parse import urlsplit
 
 PORTS = {"https": 443, "http": 80}
@@ -54,7 +53,7 @@ class NetworkSettings:
         host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
         return not self.insecure.isdisjoint((host, host_and_port(host, port)))
 
-    def proxies(self, url: str) -> dict[str, Any] | None:
+    def proxies(self, url: str) -> dict[str, str] | None:
         """Return the proxies of one request, for `requests`; None: those of the environment.
 
         This machine is never reached through a proxy: requests to it are not encrypted. Nor are the hosts of NO_PROXY.
@@ -66,11 +65,15 @@ class NetworkSettings:
         return {"http": self.proxy, "https": self.proxy} if self.proxy else None
 
 
-def direct_hosts() -> dict[str, str]:
+def direct_hosts(*places: str) -> dict[str, str]:
     """Return the variables by which uv, git and apt do what `NetworkSettings.proxies` does: no proxy for this machine,
-    nor for the hosts of NO_PROXY, of which apt reads the variable in lower case alone, and not all read networks."""
+    nor for the hosts of NO_PROXY, of which apt reads the variable in lower case alone. `places`: those that are used;
+    apt, and curl before 7.86, read no networks."""
     own = ",".join(filter(None, (os.environ.get("no_proxy"), os.environ.get("NO_PROXY"))))
     hosts = [host.strip() for host in own.split(",")]
+    for place in places:
+        with contextlib.suppress(ValueError):  # a malformed one
+            hosts += [host] if is_loopback(host := urlsplit(place).hostname or "") else []
     value = "*" if "*" in hosts else ",".join(dict.fromkeys(filter(None, (*hosts, *LOOPBACK))))  # "*" counts alone
     return {"no_proxy": value, "NO_PROXY": value}
 

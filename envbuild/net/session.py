@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 
@@ -53,11 +53,17 @@ def send_no_login(request: requests.PreparedRequest) -> requests.PreparedRequest
 
 
 class LimitedSession(requests.Session):
-    """Session with the limits of a site. `check`: address → what `requests` calls ``verify``."""
+    """Session with the limits of a site. `check`: address → what `requests` calls ``verify``; `find_proxies`: address →
+    its proxies, None: those of the environment."""
 
-    def __init__(self, limits: DownloadLimits, check: Callable[[str], bool | str]) -> None:
+    def __init__(
+        self,
+        limits: DownloadLimits,
+        check: Callable[[str], bool | str],
+        find_proxies: Callable[[str], dict[str, str] | None],
+    ) -> None:
         super().__init__()
-        self.check = check
+        self.check, self.find_proxies = check, find_proxies
         self.limits, self.max_redirects = limits, limits.redirects
         self.headers["User-Agent"] = f"envbuild/{__version__}"
         self.headers["Accept-Encoding"] = "identity"  # a .tar.gz must arrive as its own bytes
@@ -81,6 +87,14 @@ class LimitedSession(requests.Session):
         if proxy and not urlsplit(proxy if "//" in proxy else f"//{proxy}").hostname:
             raise RefusedError("the address of the proxy has no host: see proxy in site.yaml, and HTTPS_PROXY")
         return super().send(request, **options)
+
+    def rebuild_proxies(
+        self, prepared_request: requests.PreparedRequest, proxies: Mapping[str, str] | None
+    ) -> MutableMapping[str, str]:
+        """Return the proxies of a request that an answer redirects: those for its own host."""
+        own = self.find_proxies(prepared_request.url or "")
+        found: MutableMapping[str, str] = super().rebuild_proxies(prepared_request, own)  # type: ignore[no-untyped-call]
+        return found
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
         """Remove the login from a request that goes to another host. `requests` would add one of ~/.netrc for that

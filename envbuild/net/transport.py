@@ -61,7 +61,7 @@ class Transport:
 
             # requests would prefer its own reading of CA variables to `verify`; `Site.certificates` has read them
             # already.
-            session = LimitedSession(self.limits, self.verify)
+            session = LimitedSession(self.limits, self.verify, self.settings.proxies)
             self.local.session = session
         return session
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import requests
 
 from envbuild.net.failures import RefusedError
 from envbuild.net.network_settings import NetworkSettings, direct_hosts, host_names
@@ -52,6 +53,36 @@ def test_programs_reach_this_machine_directly(
     monkeypatch.setenv("no_proxy", lower)
     monkeypatch.setenv("NO_PROXY", upper)
     assert direct_hosts() == {"no_proxy": found, "NO_PROXY": found}
+
+
+def test_the_host_of_a_place_that_is_used_is_named_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """apt, and older releases of curl, read no networks."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    places = ("http://me:hush@127.0.0.2:81/debian", "https://outside.example/", "http://[::1", "/srv/mirror")
+    assert direct_hosts(*places)["no_proxy"].split(",")[0] == "127.0.0.2"
+    assert "outside" not in direct_hosts(*places)["NO_PROXY"]
+
+
+@pytest.mark.parametrize(
+    ("proxy", "url", "found"),
+    [
+        (PROXY, "http://127.0.0.1:81/", ""),
+        (PROXY, "http://outside.example/", PROXY),
+        ("", "http://127.0.0.1:81/", ""),
+        ("", "http://outside.example/", "http://of-environment.example"),
+    ],
+)
+def test_a_redirect_has_the_proxy_of_its_own_host(
+    monkeypatch: pytest.MonkeyPatch, proxy: str, url: str, found: str
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://of-environment.example")
+    session = Transport(NetworkSettings(proxy)).session()
+    for before in ({"http": "", "https": ""}, THROUGH, None):
+        redirected = requests.Request("GET", url).prepare()
+        assert session.rebuild_proxies(redirected, before).get("http") == found
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,8 @@ class Apt:
         try:
             done = run_program(
                 [*command, *arguments],
-                env=environment(self.root / "apt.conf") | ({"TMPDIR": str(temporary)} if temporary else {}),
+                env=environment(self.root / "apt.conf", *(source.place for source in self.sources))
+                | ({"TMPDIR": str(temporary)} if temporary else {}),
                 text=True,
                 timeout=LIMITS.program,
                 ends=FULL_DISK.search if arguments[0] == "update" else None,
@@ -318,10 +319,10 @@ def can_hold_keys(path: Path) -> bool:
     return not NOT_IN_KEY_PATHS.search(str(path))
 
 
-def environment(config: Path) -> dict[str, str]:
-    """Return the environment of apt-get with the configuration file `config`."""
+def environment(config: Path, *places: str) -> dict[str, str]:
+    """Return the environment of apt-get with the configuration file `config`, for archives at these places."""
     own = {key: value for key, value in os.environ.items() if key != "DEBIAN_FRONTEND"}
-    return own | direct_hosts() | {"APT_CONFIG": str(config), "LC_ALL": "C"}
+    return own | direct_hosts(*places) | {"APT_CONFIG": str(config), "LC_ALL": "C"}
 
 
 def _error_text(stderr: str, stdout: str) -> str:

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from envbuild.net.failures import RefusedError, UnreachableError
 from envbuild.net.miss import MissKind
+from envbuild.net.network_settings import direct_hosts
 from envbuild.net.transport import Transport
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _repository_address(answer: requests.Response) -> str:
 
 def http_options(transport: Transport, address: str) -> tuple[dict[str, str], list[str]]:
     """Return the variables and the settings of git for an address of `find_address`: certificates, proxy, login."""
-    parts, variables = urlsplit(address), dict(WITHOUT_NETRC)
+    parts, variables = urlsplit(address), {**WITHOUT_NETRC, **direct_hosts(address)}
     settings = ["http.followRedirects=false"]
     if proxy := transport.settings.proxy:
         variables |= {"http_proxy": proxy, "https_proxy": proxy, "HTTPS_PROXY": proxy}
