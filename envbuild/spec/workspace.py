@@ -91,7 +91,11 @@ def store_folder(folder: Path | None = None) -> Path:
 
 @contextlib.contextmanager
 def open_workspace(
-    reporter: Reporter | None = None, folder: Path | None = None, *, names: Sequence[str] = (), alone: bool = False,
+    reporter: Reporter | None = None,
+    folder: Path | None = None,
+    *,
+    names: Sequence[str] = (),
+    alone: bool = False,
     clean: bool = True,
 ) -> Iterator[Workspace]:
     """Yield the workspace of `folder` (default: the current one) for a command that writes in the store, which is in

@@ -62,7 +62,7 @@ def check_values(plan: Plan) -> None:
     def arrives(value: str) -> bool:
         if PDSH.search(value):
             return False
-        return bool(PLAIN.fullmatch(value)) or (quoted and value == value.strip() and not set(value) & set("\"$`\\\n"))
+        return bool(PLAIN.fullmatch(value)) or (quoted and value == value.strip() and not set(value) & set('"$`\\\n'))
 
     why = "DeepSpeed's launcher does not quote its value for pdsh and the shells of other nodes"
     hint = "use --as sbatch, or set it in the program"
