@@ -3,12 +3,14 @@ is recognized without a store."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
+from envbuild.core.errors import SpecError
 from envbuild.lock.model import Lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.update import current_lock, draft_lock
@@ -23,18 +25,25 @@ def image_keys(resolution: Resolution, state: str, workspace: Workspace) -> dict
 
     `state`: that of its lock (`envbuild.cli.image_list.lock_state`). With a current lock the parts are its units, their
     names with the prefix ``unit ``; `START`, the configuration of the image; and `CHECKS`, what verify runs and
-    expects. Else `LOCK`: what a lock is requested for, and the same parts of a draft. Raises SpecError of a recipe.
+    expects. Else `LOCK`: what a lock is requested for, and the units and the configuration of a draft. Raises SpecError
+    of a recipe.
     """
+    if state == "current":
+        lock = current_lock(resolution, workspace)
+        return {**plan_parts(resolution, lock), CHECKS: value_digest(checks(resolution, lock))}
+    parts: dict[str, str] = {}
+    with contextlib.suppress(SpecError):  # of a recipe that needs what a lock has
+        parts = plan_parts(resolution, draft_lock(resolution))
+    return {LOCK: value_digest([state, lock_request(resolution).digest(), parts])}
+
+
+def plan_parts(resolution: Resolution, lock: Lock) -> dict[str, str]:
+    """Return the parts of an image that a plan decides."""
     from envbuild.build.plan.planner import make_plan
 
-    lock = current_lock(resolution, workspace) if state == "current" else draft_lock(resolution)
     plan = make_plan(resolution, lock)
     units = {f"unit {name}": key for name, key in plan.keys().items()}
-    start = value_digest(dataclasses.asdict(plan.config))
-    found = {**units, START: start, CHECKS: value_digest(checks(resolution, lock))}
-    if state == "current":
-        return found
-    return {LOCK: value_digest([state, lock_request(resolution).digest(), found])}
+    return {**units, START: value_digest(dataclasses.asdict(plan.config))}
 
 
 def checks(resolution: Resolution, lock: Lock) -> list[Any]:

@@ -77,7 +77,7 @@ def check_tag(image: LaunchImage, workspace: Workspace) -> str:
 
 def check_has_layers(image: LaunchImage) -> None:
     """Raise SpecError for an image that a container engine cannot pull: it was published as its squashfs file alone."""
-    if image.packs_alone and not image.squashfs:
+    if image.packs_alone:
         raise SpecError(
             f"{image.docker or image.name} was published with --squashfs-only, and container engines read OCI images",
             hint="publish it without --squashfs-only; or envbuild pull, and start the file",

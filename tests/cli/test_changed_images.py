@@ -69,12 +69,24 @@ def test_a_comment_in_a_recipe_changes_nothing(project: Path) -> None:
 
 def test_the_changed_parts_are_named(project: Path) -> None:
     replace(project / "recipes/mpi4py.py", "two-rank all-reduce", "all-reduce of two ranks")
-    unlocked = ("changed", ["lock"])  # an image without a lock has no parts
-    found = changed(project)
-    assert (found["cpu-ucx"], found["extra"]) == (("changed", ["checks"]), unlocked)
-    assert all(row == unlocked for name, row in found.items() if name not in ("cpu-ucx", "removed"))
+    assert changed(project) == {"cpu-ucx": ("changed", ["checks"]), "removed": []}
     replace(project / "images/cpu-ucx.yaml", "for CPU nodes", "for nodes with CPUs")
     assert changed(project)["cpu-ucx"] == ("changed", ["unit glue", "start", "checks"])
+
+
+def test_an_image_without_a_lock_is_changed_by_its_recipes(project: Path) -> None:
+    recipe = project / "recipes/mpi4py.py"
+    replace(recipe, 'environment={"MPICC"', 'environment={"SAID": "x", "MPICC"')
+    assert changed(project)["extra"] == ("changed", ["lock"])
+
+
+def test_a_recipe_that_needs_a_lock_ends_nothing(project: Path) -> None:
+    """`RecipeEnv.versions` is empty until there is one."""
+    needs = '    def verify(self, env):\n        assert env.versions["numpy"]\n        return []\n\n    def unused'
+    replace(project / "recipes/mpi4py.py", "    def verify", needs)
+    git(project, "commit", "-q", "-a", "-m", "second")
+    assert changed(project) == {"removed": []}
+    assert changed(project, "HEAD~1")["cpu-ucx"][0] == "changed"
 
 
 @pytest.mark.slow_unit
