@@ -16,6 +16,7 @@ from envbuild.launch.registry_image import (
     registry_reference,
     requires_signature,
     why_no_reference,
+    without_tag,
 )
 from envbuild.launch.ssh_server import locks_server
 from envbuild.spec.enroot_rules import is_valid_variable
@@ -78,12 +79,6 @@ def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage
         warnings=(f"{name} has no OCI image: pyxis starts it by the importer of envbuild alone",) if alone else (),
         ssh_server=locks_server(metadata.lock),
     )
-
-
-def without_tag(reference: str) -> str:
-    """Return ``docker://HOST:PORT/NAME`` of a reference with a tag or a digest."""
-    folder, slash, name = reference.partition("@")[0].rpartition("/")
-    return folder + slash + name.partition(":")[0]
 
 
 def of_metadata(found: ImageMetadata, name: str, workspace: Workspace, target: str, arch: str) -> LaunchImage:

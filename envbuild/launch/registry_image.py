@@ -69,10 +69,16 @@ def check_tag(image: LaunchImage, workspace: Workspace) -> str:
     if files - {image.sha256} or (alone and not files):  # the importer of pyxis starts the file
         raise other
     if not alone:
-        place = f"{image.reference.removeprefix('docker://').rpartition(':')[0]}@{document.digest}"
-        with open_source(f"docker://{place}", workspace.site, workspace.store, image.arch, alone=True) as source:
-            prove_blobs(source, provider_of(f"docker://{place}"), workspace.store, workspace.reporter)
+        place = f"{without_tag(image.reference)}@{document.digest}"
+        with open_source(place, workspace.site, workspace.store, image.arch, alone=True) as source:
+            prove_blobs(source, provider_of(place), workspace.store, workspace.reporter)
     return document.digest
+
+
+def without_tag(reference: str) -> str:
+    """Return ``docker://HOST:PORT/NAME`` of a reference with a tag or a digest."""
+    folder, slash, name = reference.partition("@")[0].rpartition("/")
+    return folder + slash + name.partition(":")[0]
 
 
 def check_has_layers(image: LaunchImage) -> None:

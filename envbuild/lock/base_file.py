@@ -18,12 +18,15 @@ from envbuild.lock.model import BaseImage, Lock
 from envbuild.net.site import Site
 from envbuild.oci.sources.open import open_source
 
+TASK = "base"
+
 
 def is_other_file(
-    base: str, folder: Path, arch: str, locked: BaseImage | None, site: Site, store: Store
+    base: str, folder: Path, arch: str, locked: BaseImage | None, site: Site, store: Store, reporter: Reporter
 ) -> tuple[bool | None, str]:
     """Return whether the image in the file of `base`, of which a relative path begins in `folder`, is another one than
     a locked base image; None if the file cannot be read, and why. Its layers are not read."""
+    reporter.start(TASK, f"comparing {base} with the lock")  # a compressed archive is read to its end for its documents
     try:
         with open_source(source_of(base, folder), site, store, arch) as image:
             *manifests, configuration = (hashlib.sha256(document).hexdigest() for document in image.documents)
@@ -32,6 +35,8 @@ def is_other_file(
         return None, error.message
     except ConflictError:  # for another architecture: a new lock reports it
         return True, ""
+    finally:
+        reporter.finish(TASK)
     if not locked or manifests:
         return not locked or manifests[0] != locked.digest, ""
     # The lock's manifest was made (`import_image`) of the configuration, which names the content of the layers, and of
@@ -54,7 +59,7 @@ def provide_base(
     name = base.reference
     if not is_local_image(name) or is_own_image(name):
         return
-    if is_other_file(name, folder, lock.arch, base, site, store)[0] is False:
+    if is_other_file(name, folder, lock.arch, base, site, store, reporter)[0] is False:
         try:
             import_image(name, folder, NO_IMAGES, lock.arch, site, store, reporter)
         except InputError as error:

@@ -58,7 +58,8 @@ def base_changed(resolution: Resolution, lock: Lock, workspace: Workspace, own: 
         from envbuild.lock.base_file import is_other_file
 
         request, site, store = lock_request(resolution), workspace.site, workspace.store
-        other, why = is_other_file(base, Path(request.folder), request.arch, lock.base_image, site, store)
+        folder, arch, locked = Path(request.folder), request.arch, lock.base_image
+        other, why = is_other_file(base, folder, arch, locked, site, store, workspace.reporter)
     if other is None:
         workspace.reporter.warn(f"whether {name} is on the present {base} is not known: {why}")
     return bool(other)

@@ -46,7 +46,7 @@ def locked(base: str, folder: Path) -> BaseImage:
 
 def is_other(base: str, folder: Path, locked_as: BaseImage) -> tuple[bool | None, str]:
     at = workspace(folder / "new")
-    return is_other_file(base, folder, "amd64", locked_as, at.site, at.store)
+    return is_other_file(base, folder, "amd64", locked_as, at.site, at.store, at.reporter)
 
 
 def provide(image: BaseImage, folder: Path, store: str) -> Store:
