@@ -49,6 +49,19 @@ def inputs_to_fetch(
     return list(found.values())
 
 
+def without_base(
+    lock: Lock, wanted: list[Input], folder: Path, site: Site, store: Store, reporter: Reporter
+) -> list[Input]:
+    """Return the inputs that a store still lacks after it got the base image of a lock from its file, if that is one
+    and is `wanted` (`envbuild.lock.base_file.provide_base`). Raises EngineError if the store is full."""
+    if lock.base_image is None:
+        return wanted
+    from envbuild.lock.base_file import provide_base
+
+    provide_base(lock, wanted, folder, site, store, reporter)
+    return [entry for entry in wanted if not store.has_blob(entry.sha256, entry.size)]
+
+
 def fetch(
     lock: Lock,
     store: Store,
@@ -84,11 +97,8 @@ def fetch(
     wanted = inputs_to_fetch(lock, store, names, digests=digests, manifest=manifest)
     if not wanted:
         return
-    if folder is not None and lock.base_image:
-        from envbuild.lock.base_file import provide_base
-
-        provide_base(lock, wanted, folder, site, store, reporter)
-        wanted = inputs_to_fetch(lock, store, names, digests=digests, manifest=manifest)
+    if folder is not None:
+        wanted = without_base(lock, wanted, folder, site, store, reporter)
         if not wanted:
             return
     from envbuild.lock.python.local_projects import add_wheels, is_local

@@ -12,7 +12,7 @@ from envbuild.build.engines.base import BuildOptions, Engine
 from envbuild.build.forecast import Forecast, make_forecast
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.build.preflight import check_before_fetch
-from envbuild.lock.fetch import fetch, inputs_to_fetch
+from envbuild.lock.fetch import fetch, inputs_to_fetch, without_base
 from envbuild.lock.inputs import Input
 from envbuild.lock.model import Lock
 from envbuild.lock.request import LockRequest
@@ -57,12 +57,7 @@ class UnitSupply:
         where, folder = self.request.source_places(), Path(self.request.folder)
         if units:
             wanted = inputs_to_fetch(self.lock, at.store, digests=digests)
-            if self.lock.base_image:
-                from envbuild.lock.base_file import provide_base
-
-                provide_base(self.lock, wanted, folder, at.site, at.store, at.reporter)
-                wanted = inputs_to_fetch(self.lock, at.store, digests=digests)
-            self.check(units, wanted)
+            self.check(units, without_base(self.lock, wanted, folder, at.site, at.store, at.reporter))
         contents = self.request.contents
         fetch(self.lock, at.store, at.site, at.reporter, digests=digests, where=where, folder=folder, contents=contents)
 
