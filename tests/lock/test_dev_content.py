@@ -20,12 +20,12 @@ from envbuild.lock import dev_content, dev_files, dev_git
 from envbuild.lock.dev_content import add_contents, read_content, with_contents
 from envbuild.lock.dev_files import list_files
 from envbuild.lock.git.git_program import git_path
-from envbuild.spec.dev_metadata import DevMetadata
 from envbuild.spec.dev_project import DevContent, DevProject
 from envbuild.spec.trust import check_index
 from tests.support.as_user import open_folder
 from tests.support.debian_archive import Signer
-from tests.support.dev_folder import FILES, fill, make_repo
+from tests.support.dev_folder import FILES, fill, project
+from tests.support.dev_folder import repo as repo  # a fixture
 from tests.support.foreign_projects import BOB, as_user
 from tests.support.git_server import Repo, git
 from tests.support.lock_project import LockProject
@@ -33,15 +33,6 @@ from tests.support.lock_server import wheel
 from tests.support.lock_site import MARKS
 
 pytestmark = MARKS
-
-
-def project(folder: Path) -> DevProject:
-    return DevProject("mine", "../mine", folder, "x.yaml:1:1", DevMetadata("mine", "1"))
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
-    return make_repo(tmp_path)
 
 
 def test_the_digest_is_that_of_names_modes_and_bytes_alone(repo: Repo, tmp_path: Path) -> None:

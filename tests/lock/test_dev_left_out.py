@@ -13,24 +13,14 @@ import pytest
 
 from envbuild.core.signing.key_file import has_private_key, lock_key, parse_box
 from envbuild.lock.dev_files import list_files
-from envbuild.spec.dev_metadata import DevMetadata
-from envbuild.spec.dev_project import DevProject
-from tests.support.dev_folder import fill, make_repo
+from tests.support.dev_folder import fill, project
+from tests.support.dev_folder import repo as repo  # a fixture
 from tests.support.foreign_projects import BOB
 from tests.support.git_server import Repo, git
 from tests.support.lock_site import MARKS
 from tests.support.site_forms import SITES
 
 pytestmark = MARKS
-
-
-def project(folder: Path) -> DevProject:
-    return DevProject("mine", "../mine", folder, "x.yaml:1:1", DevMetadata("mine", "1"))
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
-    return make_repo(tmp_path)
 
 
 @pytest.mark.parametrize("where", [".gitconfig", ".config/git/config", "named", "included", "of remote", "variable"])

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from envbuild.spec.dev_metadata import DevMetadata
+from envbuild.spec.dev_project import DevProject
 from tests.support.git_server import Repo
 
 FILES = {
@@ -22,3 +26,13 @@ def fill(folder: Path, files: dict[str, bytes]) -> Path:
 
 def make_repo(folder: Path) -> Repo:
     return Repo.make(folder / "mine", FILES)
+
+
+def project(folder: Path) -> DevProject:
+    """Return the folder as a spec names it."""
+    return DevProject("mine", "../mine", folder, "x.yaml:1:1", DevMetadata("mine", "1"))
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repo(tmp_path)
