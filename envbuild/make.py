@@ -6,8 +6,9 @@ Each arrow is one function from one frozen value to the next; only fetch, build,
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -70,7 +71,8 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     began = time.monotonic()
     spec = load_image_spec(name, workspace.project)
     before = resolve_before(spec, workspace)
-    done = before and read_image_record(before, workspace, engine=options.engine, verified=options.verify)
+    engine = options.engine or workspace.site.engine
+    done = before and read_image_record(before, workspace, engine=engine, verified=options.verify)
     uses_caches = done and cache_names(options, workspace).issuperset(done.caches)
     if before and done and uses_caches:
         if not check_base(before, workspace, options.lock):
@@ -85,34 +87,36 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
 
     ready = prepare(spec, workspace, options)
     resolution, lock, plan, inputs = ready.resolution, ready.lock, ready.plan, ready.inputs
-    earlier = read_image_record(before, workspace) if before else None
-    built, artifact = build_and_write(ready.engine, plan, lock, workspace, ready.build, inputs.obtain, earlier)
-    path, evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else ("", None)
-    caches = built.caches
-    base_caches = ready.build.base_caches
-    all_caches = sorted({*base_caches, *caches})
-    documents = image_documents(resolution, lock, ready.key.lock, evidence, built.engine, workspace, all_caches)
-    write_documents(documents, artifact.path, artifact.sha256)
-    link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
-    made = ImageRecord(
-        image=lock.image,
-        artifact=str(artifact.path),
-        sha256=artifact.sha256,
-        lock=lock_digest(lock),
-        engine=built.engine,
-        messages=artifact.messages,
-        evidence=str(path),
-        layers=tuple(layer.diff_id for layer in built.layers),
-        built=built.built,
-        reused=tuple(unit for unit in built.reused if unit not in inputs.cached),
-        cached=tuple(unit for unit in built.reused if unit in inputs.cached),
-        caches=caches,
-        base_caches=base_caches,
-        seconds=round(time.monotonic() - began, 1),
-        forecast=inputs.forecast.row() if inputs.forecast else {},
-    )
-    for key in (ready.key, *ready.mounted):
-        write_image_record(made, plan, key, artifact.stamp)
+    result = obtain_and_build(ready, workspace)
+    with one_at_a_time(ready, workspace):
+        earlier = read_image_record(resolution, workspace)
+        built, artifact = write_image(ready, result, workspace, earlier)
+        path, evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else ("", None)
+        caches = built.caches
+        base_caches = ready.build.base_caches
+        all_caches = sorted({*base_caches, *caches})
+        documents = image_documents(resolution, lock, ready.key.lock, evidence, built.engine, workspace, all_caches)
+        write_documents(documents, artifact.path, artifact.sha256)
+        link_by_name(artifact.path, plan.image)  # after verify: the link never names a file that failed it
+        made = ImageRecord(
+            image=lock.image,
+            artifact=str(artifact.path),
+            sha256=artifact.sha256,
+            lock=lock_digest(lock),
+            engine=built.engine,
+            messages=artifact.messages,
+            evidence=str(path),
+            layers=tuple(layer.diff_id for layer in built.layers),
+            built=built.built,
+            reused=tuple(unit for unit in built.reused if unit not in inputs.cached),
+            cached=tuple(unit for unit in built.reused if unit in inputs.cached),
+            caches=caches,
+            base_caches=base_caches,
+            seconds=round(time.monotonic() - began, 1),
+            forecast=inputs.forecast.row() if inputs.forecast else {},
+        )
+        for key in (ready.key, *ready.mounted):
+            write_image_record(made, plan, key, artifact.stamp)
     return made
 
 
@@ -212,40 +216,52 @@ def make_layers(name: str, workspace: Workspace, options: Options) -> tuple[Plan
     """Make the layers of an image, without a file of them: build the units that changed. Return its plan and the
     result of the build. Raises as `make`."""
     ready = prepare(load_image_spec(name, workspace.project), workspace, options)
+    return ready.plan, obtain_and_build(ready, workspace)
+
+
+@contextlib.contextmanager
+def one_at_a_time(ready: ReadyImage, workspace: Workspace) -> Iterator[None]:
+    """Hold the lock of an image while its file is written and verified: of two commands that make it at once, the
+    second one finds the file of the first, and does not replace what is being verified."""
+    name, report = ready.plan.image, workspace.reporter.info
+    with workspace.store.lock(
+        f"image-{ready.key.path.stem}", lambda: report(f"{name}: waiting for another process that makes its file")
+    ):
+        yield
+
+
+def obtain_and_build(ready: ReadyImage, workspace: Workspace) -> BuildResult:
+    """Obtain the inputs of the units of an image that are to be built, and build these."""
     ready.inputs.obtain()
-    built = build_units(ready.engine, ready.plan, workspace.store, workspace.reporter, ready.build)
-    return ready.plan, built
+    return build_units(ready.engine, ready.plan, workspace.store, workspace.reporter, ready.build)
 
 
-def build_and_write(
-    engine: Engine,
-    plan: Plan,
-    lock: Lock,
-    workspace: Workspace,
-    options: BuildOptions,
-    obtain: Callable[[], object] = lambda: None,
-    earlier: ImageRecord | None = None,
+def build_and_write(ready: ReadyImage, workspace: Workspace) -> tuple[BuildResult, SquashfsFile]:
+    """Obtain the inputs of an image, build its units and write its squashfs file."""
+    return write_image(ready, obtain_and_build(ready, workspace), workspace)
+
+
+def write_image(
+    ready: ReadyImage, built: BuildResult, workspace: Workspace, earlier: ImageRecord | None = None
 ) -> tuple[BuildResult, SquashfsFile]:
-    """Build the units and write the squashfs file; build layers again that turn out to be damaged meanwhile.
+    """Write the squashfs file of built units; build layers again that turn out to be damaged meanwhile.
 
-    obtain: called before each build, to get what it needs. earlier: of the same inputs; its file is not written again
-    if it has the same layers.
+    earlier: of the same inputs; its file is not written again if it has the same layers.
     """
     from envbuild.export.built_image import find_unchanged_file
     from envbuild.export.project_image import write_artifact
+    from envbuild.lock.model import lock_digest
 
-    store, reporter = workspace.store, workspace.reporter
-    obtain()
-    built = build_units(engine, plan, store, reporter, options)
-    if earlier and (found := find_unchanged_file(earlier, built.layers, reporter)):
+    plan, lock, store, reporter = ready.plan, ready.lock, workspace.store, workspace.reporter
+    same_lock = earlier and earlier.lock == lock_digest(lock)  # its file contains the digest
+    if earlier and same_lock and (found := find_unchanged_file(earlier, built.layers, reporter)):
         return built, found
     try:
         return built, write_artifact(plan, built, lock, store, reporter)
     except DamagedLayerError as error:  # they were moved aside
         for finding in error.findings:
             reporter.warn(f"{finding.message}: it is built again")
-    obtain()
-    built = build_units(engine, plan, store, reporter, options)
+    built = obtain_and_build(ready, workspace)
     return built, write_artifact(plan, built, lock, store, reporter)
 
 

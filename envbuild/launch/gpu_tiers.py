@@ -174,9 +174,9 @@ def check_image(image: LaunchImage, form: str, workspace: Workspace, enroot: str
         return image
     if not image.reference:
         return image
-    named = f"{without_tag(image.reference)}@{check_tag(image, workspace)}"
-    reference = named if enroot and not older(enroot, DIGESTS) else image.reference
-    return replace(image, reference=reference, docker=named.removeprefix(REGISTRY))
+    by_tag = form != "docker" and (not enroot or older(enroot, DIGESTS))
+    named = f"{without_tag(image.reference)}@{check_tag(image, workspace, by_tag=by_tag)}"
+    return replace(image, reference=image.reference if by_tag else named, docker=named.removeprefix(REGISTRY))
 
 
 def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> Measured:

@@ -12,7 +12,10 @@ from envbuild.launch.model import LaunchImage
 from envbuild.launch.nodes_path import configuration_of, nodes_path, read_file
 from envbuild.launch.registry_image import (
     before_start,
+    is_alone,
+    last_published,
     not_published,
+    only_importer,
     registry_reference,
     requires_signature,
     why_no_reference,
@@ -76,7 +79,7 @@ def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage
         docker=reference.removeprefix(REGISTRY),
         packs_alone=alone,
         lacks_path=lacks,
-        warnings=(f"{name} has no OCI image: pyxis starts it by the importer of envbuild alone",) if alone else (),
+        warnings=only_importer(name) if alone else (),
         ssh_server=locks_server(metadata.lock),
     )
 
@@ -146,9 +149,9 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
     path, lacks, other = nodes_path(spec.name, file, within, lock if locked else None, workspace)
     lacks_reference = why_no_reference(name, workspace, locked=locked)
     reference = "" if lacks_reference[0] else registry_reference(spec.name, spec.target, lock.epoch, workspace)
-    moved = ("", "")
-    if within and reference:
-        moved = not_published(spec.name, reference, configuration_of(within), workspace)
+    known = last_published(reference, workspace) if reference else frozenset()
+    moved = not_published(spec.name, reference, configuration_of(within), known) if within else ("", "")
+    alone = is_alone(known)
     return LaunchImage(
         name=spec.name,
         target=spec.target,
@@ -168,5 +171,7 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         diff_ids=made.layers if made else (),
         other=other,
         moved=moved,
+        packs_alone=alone,
+        warnings=only_importer(reference) if alone else (),
         ssh_server=server,
     )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.core.shell import shell_word
 from envbuild.launch.model import LaunchImage
 from envbuild.spec.workspace import Workspace
+
+if TYPE_CHECKING:  # they ask a registry, which few launches do
+    from envbuild.publish.remote_image import ImageDocument, RemoteImage
 
 
 def registry_reference(name: str, target: str, epoch: int, workspace: Workspace) -> str:
@@ -21,10 +25,9 @@ def registry_reference(name: str, target: str, epoch: int, workspace: Workspace)
     return str(place) if place.reference else ""
 
 
-def not_published(name: str, reference: str, configuration: str, workspace: Workspace) -> tuple[str, str]:
-    """Return the difference, and the command that changes it, of an image with a `configuration` (``sha256:…``), where
-    this user last published another one under its tag: that has the date of the newest input, so that an edit of the
-    spec may not change it. Nothing is known of what others published."""
+def last_published(reference: str, workspace: Workspace) -> frozenset[str]:
+    """Return what this user last published under a tag, at each of its places: the configuration of an image
+    (``sha256:…``), or ALONE. Nothing is known of what others published."""
     from envbuild.net.registry.client import RegistryAddress
     from envbuild.net.registry.reference import parse_reference
     from envbuild.publish.known_repositories import read_tag
@@ -32,8 +35,21 @@ def not_published(name: str, reference: str, configuration: str, workspace: Work
 
     named = parse_reference(reference)
     places = (place for place in open_repository(named, workspace.site).places if isinstance(place, RegistryAddress))
-    known = {read_tag(workspace.store, place, named.tag) for place in places} - {""}
-    if not known or configuration in known:
+    return frozenset(read_tag(workspace.store, place, named.tag) for place in places) - {""}
+
+
+def is_alone(known: frozenset[str]) -> bool:
+    """Return whether what this user last published (`known`) is the squashfs file of an image alone."""
+    from envbuild.publish.known_repositories import ALONE
+
+    return known == {ALONE}
+
+
+def not_published(name: str, reference: str, configuration: str, known: frozenset[str]) -> tuple[str, str]:
+    """Return the difference, and the command that changes it, of an image with a `configuration` (``sha256:…``), where
+    this user last published another one (`known`) under its tag: that has the date of the newest input, so that an edit
+    of the spec may not change it."""
+    if not known or configuration in known or is_alone(known):
         return "", ""
     return (
         f"{reference} was last published as another image than the one that is built here",
@@ -41,10 +57,11 @@ def not_published(name: str, reference: str, configuration: str, workspace: Work
     )
 
 
-def check_tag(image: LaunchImage, workspace: Workspace) -> str:
+def check_tag(image: LaunchImage, workspace: Workspace, *, by_tag: bool = False) -> str:
     """Return the digest (``sha256:…``) that the reference of an image of the project names, which must be the image as
     it is built here: its configuration, its squashfs file, if that is published, and its layers. These are read unless
-    this user sent or compared them. Raises InputError, EnvbuildError."""
+    this user sent or compared them. `by_tag`: jobs name the tag, for an enroot that does not pull by digest. Raises
+    InputError, EnvbuildError."""
     from envbuild.oci.sources.open import open_source
     from envbuild.oci.sources.platform import Platform
     from envbuild.publish.binding import read_binding
@@ -61,10 +78,14 @@ def check_tag(image: LaunchImage, workspace: Workspace) -> str:
         f"{image.reference} is another image than the one that is built here",
         hint=f"envbuild publish {shell_word(image.name)} --move",
     )
-    config, alone = document.value.get("config"), bool(document.value.get("artifactType"))
+    found = find_squashfs(remote, document, bound=False, transfer=transfer_of(remote, workspace))
+    named = found is not None and found.artifact == document.digest  # not any manifest with an artifactType
+    alone = named and document.value.get("subject") is None
+    config = document.value.get("config")
+    if by_tag:
+        check_first_entry(remote, document, image.arch)
     if not alone and not (isinstance(config, Mapping) and config.get("digest") == image.configuration):
         raise other
-    found = find_squashfs(remote, document, bound=False, transfer=transfer_of(remote, workspace))
     files = {f"sha256:{file}" for file in (read_binding(document.value).file, found and found.document.sha256) if file}
     if files - {image.sha256} or (alone and not files):  # the importer of pyxis starts the file
         raise other
@@ -75,10 +96,32 @@ def check_tag(image: LaunchImage, workspace: Workspace) -> str:
     return document.digest
 
 
+def check_first_entry(remote: RemoteImage, document: ImageDocument, arch: str) -> None:
+    """Raise EnvbuildError where enroot before 4 starts another manifest of an index than the `document` that was taken
+    from it: the first one of the architecture, for any system and variant, and none of an index in the index (its
+    src/docker.sh: ``select(.platform.architecture == …)``)."""
+    from envbuild.oci.manifest import list_index
+
+    for index in document.above[:1]:
+        listed = list_index(remote.read(index).value, remote.name)
+        own = (item for item in listed if item.part("platform").optional("architecture").value == arch)
+        first = next((item.part("digest").value for item in own), "")
+        if first != document.digest:
+            raise EnvbuildError(
+                f"{remote.name} is an index, of which enroot before 4 takes another entry than the image for {arch}",
+                hint="publish the image under a tag of its own, or start it with enroot 4 and its release in site.yaml",
+            )
+
+
 def without_tag(reference: str) -> str:
     """Return ``docker://HOST:PORT/NAME`` of a reference with a tag or a digest."""
     folder, slash, name = reference.partition("@")[0].rpartition("/")
     return folder + slash + name.partition(":")[0]
+
+
+def only_importer(name: str) -> tuple[str, ...]:
+    """Return the warning about an image that was published as its squashfs file alone."""
+    return (f"{name} has no OCI image: pyxis starts it by the importer of envbuild alone",)
 
 
 def check_has_layers(image: LaunchImage) -> None:

@@ -18,6 +18,7 @@ from envbuild.net.registry.client import RegistryAddress
 MOST = 20_000  # blobs of a registry in the record: 3 MB
 MOST_TAGS = 1000
 FOLDER = "published"
+ALONE = "squashfs"  # in place of a configuration: the image was published as its squashfs file alone
 
 
 def read_repositories(store: Store, at: RegistryAddress) -> dict[str, str]:
@@ -26,8 +27,8 @@ def read_repositories(store: Store, at: RegistryAddress) -> dict[str, str]:
 
 
 def read_tag(store: Store, at: RegistryAddress, tag: str) -> str:
-    """Return the configuration (``sha256:…``) of the image that this user last published under a tag; empty if that is
-    not known."""
+    """Return the configuration (``sha256:…``) of the image that this user last published under a tag, or ALONE; empty
+    if that is not known."""
     return _read(store, at, "tags").get(f"{at.repository}:{tag}", "")
 
 
@@ -42,8 +43,8 @@ def _read(store: Store, at: RegistryAddress, key: str) -> dict[str, str]:
 def record_repository(
     store: Store, at: RegistryAddress, digests: Iterable[str], tag: str = "", configuration: str = ""
 ) -> None:
-    """Record that a repository has blobs (hex), and what is published under a tag; in a store that cannot be written
-    nothing is recorded."""
+    """Record that a repository has blobs (hex), and what is published under a tag (as `read_tag`); in a store that
+    cannot be written nothing is recorded."""
     with contextlib.suppress(OSError):
         store.own_folder(FOLDER)
         known = read_repositories(store, at)

@@ -14,7 +14,7 @@ from envbuild.net.registry.push import Push
 from envbuild.publish.destination import Destination
 from envbuild.publish.folder import check_folder, is_blob, publish_to_folder
 from envbuild.publish.image_parts import ImageParts
-from envbuild.publish.known_repositories import read_repositories, record_repository
+from envbuild.publish.known_repositories import ALONE, read_repositories, record_repository
 from envbuild.publish.registry import count_digests, open_push, publish_to_registry, refused_error
 from envbuild.publish.squashfs_artifact import Artifact
 from envbuild.spec.workspace import Workspace
@@ -71,7 +71,7 @@ class Target:
             )
             blobs, size, there = made.sent, made.sent_bytes, made.present
             found = {part.digest for part in parts.blobs} | {blob.digest for item in artifacts for blob in item.blobs}
-            configuration = "" if parts.digest == squashfs else f"sha256:{parts.blobs[0].digest}"
+            configuration = ALONE if parts.digest == squashfs else f"sha256:{parts.blobs[0].digest}"
             record_repository(self.workspace.store, self.push.at, found, destination.reference.tag, configuration)
         else:
             assert destination.folder is not None

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.embedded.engine import Embedded
 from envbuild.build.plan.units import Plan
 from envbuild.core.errors import EnvbuildError, InputError
@@ -24,6 +23,7 @@ from envbuild.verify.store_check import check_store
 from tests.support.bit_flips import flip_bit
 from tests.support.engine_fixtures import scratch, store
 from tests.support.foreign_images import workspace
+from tests.support.ready_image import ready_image
 from tests.support.stored_inputs import lock
 from tests.support.tiny_root import plan, unit
 
@@ -49,7 +49,7 @@ class Flips:
         self.blobs = {path: path.read_bytes() for path in self.files("blobs/sha256/*")}
 
     def make(self) -> tuple[str, Path]:
-        artifact = build_and_write(Embedded(), self.plan, lock(), self.at, BuildOptions())[1]
+        artifact = build_and_write(ready_image(Embedded(), self.plan, lock()), self.at)[1]
         made = {"artifact": str(artifact.path), "sha256": artifact.sha256, "layers": []}
         write_record(self.root / "images" / f"{'0' * 64}.json", made)
         return artifact.sha256, artifact.path

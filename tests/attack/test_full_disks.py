@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.embedded.engine import Embedded
 from envbuild.build.plan.units import Plan
 from envbuild.core.console import SilentReporter
@@ -33,6 +32,7 @@ from tests.support import foreign_images, published
 from tests.support.engine_fixtures import open_working_store, scratch
 from tests.support.fetching import deb, run, site
 from tests.support.local_registry import Layout, file, system, tar
+from tests.support.ready_image import ready_image
 from tests.support.stored_inputs import lock
 from tests.support.tiny_root import plan, unit
 
@@ -227,7 +227,7 @@ def test_makes_on_a_full_store(small: Path) -> None:
 
     def write() -> str:
         at = foreign_images.workspace(root)
-        return str(build_and_write(Embedded(), plans[-1], lock(), at, BuildOptions())[1].sha256)
+        return str(build_and_write(ready_image(Embedded(), plans[-1], lock()), at)[1].sha256)
 
     def reset() -> None:
         shutil.rmtree(root, ignore_errors=True)

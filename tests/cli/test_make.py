@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,7 @@ class Steps:
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
         self.engines: list[str] = []
+        self.seen: list[str] = []  # engines whose records were read
         self.record: Any = None
         self.built = SimpleNamespace(
             engine="embedded",
@@ -55,7 +57,7 @@ class Steps:
             "envbuild.make.check_machine": step("", None),
             "envbuild.make.read_image_record": self.read,
             "envbuild.lock.lock_record.read_marks": step("", []),
-            "envbuild.make.key_of_lock": step("", SimpleNamespace(lock=b"")),
+            "envbuild.make.key_of_lock": step("", SimpleNamespace(lock=b"", path=Path("key.json"))),
             "envbuild.make.write_image_record": step("record", None),
             "envbuild.lock.update.ensure_lock": step("lock", lock),
             "envbuild.lock.update.current_lock": step("", lock),
@@ -85,6 +87,7 @@ class Steps:
 
     def read(self, *_: Any, **options: Any) -> Any:
         self.options = options
+        self.seen.append(options.get("engine", ""))
         return self.record
 
     def choose(self, name: str, *_: Any) -> Any:
@@ -114,7 +117,7 @@ def test_the_steps_in_their_order(steps: Steps) -> None:
 
 
 def test_an_image_that_is_up_to_date_needs_no_step(steps: Steps) -> None:
-    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", layers=(), caches=())
+    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", lock="", layers=(), caches=())
     assert make("app", steps.workspace, Options(engine="embedded", verify=False)) is steps.record
     assert steps.calls == ["load", "link"] and steps.engines == []
     assert steps.options == {"engine": "embedded", "verified": False}
@@ -122,7 +125,7 @@ def test_an_image_that_is_up_to_date_needs_no_step(steps: Steps) -> None:
 
 def test_recipes_are_loaded_again_after_a_base_was_compared(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes minutes for a large archive, in which a recipe may be edited."""
-    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", layers=(), caches=())
+    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", lock="", layers=(), caches=())
     monkeypatch.setattr("envbuild.make.check_base", lambda *_: True)
     lock = SimpleNamespace(image="app", base_image=None)
     monkeypatch.setattr("envbuild.lock.update.renew_lock", steps.step("renew", lock))
@@ -137,7 +140,7 @@ def test_versions_of_a_lock_that_do_not_fit_the_spec_any_more_are_for_the_lock_t
         raise ConflictError("torch 2.15 is incompatible with the new target")
 
     monkeypatch.setattr("envbuild.make.resolve_as_locked", refuse)
-    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", layers=(), caches=())
+    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", lock="", layers=(), caches=())
     assert make("app", steps.workspace, Options()) is not steps.record
     assert steps.calls[:3] == ["load", "resolve", "lock"]
 
@@ -155,8 +158,8 @@ def test_the_rule_decides_which_step_returns_the_lock(
 
 
 def test_an_image_with_units_of_a_cache_that_is_not_used_is_made_again(steps: Steps) -> None:
-    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", layers=(), caches=("ghcr.io/team/cache",))
-    steps.workspace.site.caches = (UnitCache("ghcr.io/team/cache"),)
+    steps.record = SimpleNamespace(image="app", artifact="/app.sqsh", lock="", layers=(), caches=("quay.io/a/cache",))
+    steps.workspace.site.caches = (UnitCache("quay.io/a/cache"),)
     assert make("app", steps.workspace, Options()) is steps.record
     assert make("app", steps.workspace, Options(caches=())) is not steps.record
     steps.workspace.site.caches = ()
@@ -166,6 +169,44 @@ def test_an_image_with_units_of_a_cache_that_is_not_used_is_made_again(steps: St
 def test_an_image_without_verification_is_linked_without_evidence(steps: Steps) -> None:
     made = make("app", steps.workspace, Options(verify=False))
     assert "verify" not in steps.calls and "link" in steps.calls and made.evidence == ""
+
+
+def test_a_second_command_waits_while_the_file_is_written_and_verified(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would replace the file that the first one verifies, which ends with the error of a damaged image."""
+    taken: list[str] = []
+
+    def raise_busy() -> None:
+        raise BlockingIOError
+
+    def taken_by_another(*_: Any) -> Any:
+        with pytest.raises(BlockingIOError), steps.workspace.store.lock("image-key", raise_busy):
+            pass
+        taken.append(steps.calls[-1])
+        return "/app.evidence.json", None
+
+    monkeypatch.setattr("envbuild.verify.verify.verify", taken_by_another)
+    make("app", steps.workspace, Options())
+    assert taken == ["export"]
+    with steps.workspace.store.lock("image-key", raise_busy):  # free again
+        pass
+
+
+def test_a_file_that_another_command_has_made_meanwhile_is_not_written_again(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile = SimpleNamespace(path="/other.sqsh", sha256="cd", messages=(), stamp=None)
+    monkeypatch.setattr("envbuild.export.built_image.find_unchanged_file", lambda *_: meanwhile)
+    records = iter([None, SimpleNamespace(lock="sha256:2")])
+    monkeypatch.setattr("envbuild.make.read_image_record", lambda *_, **__: next(records))
+    assert make("app", steps.workspace, Options()).sha256 == "cd"
+    assert "export" not in steps.calls and "verify" in steps.calls
+
+
+def test_an_image_of_another_engine_than_that_of_the_site_is_made_again(steps: Steps) -> None:
+    make("app", steps.workspace, Options())
+    assert steps.seen == ["buildah", ""]
 
 
 def test_the_engine_is_that_of_the_option_or_else_of_the_site(steps: Steps) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from envbuild.core.store.store import Store
 from envbuild.launch.nodes_path import compare_copy, nodes_path, read_file
-from envbuild.launch.registry_image import not_published
+from envbuild.launch.registry_image import is_alone, last_published, not_published
 from envbuild.net.registry.client import RegistryAddress
-from envbuild.publish.known_repositories import read_repositories, record_repository
+from envbuild.publish.known_repositories import ALONE, read_repositories, record_repository
 from envbuild.spec.workspace import Workspace
 from tests.support.launching import shipped_workspace, write_squashfs
 
@@ -58,17 +58,22 @@ def at(tmp_path: Path) -> Workspace:
 
 def test_a_tag_that_still_names_an_earlier_image_is_reported(at: Workspace) -> None:
     reference, address = "registry.example/team/net:1", RegistryAddress("https://registry.example", "team/net")
-    assert not_published("net", reference, ONE, at) == ("", "")  # another store may have sent it
+
+    def difference(built: str) -> tuple[str, str]:
+        return not_published("net", reference, built, last_published(reference, at))
+
+    assert difference(ONE) == ("", "")  # another store may have sent it
     record_repository(at.store, RegistryAddress("https://registry.example", "team/other"), ["3" * 64], "1", OTHER)
     record_repository(at.store, address, [ONE.removeprefix("sha256:")], "2", OTHER)
-    assert not_published("net", reference, ONE, at) == ("", "")
+    assert difference(ONE) == ("", "")
     for last in (ONE, OTHER):  # and back again
         record_repository(at.store, address, [last.removeprefix("sha256:")], "1", last)
-    assert not_published("net", reference, OTHER, at) == ("", "")
-    assert not_published("net", reference, ONE, at) == (
+    assert difference(OTHER) == ("", "")
+    assert difference(ONE) == (
         f"{reference} was last published as another image than the one that is built here",
         "envbuild publish net --move",
     )
-    record_repository(at.store, address, [], "1")  # a squashfs file alone
-    assert not_published("net", reference, ONE, at) == ("", "")
+    assert not is_alone(last_published(reference, at))
+    record_repository(at.store, address, [], "1", ALONE)
+    assert difference(ONE) == ("", "") and is_alone(last_published(reference, at))
     assert read_repositories(at.store, address)["3" * 64] == "team/other"

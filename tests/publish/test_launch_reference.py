@@ -18,8 +18,8 @@ from envbuild.launch.gpu_tiers import TierRequest, check_image, run_tier
 from envbuild.launch.launch import Prepared, load_form
 from envbuild.launch.model import LaunchImage
 from envbuild.launch.registry_image import check_tag
-from envbuild.net.registry.media_types import OCI
-from envbuild.publish.image_parts import ImageParts
+from envbuild.net.registry.media_types import INDEX, OCI
+from envbuild.publish.publish_source import publish_source
 from tests.support.foreign_images import layers, workspace
 from tests.support.gpu_bench import job
 from tests.support.launching import shipped_target, site
@@ -50,15 +50,15 @@ def test_a_tag_that_names_another_image_is_refused(tmp_path: Path, registry: Ser
     assert caught.value.hint == "envbuild publish app --move"
     with pytest.raises(InputError):
         check_tag(replace(image, reference=f"docker://{registry.host}/app:2"), at)
-    alone = ImageParts.of_artifact(artifacts[0], {"os": "linux", "architecture": "amd64"})
-    publish(alone, artifacts, f"{registry.host}/app:alone")
-    image = replace(image, reference=f"docker://{registry.host}/app:alone", sha256=f"sha256:{sha256}")
-    assert check_tag(image, at) == artifacts[0].digest
+    source, place = f"oci:{tmp_path}/a/layout:x", f"{registry.host}/app:alone"
+    alone = publish_source(source, place, workspace(tmp_path / "c"), layers=False).data
+    image = replace(image, reference=f"docker://{place}", sha256=f"sha256:{alone['sha256']}")
+    assert check_tag(image, at) == alone["digest"]
     with pytest.raises(EnvbuildError, match="another image than the one that is built here"):
         check_tag(replace(image, sha256=f"sha256:{'0' * 64}"), at)
 
 
-@pytest.mark.parametrize("change", ["layers", "annotations"])
+@pytest.mark.parametrize("change", ["layers", "annotations", "artifact", "artifact-layers"])
 def test_a_tag_with_the_configuration_of_the_image_and_other_content_is_refused(
     tmp_path: Path, registry: Server, change: str
 ) -> None:
@@ -73,11 +73,53 @@ def test_a_tag_with_the_configuration_of_the_image_and_other_content_is_refused(
     assert check_tag(image, at) == parts.digest
     kind = {"Accept": OCI.manifest, "Content-Type": OCI.manifest}
     manifest, other = (requests.get(f"{place}/{tag}", headers=kind, timeout=60).json() for tag in ("1", "other"))
-    assert manifest[change] != other[change]
-    text = json.dumps({**manifest, change: other[change]})
+    kinds = {"artifactType": "application/vnd.example"}  # which enroot, Docker and containerd do not read
+    changed = {
+        "layers": {"layers": other["layers"]},
+        "annotations": {"annotations": other["annotations"]},
+        "artifact": {**kinds, "layers": other["layers"], "config": other["config"]},
+        "artifact-layers": {**kinds, "layers": other["layers"]},
+    }[change]
+    assert any(manifest.get(key) != value for key, value in changed.items())
+    text = json.dumps({**manifest, **changed})
     assert requests.put(f"{place}/1", text, headers=kind, timeout=60).status_code == 201
     with pytest.raises(EnvbuildError, match=r"another image than|and its image names"):
         check_tag(image, at)
+
+
+@pytest.mark.parametrize(
+    "first", [{"architecture": "amd64", "os": "windows"}, {"architecture": "amd64", "os": "linux", "variant": "v4"}]
+)
+def test_an_index_of_which_enroot_takes_another_entry_is_refused(
+    tmp_path: Path, registry: Server, first: dict[str, str]
+) -> None:
+    """enroot takes the first entry of the architecture, for any system and variant."""
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    others, other_artifacts, _ = built(tmp_path / "b", [*layers()[:-1], tar(file("evil", b"x"))])
+    publish(parts, artifacts, f"{registry.host}/index:own")
+    publish(others, other_artifacts, f"{registry.host}/index:other")
+    at, place = workspace(tmp_path / "store"), f"{registry.url}/v2/index/manifests"
+
+    def entry(digest: str, platform: dict[str, str]) -> dict[str, object]:
+        size = len(requests.get(f"{place}/{digest}", headers={"Accept": OCI.manifest}, timeout=60).content)
+        return {"mediaType": OCI.manifest, "digest": digest, "size": size, "platform": platform}
+
+    own, foreign = entry(parts.digest, {"architecture": "amd64", "os": "linux"}), entry(others.digest, first)
+    arm = entry(others.digest, {"architecture": "arm64", "os": "linux"})
+    for tag, listed in {"good": [arm, own, foreign], "bad": [foreign, own]}.items():
+        text = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed})
+        put = requests.put(f"{place}/{tag}", text, headers={"Content-Type": INDEX}, timeout=60)
+        assert put.status_code == 201
+    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/index:good")
+    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    bad = replace(image, reference=f"docker://{registry.host}/index:bad")
+    for enroot in ("3.5.0", ""):
+        assert check_image(image, "srun", at, enroot).reference == image.reference
+        with pytest.raises(EnvbuildError, match="enroot before 4 takes another entry"):
+            check_image(bad, "srun", at, enroot)
+    by_digest = f"docker://{registry.host}/index@{parts.digest}"
+    assert check_image(bad, "srun", at, "4.0.0").reference == by_digest
+    assert f"docker://{check_image(bad, 'docker', at).docker}" == by_digest
 
 
 @pytest.mark.parametrize(("enroot", "pinned"), [("4.0.0", True), ("3.5.0", False), ("", False)])

@@ -121,7 +121,6 @@ def test_a_type_of_an_attribute_with_bits_that_the_kernel_does_not_know(tmp_path
         read_everything(tmp_path / "a.sqsh")
 
 
-
 @pytest.mark.parametrize(
     "name,offset,wrong",
     [

@@ -25,6 +25,7 @@ from envbuild.make import build_and_write  # noqa: E402
 from tests.support import tiny_root as kit  # noqa: E402
 from tests.support.foreign_images import workspace  # noqa: E402
 from tests.support.group_store import add_missing  # noqa: E402
+from tests.support.ready_image import ready_image  # noqa: E402
 from tests.support.stored_inputs import lock  # noqa: E402
 
 # As a compiler that does not end on SIGTERM, with a process that leaves its session.
@@ -42,7 +43,7 @@ def main() -> None:
         one, two = (kit.unit(name, COMPILE.format(name)) for name in ("one", "two"))
         three = kit.unit("three", "cat /opt/one/3 > /opt/three", lowers=("base", "one", "two"))
         plan = kit.plan(store, one, two, three)
-        built, artifact = build_and_write(Embedded(), plan, lock(), at, BuildOptions(workers=2))
+        built, artifact = build_and_write(ready_image(Embedded(), plan, lock(), BuildOptions(workers=2)), at)
         link_by_name(artifact.path, plan.image)
         made = {"artifact": str(artifact.path), "sha256": artifact.sha256}
         made |= {"layers": [layer.diff_id for layer in built.layers]}  # type: ignore[dict-item]

@@ -61,7 +61,7 @@ def rebuild_image(name: str, workspace: Workspace, engine: str = "", platform: s
             obtain_inputs(ready, workspace)
         link_inputs(ready.plan, ready.lock, workspace.store, store, workspace.reporter)
         obtain_inputs(ready, at)
-        built, made = build_and_write(ready.engine, ready.plan, ready.lock, at, ready.build, ready.inputs.obtain)
+        built, made = build_and_write(ready, at)
         parts = compare_parts(claim, ready, built, made, at)
         first = find_first(claim, parts, made.path, workspace, at, work)
     data = rebuild_document(claim, ready.lock, ready.plan, built, parts, first)
