@@ -28,7 +28,15 @@ from envbuild.net.registry.media_types import REF_NAME
 from envbuild.net.registry.push import FilePart
 from envbuild.publish.image_parts import BlobContent, ImageParts
 from envbuild.publish.layout_artifacts import list_artifacts, without_artifacts
-from envbuild.publish.layout_index import add_to_tag, describe_index, names, new_index, read_index, ref_name
+from envbuild.publish.layout_index import (
+    add_to_tag,
+    describe_index,
+    named_in_indexes,
+    names,
+    new_index,
+    read_index,
+    ref_name,
+)
 from envbuild.publish.squashfs_artifact import Artifact
 
 WAIT = 1800.0  # seconds for another publisher: copying a large image to a slow file system takes some minutes
@@ -76,17 +84,17 @@ def publish_to_folder(
                 "platform": dict(parts.platform),
             }
             others = [item for item in index if not names(item, tag, arch)]
-            replaced = {item["digest"] for item in index if names(item, tag, arch)} - {
-                item["digest"] for item in others
-            }
-            lists = list_artifacts(parts.digest, artifacts, index, blobs, folder)
-            for digest, content in lists.contents.items():  # they are of the folder, not of the image: not counted
-                write_blob(content, blobs / digest)
-            others = without_artifacts(others, {*replaced, parts.digest} if artifacts else replaced, artifacts)
             if listing:
                 others = [item for item in others if ref_name(item) != platforms]
                 others.append(describe_index(listing, platforms))
                 write_blob(listing, blobs / hashlib.sha256(listing).hexdigest())
+            replaced = {item["digest"] for item in index if names(item, tag, arch)}
+            if replaced:  # images that still have a name, also in an index, keep their artifacts
+                replaced -= {item["digest"] for item in others} | named_in_indexes(others, blobs)
+            lists = list_artifacts(parts.digest, artifacts, index, blobs, folder)
+            for digest, content in lists.contents.items():  # they are of the folder, not of the image: not counted
+                write_blob(content, blobs / digest)
+            others = without_artifacts(others, {*replaced, parts.digest} if artifacts else replaced, artifacts)
             entries = [*others, entry, *lists.entries]
             listed = new_index(entries, folder)
             write_atomic(here / "index.json", lambda file: file.write(listed))

@@ -86,6 +86,23 @@ def test_another_image_for_the_same_platform_replaces_it_only_on_request(tmp_pat
     assert digests == [first["amd64"]["digest"], new["digest"]]
 
 
+def test_an_image_that_the_index_still_names_keeps_its_artifacts(tmp_path: Path, place: str) -> None:
+    """Its own tag may move to another image: the squashfs file and the signatures of the first one were removed."""
+    first = send(tmp_path, place, "amd64", tag="one")
+    send(tmp_path, place, "amd64", tar(file("more")), tag="one", index="", move=True)
+    found = pull_image(f"{place}:app", None, workspace(tmp_path / "b"), "amd64").data
+    assert (found["digest"], found["squashfs"]) == (first["digest"], first["squashfs"])
+    assert found["sha256"] == first["sha256"]
+
+
+def test_an_image_that_no_name_leads_to_loses_its_artifacts(tmp_path: Path) -> None:
+    place = f"oci:{tmp_path}/shared"
+    first = send(tmp_path, place, "amd64", tag="one")
+    send(tmp_path, place, "amd64", tar(file("more")), tag="one", move=True)  # in the index as well
+    named = (tmp_path / "shared/index.json").read_text()
+    assert first["digest"].removeprefix("sha256:") not in named and "sha256-" in named
+
+
 def test_a_tag_of_one_image_is_not_an_index(tmp_path: Path, place: str) -> None:
     one = send(tmp_path, place, "amd64", index="", tag="app")
     with pytest.raises(PublishError, match=r":app exists and is not an index of images: it is an image") as caught:
