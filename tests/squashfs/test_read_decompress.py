@@ -51,6 +51,15 @@ def test_a_block_with_a_wrong_size_is_refused(codec):
         tracemalloc.stop()
 
 
+def test_bytes_behind_a_frame_are_damage():
+    """Of one file, unsquashfs and squashfuse end with an error there, and the kernel does not."""
+    frame = zstandard.ZstdCompressor().compress(b"word" * 100)
+    unpack = find_decompressor(IDS["zstd"], "x")
+    assert unpack(frame, 400) == b"word" * 100
+    with pytest.raises(CorruptDataError, match="1 bytes of unused data"):
+        unpack(frame + b"\0", 400)
+
+
 @examples(300)
 @given(data=st.binary(max_size=200), limit=st.integers(1, 9000))
 def test_lzo_of_anything(data, limit):

@@ -8,7 +8,7 @@ those of squashfs-tools (squashfs_fs.h).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 from envbuild.core.errors import VerifyError
 from envbuild.squashfs.codec import IDS
@@ -106,7 +106,8 @@ def _zstd_stream() -> Decompress:
     """Return one decompressor for the whole program: readers have one thread."""
     import zstandard
 
-    return zstandard.ZstdDecompressor().decompress
+    # Bytes behind the frame: unsquashfs and squashfuse refuse them (ZSTD_decompress), the kernel reads the frame alone.
+    return partial(zstandard.ZstdDecompressor().decompress, allow_extra_data=False)
 
 
 UNPACK: dict[str, Decompress] = {
