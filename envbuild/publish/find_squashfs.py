@@ -48,11 +48,11 @@ def find_squashfs(
     image: RemoteImage, found: ImageDocument, *, bound: bool = False, transfer: Transfer | None = None
 ) -> PublishedSquashfs | None:
     """Return the squashfs file of an image, or of the artifact that is named; None if it was published without one, or
-    if its manifest has none and the image was named by its digest, or only what the manifest names is wanted (`bound`).
-    `transfer`: into the store that caches its document (None: none does).
+    if its manifest has none and the image was named by its digest, or only what the manifest names is wanted (`bound`:
+    it is signed). `transfer`: into the store that caches its document (None: none does).
 
     Raises InputError for a newer format, and if a part is damaged or not available; VerifyError for an artifact of
-    another image or with another file, ConflictError.
+    another image or with another file, and for a signed image whose file is not listed; ConflictError.
     """
     if str(found.value.get("artifactType", "")).startswith(FAMILY):
         named = read_artifact(image, found, transfer)
@@ -74,6 +74,11 @@ def find_squashfs(
             failed = failed or error
     if failed:
         raise failed
+    if bound and binding.file:
+        raise VerifyError(
+            f"the signed manifest of {image.name} names the squashfs file sha256:{binding.file}, which is not listed",
+            hint="publish the image again, or copy it with its artifacts (oras cp --recursive)",
+        )
     return None
 
 

@@ -22,6 +22,7 @@ from envbuild.net.download import Transfer
 from envbuild.net.registry.upload import FIRST_PAUSE, TRIES
 from envbuild.oci import manifest as m
 from envbuild.oci.sources.platform import Platform, wrong_platform_error
+from envbuild.publish.binding import read_binding
 from envbuild.publish.find_squashfs import PublishedSquashfs, find_squashfs
 from envbuild.publish.pull_packs import Pull
 from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote, report_reading
@@ -63,8 +64,7 @@ def pull_image(text: str, output: Output | None, workspace: Workspace, platform:
     with report_reading(image, workspace.reporter):
         compared = compare_image(image, workspace, platform)
     if compared.found is None and not compared.signed.keys:
-        why = "the digest of this image names no squashfs file" if image.pinned else NO_FILE
-        return convert(image.source, why, output, workspace, platform)
+        return convert(image.source, why_converted(compared), output, workspace, platform)
     return pull_compared(compared, output, workspace, platform, began)
 
 
@@ -109,6 +109,16 @@ def pull_compared(
     return add_signatures(result, compared.signed)
 
 
+def why_converted(compared: Compared) -> str:
+    """Return why there is no squashfs file to write, of an image that has none, or whose list of artifacts has none: a
+    program may have copied the image alone."""
+    if file := read_binding(compared.document.value).file:
+        return f"its squashfs file (sha256:{file}) is not listed there"
+    if compared.signed.keys:
+        return "what is signed names no squashfs file"
+    return "the digest of this image names no squashfs file" if compared.image.pinned else NO_FILE
+
+
 def convert(
     source: str,
     why: str,
@@ -141,7 +151,7 @@ def convert_compared(
             f"{image.name} is signed, but its squashfs file is not, and {intruder.path} {intruder.reason}",
             hint="convert it in a store of your own: ENVBUILD_STORE=/a/folder/of/yours",
         )
-    why = "what is signed names no squashfs file" if signed else NO_FILE
+    why = why_converted(compared)
     result = convert(image.pin(digest), why, output, workspace, platform, link=link, manifest=digest)
     return add_signatures(result, compared.signed)
 

@@ -6,6 +6,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian import resolve as debian
 from envbuild.lock.debian.apt import configuration
+from envbuild.lock.debian.apt_setup import AptSetup
 from envbuild.net.site import Site
 from envbuild.net.site_file import read_site
 from envbuild.spec.recipe import AptRepository
@@ -57,6 +59,17 @@ def lock(
     request = debian.DebianRequest(TRIXIE, "amd64", units, repositories, refresh=True)
     found = debian.resolve(request, site, Store.open(site.store), reporter or SilentReporter())
     return [file.name for file in found.units["debian" if asked else "base"]]
+
+
+@pytest.mark.parametrize(("hosts", "wanted"), [("*", "DIRECT"), ("a.example", "http://p:1"), ("", "http://p:1")])
+def test_a_no_proxy_of_all_hosts(host: Path, monkeypatch: pytest.MonkeyPatch, hosts: str, wanted: str) -> None:
+    """apt reads names and domains in no_proxy, and no `*`."""
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("NO_PROXY", hosts)
+    host.write_text(f'{host.read_text()}Acquire::http::Proxy "http://of-this-machine:1";\n')
+    setup = AptSetup(SimpleNamespace(site=SimpleNamespace(apt={}, proxy="http://p:1")))  # type: ignore[arg-type]
+    options = setup.options()
+    assert options["Acquire::http::Proxy"] == options["Acquire::https::Proxy"] == wanted
 
 
 @pytest.mark.slow_unit

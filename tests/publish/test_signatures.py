@@ -192,6 +192,24 @@ def test_an_artifact_that_the_signed_manifest_does_not_name_is_not_used(
     assert parts.digest in found["origin"] and "fetched" not in found and found["signed_by"] == [str(team[1])]
 
 
+def test_a_list_without_the_file_that_the_signed_manifest_names_is_refused(
+    tmp_path: Path, registry: Server, team: Keys
+) -> None:
+    """A mirror can leave entries out of it: each node would start a file of its own, which has no signature."""
+    parts, _, _ = built(tmp_path / "a", layers())
+    publish(parts, [signature(parts, team[0], tmp_path / "s")], f"{registry.host}/short:1")
+    reference = f"docker://{registry.host}/short:1"
+    with pytest.raises(VerifyError, match=r"names the squashfs file .*, which is not listed"):
+        pull_image(reference, None, requiring(tmp_path / "b", team[1]))
+    with pytest.raises(VerifyError, match=r"names the squashfs file .*, which is not listed"):
+        read_published(reference, requiring(tmp_path / "b", team[1]), to_use=True)
+    at = requiring(tmp_path / "c", team[1], require=False)
+    parts, _, _ = built(tmp_path / "d", [*layers(), MORE])
+    publish(parts, [], f"{registry.host}/unsigned:1")  # copied without its artifacts
+    assert "fetched" not in pull_image(f"docker://{registry.host}/unsigned:1", None, at).data
+    assert "is not listed there; converting its layers" in messages(at)
+
+
 def test_a_job_has_the_digest_that_was_compared_and_nothing_that_a_list_adds(
     tmp_path: Path, registry: Server, team: Keys
 ) -> None:

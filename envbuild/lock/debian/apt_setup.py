@@ -19,7 +19,10 @@ from envbuild.lock.debian.repositories import MOVED, PackageRepository, Reposito
 from envbuild.lock.debian.signing_keys import is_recent
 from envbuild.lock.debian.unreadable_archives import failures_by_place, unreachable_findings
 from envbuild.net.apt_options import merge_options, weaker_checks
+from envbuild.net.network_settings import direct_hosts
 from envbuild.spec.recipe import AptRepository
+
+PROXIES = ("Acquire::http::Proxy", "Acquire::https::Proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +82,9 @@ class AptSetup:
     def options(self) -> dict[str, str]:
         """Return the options of apt: the host's and the site's."""
         options = merge_options(host_options(), self.finder.site.apt)
-        if self.finder.site.proxy:
-            options |= {"Acquire::http::Proxy": self.finder.site.proxy, "Acquire::https::Proxy": self.finder.site.proxy}
-        return options
+        # of NO_PROXY apt reads names and domains alone
+        proxy = "DIRECT" if direct_hosts()["no_proxy"] == "*" else self.finder.site.proxy
+        return options | (dict.fromkeys(PROXIES, proxy) if proxy else {})
 
     def open_reachable(self, known: Sequence[PackageRepository], own: int) -> tuple[Apt | None, list[Finding]]:
         """Return the apt of the archives that answer, each at the first of its places that does, and the findings for
