@@ -119,6 +119,17 @@ def test_an_image_of_another_program_is_converted(tmp_path: Path, registry: Serv
     assert path.name.endswith(".sqsh") and path.read_bytes()[:4] == b"hsqs"
 
 
+def test_a_tag_of_a_folder_with_images_for_two_architectures(tmp_path: Path) -> None:
+    """The index of them is not a blob of the folder: what was compared is named by a digest that it lacks."""
+    layout = Layout(tmp_path / "fs/team/app")
+    for arch in ("amd64", "arm64"):
+        layout.add(image(layout, [*layers(), tar(file("arch", arch.encode()))], architecture=arch), "1")
+    importer = Importer(tmp_path)
+    importer.site.write_text(f'{importer.site.read_text()}mirrors: {{"oci:registry.example/": [{tmp_path}/fs]}}\n')
+    path = Path(importer.run("get", "docker://registry.example/team/app:1").strip())
+    assert path.read_bytes()[:4] == b"hsqs"
+
+
 def test_without_a_registry_a_known_tag_starts_only_where_the_site_wants_it(tmp_path: Path, registry: Server) -> None:
     parts, artifacts, _ = built(tmp_path / "a", layers())
     publish(parts, artifacts, f"{registry.host}/app:1")

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from envbuild.core.errors import InputError
@@ -114,30 +114,49 @@ class LayoutFolder:
         return content
 
     def manifest(self, transport: Transport, wanted: str) -> bytes:
+        """Return the manifest or index `wanted` (``sha256:<hex>`` or a tag); of a name with images for
+        several architectures an index of them, which the layout has no blob of. Raises RefusedError, NotFoundError."""
         if wanted.startswith("sha256:"):
-            return self.document(transport, wanted.removeprefix("sha256:"))
-        if not (self.path / "oci-layout").is_file():
-            raise NotFoundError("no OCI layout")
-        try:
-            listed = json_value(transport.read(str(self.path / "index.json")).content)["manifests"]
-            if self.exclusive:  # beside an image its artifacts are listed
-                listed = [item for item in listed if not is_referrer(item)]
-            names = [(item.get("annotations") or {}).get(REF_NAME, "") for item in listed]
-            digests = [str(item["digest"]).removeprefix("sha256:") for item in listed]
-            if not all(map(HEX.fullmatch, digests)):
-                raise ValueError("a digest")
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise RefusedError("its index.json is malformed") from None
-        names_here = (*self.names, "") if self.exclusive and len(listed) == 1 else self.names
-        fitting = [number for number, name in enumerate(names) if name in names_here]
-        if not fitting:
+            return self.joined(transport, wanted) or self.document(transport, wanted.removeprefix("sha256:"))
+        found = self.named(transport)
+        only = self.exclusive and sum(map(len, found.values())) == 1  # it may have no name
+        names = dict.fromkeys((*self.names, *([""] if only else [])))
+        entries = [entry for name in names for entry in found.get(name, ())]
+        if not entries:
             raise NotFoundError(f"its index.json names no {wanted}")
-        if len(fitting) > 1:  # one name for several architectures
-            entries = [listed[number] for number in fitting]
+        if len(entries) > 1:
             if names_two_images(entries):
                 raise RefusedError(f"its index.json has two images named {wanted}")
-            return json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
-        return self.document(transport, digests[fitting[0]])
+            return join_entries(entries)
+        return self.document(transport, str(entries[0]["digest"]).removeprefix("sha256:"))
+
+    def joined(self, transport: Transport, wanted: str) -> bytes:
+        """Return the index (``sha256:<hex>``) of all images of a name; empty if the layout has a blob of that digest,
+        or no such name."""
+        if os.path.lexists(self.path / "blobs" / "sha256" / wanted.removeprefix("sha256:")):
+            return b""
+        try:
+            found = self.named(transport)
+        except (RefusedError, NotFoundError, UnreachableError):
+            return b""
+        indexes = (join_entries(entries) for entries in found.values())
+        return next((content for content in indexes if digest_of(content) == wanted), b"")
+
+    def named(self, transport: Transport) -> dict[str, list[dict[str, Any]]]:
+        """Return the entries of index.json by their names. Raises RefusedError, NotFoundError."""
+        if not (self.path / "oci-layout").is_file():
+            raise NotFoundError("no OCI layout")
+        found: dict[str, list[dict[str, Any]]] = {}
+        try:
+            for item in json_value(transport.read(str(self.path / "index.json")).content)["manifests"]:
+                if self.exclusive and is_referrer(item):  # beside an image its artifacts are listed
+                    continue
+                if not HEX.fullmatch(str(item["digest"]).removeprefix("sha256:")):
+                    raise ValueError("a digest")
+                found.setdefault((item.get("annotations") or {}).get(REF_NAME, ""), []).append(item)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise RefusedError("its index.json is malformed") from None
+        return found
 
     def digest(self, transport: Transport, tag: str) -> str:
         """Return the digest of the manifest or index of a tag."""
@@ -146,6 +165,11 @@ class LayoutFolder:
 
 class UnansweredError(InputError):
     """No place of an image answered."""
+
+
+def join_entries(entries: Sequence[dict[str, Any]]) -> bytes:
+    """Return an index of entries of a layout."""
+    return json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
 
 
 def digest_of(content: bytes) -> str:
