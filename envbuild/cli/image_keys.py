@@ -3,7 +3,6 @@ is recognized without a store."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -11,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envbuild.core.errors import SpecError
+from envbuild.lock.lock_record import decisive_parts
 from envbuild.lock.model import Lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.update import current_lock, draft_lock
@@ -25,15 +25,19 @@ def image_keys(resolution: Resolution, state: str, workspace: Workspace) -> dict
 
     `state`: that of its lock (`envbuild.cli.image_list.lock_state`). With a current lock the parts are its units, their
     names with the prefix ``unit ``; `START`, the configuration of the image; and `CHECKS`, what verify runs and
-    expects. Else `LOCK`: what a lock is requested for, and the units and the configuration of a draft. Raises SpecError
-    of a recipe.
+    expects. Else `LOCK`: what a lock is requested for, and the units and the configuration of a draft; of recipes that
+    need a lock the content of their files. Raises SpecError of a recipe.
     """
     if state == "current":
         lock = current_lock(resolution, workspace)
         return {**plan_parts(resolution, lock), CHECKS: value_digest(checks(resolution, lock))}
-    parts: dict[str, str] = {}
-    with contextlib.suppress(SpecError):  # of a recipe that needs what a lock has
+    try:
         parts = plan_parts(resolution, draft_lock(resolution))
+    except SpecError:  # of a recipe that needs what a lock has
+        digest = hashlib.sha256()
+        for part in decisive_parts(resolution, workspace):
+            digest.update(hashlib.sha256(part if isinstance(part, bytes) else part.encode()).digest())
+        parts = {"files": digest.hexdigest()}
     return {LOCK: value_digest([state, lock_request(resolution).digest(), parts])}
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from envbuild.core.errors import SpecError
 from envbuild.core.yaml_reader import short
@@ -83,8 +84,9 @@ def first_version(text: str) -> str:
 
 
 def older(version: str, than: str) -> bool:
-    """Return whether one version number is lower than another."""
-    return _numbers(version) < _numbers(than)
+    """Return whether one version number is lower than another: 4.0 is not lower than 4.0.0."""
+    pairs = [*zip_longest(_numbers(version), _numbers(than), fillvalue=0)]
+    return [one for one, _ in pairs] < [other for _, other in pairs]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -153,8 +153,8 @@ def run_tier(job: Job, prepared: Prepared, request: TierRequest, workspace: Work
         image = check() if installed else prepared.image
         run = run_node if request.tier == GPU else run_fabric
         found = run(job, replace(prepared, image=image), request, workspace)
-        if installed and check() != image:  # jobs wait, and a tag may be moved meanwhile
-            raise EnvbuildError(f"the image that nodes start as {image.name} changed while the checks ran")
+        if installed and not names_content(image, form):  # jobs wait, and a tag or a file may be another one meanwhile
+            check()
         return found
     finally:
         workspace.reporter.finish(TASK)
@@ -177,6 +177,11 @@ def check_image(image: LaunchImage, form: str, workspace: Workspace, enroot: str
     by_tag = form != "docker" and (not enroot or older(enroot, DIGESTS))
     named = f"{without_tag(image.reference)}@{check_tag(image, workspace, by_tag=by_tag)}"
     return replace(image, reference=image.reference if by_tag else named, docker=named.removeprefix(REGISTRY))
+
+
+def names_content(image: LaunchImage, form: str) -> bool:
+    """Return whether jobs start an image by a digest or an id (`check_image`), which names one content for ever."""
+    return form == "docker" or (not image.squashfs and "@" in image.reference)
 
 
 def run_node(job: Job, prepared: Prepared, request: TierRequest, workspace: Workspace) -> Measured:

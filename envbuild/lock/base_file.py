@@ -51,7 +51,7 @@ def provide_base(
     lock: Lock, wanted: Iterable[Input], folder: Path, site: Site, store: Store, reporter: Reporter
 ) -> None:
     """Copy the base image of a lock from its file into a store that lacks a part of it that is `wanted`, as after a
-    clone of the project. A file that is missing, damaged (this is reported) or another image is left to
+    clone of the project. A file that is missing, damaged or another image, which is reported, is left to
     `envbuild.lock.fetch`: a mirror may have the parts. Raises EngineError if the store is full."""
     base = lock.base_image
     if base is None or not any(isinstance(entry, ImageBlob) for entry in wanted):
@@ -59,8 +59,13 @@ def provide_base(
     name = base.reference
     if not is_local_image(name) or is_own_image(name):
         return
-    if is_other_file(name, folder, lock.arch, base, site, store, reporter)[0] is False:
+    other, why = is_other_file(name, folder, lock.arch, base, site, store, reporter)
+    if other is False:
         try:
             import_image(name, folder, NO_IMAGES, lock.arch, site, store, reporter)
         except InputError as error:
-            reporter.warn(f"the base {name} is not copied: {error.message}")
+            why = error.message
+    elif other:
+        why = f"it is another image than that of the lock (envbuild lock {lock.image} takes it)"
+    if why:
+        reporter.warn(f"the base {name} is not copied: {why}")

@@ -75,6 +75,7 @@ def fetch(
     pause: float = 0.5,
     where: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    base: bool = True,
     contents: Iterable[DevContent] = (),
 ) -> None:
     """Download the inputs of `lock` into the store, `jobs` at a time.
@@ -85,6 +86,7 @@ def fetch(
     pause: seconds before the first retry of a failed download
     where: file name of a source → the place in the spec that requires it (`LockRequest.source_places`)
     folder: that of the spec, which the paths of wheels and of a base in a file are relative to
+    base: whether the store may get a base in a file from there; not again after `without_base`
     contents: of project folders, which no lock has (`LockRequest.contents`)
 
     Raises InputError with a finding for each input that is not available (one for all inputs of an origin that has no
@@ -97,7 +99,7 @@ def fetch(
     wanted = inputs_to_fetch(lock, store, names, digests=digests, manifest=manifest)
     if not wanted:
         return
-    if folder is not None:
+    if folder is not None and base:
         wanted = without_base(lock, wanted, folder, site, store, reporter)
         if not wanted:
             return

@@ -31,6 +31,10 @@ def add_to_index(content: bytes, parts: ImageParts, name: str, *, move: bool) ->
     """
     value = parse_index(content, name, move=move)
     own = {**parts.subject, "platform": dict(parts.platform)}
+    try:
+        m.parse_platform(Part(own))
+    except InvalidDocumentError as error:
+        raise PublishError(f"the image cannot be added to an index: {error}", hint="leave out --index") from None
     same = [entry for entry in value["manifests"] if platform_text(entry) == platform_text(own)]
     if any(entry["digest"] == parts.digest for entry in same):
         return content

@@ -81,12 +81,18 @@ def test_an_image_without_a_lock_is_changed_by_its_recipes(project: Path) -> Non
 
 
 def test_a_recipe_that_needs_a_lock_ends_nothing(project: Path) -> None:
-    """`RecipeEnv.versions` is empty until there is one."""
-    needs = '    def verify(self, env):\n        assert env.versions["numpy"]\n        return []\n\n    def unused'
-    replace(project / "recipes/mpi4py.py", "    def verify", needs)
+    """`RecipeEnv.versions` is empty until there is one. Of an image without a lock the files of its recipes count."""
+    recipe = project / "recipes/mpi4py.py"
+    text = recipe.read_text()
+    begin = text.index("    def build(")
+    body = text.index("\n", text.index(":\n", begin)) + 1
+    recipe.write_text(f'{text[:body]}        assert env.versions["cython"]\n{text[body:]}')
     git(project, "commit", "-q", "-a", "-m", "second")
     assert changed(project) == {"removed": []}
-    assert changed(project, "HEAD~1")["cpu-ucx"][0] == "changed"
+    found = changed(project, "HEAD~1")
+    assert found["extra"] == ("changed", ["lock"]) and "cpu-ucx" not in found  # whose plan is the same
+    replace(recipe, 'environment={"MPICC"', 'environment={"SAID": "x", "MPICC"')
+    assert changed(project)["extra"] == ("changed", ["lock"])
 
 
 @pytest.mark.slow_unit

@@ -267,3 +267,12 @@ def test_without_the_extra_the_command_that_installs_it_is_named(
     with pytest.raises(SignatureError) as caught:
         write_key_pair(tmp_path / "a.key", "right")
     assert caught.value.hint == "pip install 'envbuild[sign]'" and not list(tmp_path.iterdir())
+
+
+def test_a_file_with_several_public_keys_is_refused(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    """The library reads the first one alone: signatures of the other were none."""
+    text = pair[1].read_text()
+    both = tmp_path / "both.pub"
+    both.write_text(text + text)
+    with pytest.raises(SignatureError, match="has several keys in PEM"):
+        read_public_key(both)

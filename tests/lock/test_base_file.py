@@ -54,6 +54,7 @@ def provide(image: BaseImage, folder: Path, store: str) -> Store:
     at, lock = workspace(folder / store), Lock.__new__(Lock)
     object.__setattr__(lock, "base_image", image)
     object.__setattr__(lock, "arch", "amd64")
+    object.__setattr__(lock, "image", "demo")
     provide_base(lock, image_blobs(image), folder, at.site, at.store, at.reporter)
     return Store(at.store.root)
 
@@ -98,6 +99,7 @@ def test_a_store_without_the_base_gets_it_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "layout/index.json").unlink()
     write_layout(tmp_path / "layout", MORE)
     assert not any(map(provide(image, tmp_path, "other").has_blob, blobs))  # another image: nothing is copied
+    assert "it is another image than that of the lock" in REPORTED.lines[-1]
 
 
 def test_a_damaged_file_is_reported_and_left_to_mirrors(tmp_path: Path) -> None:

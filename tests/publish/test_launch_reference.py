@@ -122,7 +122,31 @@ def test_an_index_of_which_enroot_takes_another_entry_is_refused(
     assert f"docker://{check_image(bad, 'docker', at).docker}" == by_digest
 
 
-@pytest.mark.parametrize(("enroot", "pinned"), [("4.0.0", True), ("3.5.0", False), ("", False)])
+def test_a_job_that_names_the_digest_has_results_after_the_tag_moved(
+    tmp_path: Path, registry: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes have started what was compared, and hours of jobs are not thrown away."""
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    other, others, _ = built(tmp_path / "b", layers()[:1])
+    publish(parts, artifacts, f"{registry.host}/named:1")
+    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/named:1", built=True)
+    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    started: list[str] = []
+
+    def run(_: object, prepared: Prepared, *__: object) -> str:
+        started.append(prepared.image.reference)
+        publish(other, others, f"{registry.host}/named:1", move=True)
+        return "measured"
+
+    monkeypatch.setattr(gpu_tiers, "run_node", run)
+    monkeypatch.setattr(gpu_tiers, "job_form", lambda _: "sh")
+    slurm = replace(site().slurm, enroot="4.0")
+    prepared = Prepared(load_form("srun"), image, shipped_target("h100-ib"), Clients(slurm))
+    assert run_tier(job(), prepared, TierRequest("gpu"), workspace(tmp_path / "store")) == "measured"  # type: ignore[comparison-overlap]
+    assert started == [f"docker://{registry.host}/named@{parts.digest}"]
+
+
+@pytest.mark.parametrize(("enroot", "pinned"), [("4.0.0", True), ("4.0", True), ("3.5.0", False), ("", False)])
 def test_jobs_name_the_digest_where_enroot_pulls_it(
     enroot: str, pinned: bool, tmp_path: Path, registry: Server
 ) -> None:
@@ -171,6 +195,7 @@ def test_a_tag_that_is_moved_while_a_job_waits_is_refused(
 
     monkeypatch.setattr(gpu_tiers, "run_node", run)
     monkeypatch.setattr(gpu_tiers, "job_form", lambda _: "sh")
-    prepared = Prepared(load_form("srun"), image, shipped_target("h100-ib"), Clients(site().slurm))
+    slurm = replace(site().slurm, enroot="3.5.0")
+    prepared = Prepared(load_form("srun"), image, shipped_target("h100-ib"), Clients(slurm))
     with pytest.raises(EnvbuildError, match="another image than the one that is built here"):
         run_tier(job(), prepared, TierRequest("gpu"), workspace(tmp_path / "store"))

@@ -59,7 +59,17 @@ class UnitSupply:
             wanted = inputs_to_fetch(self.lock, at.store, digests=digests)
             self.check(units, without_base(self.lock, wanted, folder, at.site, at.store, at.reporter))
         contents = self.request.contents
-        fetch(self.lock, at.store, at.site, at.reporter, digests=digests, where=where, folder=folder, contents=contents)
+        fetch(
+            self.lock,
+            at.store,
+            at.site,
+            at.reporter,
+            digests=digests,
+            where=where,
+            folder=folder,
+            base=not units,  # it was tried above
+            contents=contents,
+        )
 
     def check(self, units: Sequence[Unit], wanted: Sequence[Input]) -> None:
         """Report the forecast of the build of `units`, and check that it can begin. wanted: inputs that the store

@@ -84,6 +84,8 @@ def parse_public_key(content: bytes, name: str) -> TrustedKey:
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     hint = "name a file NAME.pub that envbuild key new or cosign generate-key-pair wrote"
+    if content.count(b"-----BEGIN ") > 1:  # the library takes the first one
+        raise SignatureError(f"{name} has several keys in PEM", hint="write each key into a file of its own")
     try:
         key = load_pem_public_key(content)
     except (ValueError, UnsupportedAlgorithm):
