@@ -60,8 +60,12 @@ def not_published(name: str, reference: str, configuration: str, known: frozense
 def check_tag(image: LaunchImage, workspace: Workspace, *, by_tag: bool = False) -> str:
     """Return the digest (``sha256:…``) that the reference of an image of the project names, which must be the image as
     it is built here: its configuration, its squashfs file, if that is published, and its layers. These are read unless
-    this user sent or compared them. `by_tag`: jobs name the tag, for an enroot that does not pull by digest. Raises
-    InputError, EnvbuildError."""
+    this user sent or compared them. A squashfs file that was published alone must be what this envbuild would publish:
+    enroot would unpack any blobs of an artifact as layers. `by_tag`: jobs name the tag, for an enroot
+    that does not pull by digest. Raises InputError, EnvbuildError."""
+    from envbuild.export.built_image import load_built_image
+    from envbuild.oci.document import Part
+    from envbuild.oci.manifest import parse_descriptor
     from envbuild.oci.sources.open import open_source
     from envbuild.oci.sources.platform import Platform
     from envbuild.publish.binding import read_binding
@@ -70,6 +74,7 @@ def check_tag(image: LaunchImage, workspace: Workspace, *, by_tag: bool = False)
     from envbuild.publish.publish_source import provider_of
     from envbuild.publish.pull import transfer_of
     from envbuild.publish.remote_image import open_remote
+    from envbuild.publish.squashfs_artifact import lone_digest
 
     remote = open_remote(image.reference, workspace.site)
     assert remote
@@ -87,12 +92,18 @@ def check_tag(image: LaunchImage, workspace: Workspace, *, by_tag: bool = False)
     if not alone and not (isinstance(config, Mapping) and config.get("digest") == image.configuration):
         raise other
     files = {f"sha256:{file}" for file in (read_binding(document.value).file, found and found.document.sha256) if file}
-    if files - {image.sha256} or (alone and not files):  # the importer of pyxis starts the file
+    if files - {image.sha256}:  # the importer of pyxis starts the file
         raise other
-    if not alone:
-        place = f"{without_tag(image.reference)}@{document.digest}"
-        with open_source(place, workspace.site, workspace.store, image.arch, alone=True) as source:
-            prove_blobs(source, provider_of(place), workspace.store, workspace.reporter)
+    if alone:
+        if lone_digest(load_built_image(image.name, workspace), workspace) != document.digest:
+            raise other
+        return document.digest
+    place, kinds = remote.pin(document.digest), dict[str, str]()
+    with open_source(place, workspace.site, workspace.store, image.arch, alone=True) as source:  # the manifest is sound
+        for blob in map(parse_descriptor, Part(document.value).part("layers").parts()):
+            digest = f"sha256:{blob.digest}"
+            kinds[digest] = blob.kind if kinds.get(digest, blob.kind) == blob.kind else ""
+        prove_blobs(source, kinds, provider_of(place), workspace.store, workspace.reporter)
     return document.digest
 
 

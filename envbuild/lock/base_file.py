@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envbuild.core.console import Reporter
 from envbuild.core.distributions import is_local_image, is_own_image
-from envbuild.core.errors import ConflictError, InputError
+from envbuild.core.errors import ConflictError, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock.base_image.local_image import import_image, source_of
 from envbuild.lock.base_image.own_images import NO_IMAGES
@@ -31,8 +31,10 @@ def is_other_file(
         with open_source(source_of(base, folder), site, store, arch) as image:
             *manifests, configuration = (hashlib.sha256(document).hexdigest() for document in image.documents)
             sizes = [layer.size for layer in image.layers]
-    except InputError as error:
+    except (InputError, SpecError) as error:
         return None, error.message
+    except OSError as error:  # of a folder that this user may not enter
+        return None, str(error)
     except ConflictError:  # for another architecture: a new lock reports it
         return True, ""
     finally:

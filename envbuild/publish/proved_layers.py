@@ -5,31 +5,38 @@ private one would be published with the private files, from the store or by a re
 source must show that it has every byte: its blobs are read, once for each repository, and compared with the layers. A
 blob that this user made of the layer, or compared with it before, is not unpacked again: its own digest is compared.
 
-published/proved.json of the user's part of the store: repository, a space, and blob (``sha256:…``) → layer
+published/proved.json of the user's part of the store: repository, a blank, and blob (``sha256:…``) → layer
 (``sha256:…``), the newest last.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import IO
 
+from envbuild.core.byte_progress import count_bytes
 from envbuild.core.console import Reporter
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.json_files import read_sealed, write_sealed
 from envbuild.core.store.store import Store
 from envbuild.core.text import counted
+from envbuild.net.registry.media_types import DOCKER, OCI
 from envbuild.oci.layers.compressed import DIGEST, is_compressed_layer
-from envbuild.oci.sources.base import SourceImage, SourceLayer
+from envbuild.oci.sources.base import RawStream, SourceImage, SourceLayer
 from envbuild.oci.sources.read_layer import corrupt_layer_error, read_blob, read_layer, read_unnamed_layer
+from envbuild.oci.tar.chunks import Readable
+from envbuild.oci.tar.decompress import GZIP, ZSTD, read_magic
 from envbuild.publish.known_repositories import FOLDER
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import pack_path
 
 MOST = 20_000  # layers in the record: 3 MB
 TASK = "proof"
+BEGINS = {"gzip": GZIP, "zstd": ZSTD}  # a blob without compression has the digest of its layer: it is not read
+BY_KIND = "by-media-type"  # in a row of the record: the blob was compared by `prove_blobs`
 PARALLEL = 3  # layers that are read at a time
 
 
@@ -72,10 +79,14 @@ def prove_layers(
     return list(wanted.values())
 
 
-def prove_blobs(image: SourceImage, provider: str, store: Store, reporter: Reporter) -> None:
+def prove_blobs(image: SourceImage, kinds: Mapping[str, str], provider: str, store: Store, reporter: Reporter) -> None:
     """Read the blobs of an image in the repository `provider` that are not known to be its layers: a manifest can list
-    others beside the configuration, which enroot does not compare. Raises InputError for one that is not."""
-    known = read_proved(store)
+    others beside the configuration, which enroot does not compare. Raises InputError for one that is not.
+
+    kinds: the media types of the blobs (``sha256:…``) in the manifest. enroot unpacks them by these, other programs by
+    the first bytes, so that both must name one compression; what begins with a skippable frame of zstd is a plain tar
+    for some of them."""
+    provider, known = f"{provider} {BY_KIND}", read_proved(store)
 
     def is_layer(layer: SourceLayer) -> bool:
         return (
@@ -87,11 +98,44 @@ def prove_blobs(image: SourceImage, provider: str, store: Store, reporter: Repor
     if not (unread := [layer for layer in image.layers if not is_layer(layer)]):
         return
     reporter.start(TASK, f"comparing {counted(len(unread), 'published layer')} with the image")
+    add = count_bytes(reporter, TASK, sum(layer.size for layer in unread))
     try:
-        read_all(image, unread, lambda layer: False)
+        read_all(image, [as_its_kind(layer, kinds.get(layer.digest, ""), add) for layer in unread], lambda layer: False)
     finally:
         reporter.finish(TASK)
     record_proved(store, provider, unread)
+
+
+def as_its_kind(layer: SourceLayer, kind: str, add: Callable[[int], object]) -> SourceLayer:
+    """Return a layer that can be read only if it begins as a blob of the media type `kind` does. `add`: gets the number
+    of bytes that were read."""
+
+    @contextlib.contextmanager
+    def open_blob() -> Iterator[IO[bytes]]:
+        with layer.open() as stream:
+            first, whole = read_magic(stream)
+            if not any(first.startswith(BEGINS[name]) for name in BEGINS if kind in types_of(name)):
+                raise corrupt_layer_error(layer, f"it does not begin as {kind[:100]!a} does")
+            yield CountedStream(whole, add)  # type: ignore[misc]
+
+    return replace(layer, open=open_blob)
+
+
+def types_of(compression: str) -> set[str]:
+    """Return the media types of layers in a compression."""
+    return {types.layers[compression] for types in (OCI, DOCKER) if compression in types.layers}
+
+
+class CountedStream(RawStream):
+    """The bytes of a stream, which are counted."""
+
+    def __init__(self, stream: Readable, add: Callable[[int], object]) -> None:
+        self.stream, self.add = stream, add
+
+    def read(self, size: int = -1) -> bytes:
+        found = self.stream.read(size)
+        self.add(len(found))
+        return found
 
 
 def is_known(layer: SourceLayer, known: Container[tuple[str, str]], store: Store) -> bool:

@@ -67,6 +67,12 @@ def lone_artifacts(image: BuiltImage, workspace: Workspace, work: Path, *, whole
     return project_artifacts(image, None, [*list_texts(image, workspace), config], workspace, work, whole=whole)
 
 
+def lone_digest(image: BuiltImage, workspace: Workspace) -> str:
+    """Return the digest (``sha256:…``) of the artifact that `publish --squashfs-only` writes for an image."""
+    with workspace.store.workdir() as work:
+        return lone_artifacts(image, workspace, work, whole=False)[0].digest
+
+
 def project_artifacts(
     image: BuiltImage,
     subject: dict[str, Any] | None,

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import requests
+import zstandard
 
 from envbuild.core.errors import EnvbuildError, InputError
+from envbuild.export import built_image
 from envbuild.launch import gpu_tiers
 from envbuild.launch.clients import Clients
 from envbuild.launch.gpu_tiers import TierRequest, check_image, run_tier
@@ -19,6 +21,7 @@ from envbuild.launch.launch import Prepared, load_form
 from envbuild.launch.model import LaunchImage
 from envbuild.launch.registry_image import check_tag
 from envbuild.net.registry.media_types import INDEX, OCI
+from envbuild.publish import squashfs_artifact
 from envbuild.publish.publish_source import publish_source
 from tests.support.foreign_images import layers, workspace
 from tests.support.gpu_bench import job
@@ -29,7 +32,9 @@ from tests.support.published import built, publish
 pytestmark = pytest.mark.registry
 
 
-def test_a_tag_that_names_another_image_is_refused(tmp_path: Path, registry: Server) -> None:
+def test_a_tag_that_names_another_image_is_refused(
+    tmp_path: Path, registry: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A colleague, or another branch, may have moved it."""
     parts, artifacts, sha256 = built(tmp_path / "a", layers())
     publish(parts, artifacts, f"{registry.host}/app:1")
@@ -53,7 +58,12 @@ def test_a_tag_that_names_another_image_is_refused(tmp_path: Path, registry: Ser
     source, place = f"oci:{tmp_path}/a/layout:x", f"{registry.host}/app:alone"
     alone = publish_source(source, place, workspace(tmp_path / "c"), layers=False).data
     image = replace(image, reference=f"docker://{place}", sha256=f"sha256:{alone['sha256']}")
+    monkeypatch.setattr(built_image, "load_built_image", lambda *_: None)
+    monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda *_: alone["digest"])
     assert check_tag(image, at) == alone["digest"]
+    monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda *_: f"sha256:{'0' * 64}")
+    with pytest.raises(EnvbuildError, match="another image than the one that is built here"):
+        check_tag(image, at)
     with pytest.raises(EnvbuildError, match="another image than the one that is built here"):
         check_tag(replace(image, sha256=f"sha256:{'0' * 64}"), at)
 
@@ -84,6 +94,29 @@ def test_a_tag_with_the_configuration_of_the_image_and_other_content_is_refused(
     text = json.dumps({**manifest, **changed})
     assert requests.put(f"{place}/1", text, headers=kind, timeout=60).status_code == 201
     with pytest.raises(EnvbuildError, match=r"another image than|and its image names"):
+        check_tag(image, at)
+
+
+@pytest.mark.parametrize("kind", ["gzip", "none"])
+def test_a_blob_that_programs_unpack_in_two_ways_is_refused(tmp_path: Path, registry: Server, kind: str) -> None:
+    """By its first bytes it is the built layer in zstd, behind a skippable frame; by its media type a tar whose first
+    file has that frame as its name, and in which a file follows that the built layer does not have."""
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/{kind}:1")
+    at, place = workspace(tmp_path / "store"), f"{registry.url}/v2/{kind}"
+    head = {"Accept": OCI.manifest, "Content-Type": OCI.manifest}
+    manifest = requests.get(f"{place}/manifests/1", headers=head, timeout=60).json()
+    skipped = tar(file("evil", b"x"))
+    blob = b"\x50\x2a\x4d\x18" + len(skipped).to_bytes(4, "little") + skipped + zstandard.compress(layers()[-1])
+    digest = f"sha256:{hashlib.sha256(blob).hexdigest()}"
+    begun = requests.post(f"{place}/blobs/uploads/", timeout=60).headers["Location"]
+    assert requests.put(f"{begun}&digest={digest}", blob, timeout=60).status_code == 201
+    entry = {"mediaType": OCI.layers[kind], "digest": digest, "size": len(blob)}
+    text = json.dumps({**manifest, "layers": [*manifest["layers"][:-1], entry]})
+    assert requests.put(f"{place}/manifests/1", text, headers=head, timeout=60).status_code == 201
+    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/{kind}:1")
+    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    with pytest.raises(InputError, match=r"it does not begin as 'application/vnd.oci.image.layer"):
         check_tag(image, at)
 
 

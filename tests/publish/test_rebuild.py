@@ -10,15 +10,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import zstandard
 
-from envbuild.core.errors import SignatureError, VerifyError
+from envbuild.core.console import SilentReporter
+from envbuild.core.errors import EnvbuildError, SignatureError, VerifyError
 from envbuild.core.signing.envelope import BUNDLE
+from envbuild.launch.image_sources import find_image
+from envbuild.launch.registry_image import check_tag
+from envbuild.net.registry.media_types import OCI
 from envbuild.oci.sources.platform import Platform
 from envbuild.publish import artifact_types as types
 from envbuild.publish import document_check, signature_check
@@ -29,6 +34,7 @@ from envbuild.publish.pull import pull_image
 from envbuild.publish.remote_image import open_remote
 from envbuild.publish.show_remote import show_remote
 from envbuild.publish.signature_check import REBUILD, read_signatures
+from envbuild.spec.workspace import open_workspace
 from tests.support import foreign_images
 from tests.support.bit_flips import flip_bit
 from tests.support.ci_project import ROOT, CiProject, make_ci_project
@@ -63,12 +69,12 @@ class Said(Recipe):
 '''
 EXCHANGE = """
 import shutil, envbuild.make as module
-build = module.build_and_write
-def build_and_exchange(*words):
-    made = build(*words)
+write = module.write_image
+def write_and_exchange(*words):
+    made = write(*words)
     shutil.copyfile("{source}", "{file}")
     return made
-module.build_and_write = build_and_exchange
+module.write_image = write_and_exchange
 from envbuild.cli.start import main
 main()
 """
@@ -223,7 +229,7 @@ def test_a_recipe_that_changes_while_the_image_is_locked_ends_it(case: Case, tmp
     (tmp_path / "after").write_text(file.read_text().replace("echo word", "echo other"))
     program = EXCHANGE.format(source=tmp_path / "after", file=file)
     program = program.replace("envbuild.make as module", "envbuild.lock.dev_content as module")
-    program = program.replace("build_and_write", "lock_beside_contents")
+    program = program.replace("write_image", "lock_beside_contents")
     environ = {**os.environ, "ENVBUILD_STORE": str(cli.store), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", program, "make", "other"]
     done = subprocess.run(command, cwd=cli.project, env=environ, check=False, capture_output=True, text=True)
@@ -301,6 +307,27 @@ def test_an_image_without_its_layers_is_built_again(case: Case, tmp_path: Path) 
     assert done.returncode == 7
     assert answer["equal"] is False
     assert {part["kind"] for part in answer["parts"] if not part["equal"]} == {"manifest"}
+
+
+def test_a_squashfs_file_that_is_published_alone_is_compared_as_an_artifact(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a document that names the sha256 of the built file, its blobs could be anything, which enroot unpacks."""
+    host = case.registry.removeprefix("docker://").partition("/")[0]
+    for tag, more in (("alone", ()), ("both", ("--whole",))):
+        case.cli.run("publish", "app", "--to", f"{host}/team/app:{tag}", "--squashfs-only", *more)
+    kind = {"Accept": OCI.manifest, "Content-Type": OCI.manifest}
+    manifest = requests.get(f"http://{host}/v2/team/app/manifests/alone", headers=kind, timeout=60).json()
+    manifest["annotations"] = {"other": "blobs, of which the document names none, can be listed as well"}
+    requests.put(f"http://{host}/v2/team/app/manifests/other", json.dumps(manifest), headers=kind, timeout=60)
+    monkeypatch.setenv("ENVBUILD_STORE", str(case.cli.store))
+    with open_workspace(SilentReporter(), case.cli.project) as at:
+        found = find_image("app", at)
+        assert found.built
+        for tag in ("alone", "both"):
+            assert check_tag(replace(found, reference=f"docker://{host}/team/app:{tag}"), at).startswith("sha256:")
+        with pytest.raises(EnvbuildError, match="another image than the one that is built here"):
+            check_tag(replace(found, reference=f"docker://{host}/team/app:other"), at)
 
 
 @pytest.mark.parametrize("kind", ["registry", "folder", "file", "squashfs-only"])

@@ -32,7 +32,7 @@ from envbuild.publish.rebuild.temporary_store import link_inputs, open_temporary
 from envbuild.publish.remote_image import open_remote
 from envbuild.publish.shared_layers import share_layers
 from envbuild.publish.source_parts import compression_of
-from envbuild.publish.squashfs_artifact import lone_artifacts
+from envbuild.publish.squashfs_artifact import lone_digest
 from envbuild.spec.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def compare_parts(
     if not all(part.equal for part in (*layers, config)):  # a manifest names them: they decide, and are named already
         manifest = ""
     elif not claim.source:
-        manifest = build_artifact(image, workspace)
+        manifest = lone_digest(image, workspace)
     return [*layers, config, Part("manifest", claim.digest, manifest), squashfs]
 
 
@@ -113,12 +113,6 @@ def build_manifest(claim: Claim, image: BuiltImage, workspace: Workspace) -> Ima
     with open_built_layout(image, compression, workspace, encode=encode) as folder:
         annotations = make_annotations(image.record.sha256, list_texts(image, workspace))
         return ImageParts.read(folder).annotate(annotations)
-
-
-def build_artifact(image: BuiltImage, workspace: Workspace) -> str:
-    """Return the digest (``sha256:…``) of the artifact that `publish --squashfs-only` would write for the rebuild."""
-    with workspace.store.workdir() as work:
-        return lone_artifacts(image, workspace, work, whole=False)[0].digest
 
 
 def rebuilt_image(ready: ReadyImage, built: BuildResult, made: SquashfsFile) -> BuiltImage:
