@@ -24,6 +24,7 @@ from envbuild.launch.registry_image import (
 from envbuild.launch.ssh_server import locks_server
 from envbuild.spec.enroot_rules import is_valid_variable
 from envbuild.spec.project import is_valid_name
+from envbuild.spec.target import load_target
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.metadata import ImageMetadata
 
@@ -64,7 +65,8 @@ def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage
     if not name.startswith((REGISTRY, "oci:")):
         hint = f"envbuild export {shell_word(name)} --to squashfs -o image.sqsh; then envbuild launch image.sqsh"
         raise SpecError(f"{name[:200]} is not an image that nodes can pull", hint)
-    found = read_published(name, workspace, to_use=True)
+    arch = load_target(target, workspace.project).arch if target else ""  # the login node may have another one
+    found = read_published(name, workspace, arch, to_use=True)
     title = name.removeprefix(REGISTRY).partition("@")[0].rpartition("/")[2].partition(":")[0]
     lacks = (f"{name[:200]} is not an image that nodes can pull", "publish it to a registry, or name a squashfs file")
     reference = name if name.startswith(REGISTRY) else ""
@@ -72,7 +74,7 @@ def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage
         reference = f"{without_tag(reference)}@{found.digest}"
     metadata = found.metadata()
     image = of_metadata(metadata, title, workspace, target, found.config.config.architecture)
-    alone = bool(found.squashfs and not found.squashfs.image)
+    alone = bool(found.squashfs and (not found.squashfs.image or name.endswith(found.squashfs.artifact)))
     return replace(
         image,
         reference=reference,

@@ -46,8 +46,9 @@ class Destination:
         return str(replace(self, tag=self.index)) if self.index else ""
 
     def name(self, image: str) -> str:
-        """Return the name of a published `image` in statements about it: no folder of this machine is in it."""
-        return str(self) if self.reference else f"{image}:{self.tag}"
+        """Return the name of a published `image` in statements about it, without a folder of this machine, and without
+        the tag: an image under many tags has one signature of a key."""
+        return self.reference.name if self.reference else image
 
     def __str__(self) -> str:
         return f"{self.reference.name}:{self.tag}" if self.reference else f"oci:{self.folder}:{self.tag}"

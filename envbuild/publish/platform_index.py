@@ -18,6 +18,7 @@ from envbuild.net.registry.push import Push
 from envbuild.net.registry.upload import persist
 from envbuild.oci import manifest as m
 from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part, parse_json
+from envbuild.oci.sources.platform import IN_ZSTD, PLAIN, is_special
 from envbuild.publish.image_parts import ImageParts
 
 TRIES = 5
@@ -32,12 +33,16 @@ def add_to_index(content: bytes, parts: ImageParts, name: str, *, move: bool) ->
     value = parse_index(content, name, move=move)
     own = {**parts.subject, "platform": dict(parts.platform)}
     try:
-        m.parse_platform(Part(own))
+        wanted = plain_platform(own)
     except InvalidDocumentError as error:
         raise PublishError(f"the image cannot be added to an index: {error}", hint="leave out --index") from None
-    same = [entry for entry in value["manifests"] if platform_text(entry) == platform_text(own)]
-    if any(entry["digest"] == parts.digest for entry in same):
-        return content
+    same = [entry for entry in value["manifests"] if plain_platform(entry) == wanted]
+    listed = next((entry for entry in same if entry["digest"] == parts.digest), None)
+    if listed:
+        if not move:
+            return content
+        same = [entry for entry in same if entry is not listed and not is_beside(entry)]
+        return canonical_json({**value, "manifests": [item for item in value["manifests"] if item not in same]})
     if same and not move:
         raise PublishError(
             f"{name} has another image for {platform_text(own)}: {same[0]['digest']}, and this image is {parts.digest}",
@@ -45,6 +50,19 @@ def add_to_index(content: bytes, parts: ImageParts, name: str, *, move: bool) ->
         )
     others = [entry for entry in value["manifests"] if entry not in same]
     return canonical_json({**value, "manifests": sorted([*others, own], key=platform_text)})
+
+
+def plain_platform(entry: dict[str, Any]) -> tuple[str, str]:
+    """Return the platform of an entry, without a variant that all processors of its architecture have: of two such
+    entries programs take one or the other (`envbuild.oci.sources.platform`). Raises InvalidDocumentError."""
+    platform, variant = m.parse_platform(Part(entry))
+    return platform, "" if variant in PLAIN.get(platform.rpartition("/")[2], ("",)) else variant
+
+
+def is_beside(entry: dict[str, Any]) -> bool:
+    """Return whether an entry is listed beside the image of its platform: in zstd, or for programs that know it."""
+    packed = Part(entry).part("annotations").optional(IN_ZSTD).text() == "true"
+    return packed or is_special(Part(entry))
 
 
 def parse_index(content: bytes, name: str, *, move: bool) -> dict[str, Any]:

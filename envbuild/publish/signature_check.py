@@ -72,9 +72,10 @@ def check_policy(
             hint="its publisher signs it: envbuild publish NAME --sign FILE.key; or add the publisher's FILE.pub "
             f"to signatures: keys of {shell_word(policy.where.rsplit(':', 2)[0] or 'site.yaml')}",
         )
-    if report.keys and report.refused:
+    if report.refused:  # and one good signature suffices, or none is required
+        by = f"is signed by {', '.join(report.keys)}" if report.keys else "is not signed by a key of the site"
         workspace.reporter.warn(
-            f"{image.name} is signed by {', '.join(report.keys)}; {counted(len(report.refused), 'other signature')} "
+            f"{image.name} {by}; {counted(len(report.refused), 'other signature' if report.keys else 'signature')} "
             f"of it does not count: {'; '.join(dict.fromkeys(report.refused))}"
         )
     return report

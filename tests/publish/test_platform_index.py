@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from envbuild.core.errors import PublishError, SpecError
+from envbuild.core.json_text import canonical_json
+from envbuild.net.registry.media_types import INDEX, OCI
 from envbuild.publish import platform_index
 from envbuild.publish.diff_remote import diff_remote
+from envbuild.publish.platform_index import add_to_index
 from envbuild.publish.publish_source import publish_source
 from envbuild.publish.pull import pull_image
 from envbuild.publish.show_remote import show_remote
@@ -101,6 +105,42 @@ def test_an_image_that_no_name_leads_to_loses_its_artifacts(tmp_path: Path) -> N
     send(tmp_path, place, "amd64", tar(file("more")), tag="one", move=True)  # in the index as well
     named = (tmp_path / "shared/index.json").read_text()
     assert first["digest"].removeprefix("sha256:") not in named and "sha256-" in named
+
+
+def test_a_variant_that_all_processors_have_is_the_same_platform(tmp_path: Path, place: str) -> None:
+    """Of two such entries programs take one or the other, so that `pull` refuses the index."""
+    layout = Layout(tmp_path / "v8")
+    layout.add(foreign_images.image(layout, layers(), architecture="arm64", variant="v8"))
+    at = workspace(tmp_path / "store")
+    first = publish_source(f"oci:{tmp_path}/v8", f"{place}:v8", at, platform="arm64", index="app").data
+    with pytest.raises(PublishError, match=":app has another image for linux/arm64: sha256:"):
+        send(tmp_path, place, "arm64")
+    assert digest_of(place, tmp_path / "b", "arm64") == first["digest"]
+    new = send(tmp_path, place, "arm64", move=True)
+    assert digest_of(place, tmp_path / "b", "arm64") == new["digest"]
+
+
+def test_a_move_repairs_an_index_with_two_entries_of_a_platform() -> None:
+    def entry(digit: str, **platform: str) -> dict[str, Any]:
+        digest = f"sha256:{digit * 64}"
+        return {"mediaType": OCI.manifest, "digest": digest, "size": 1, "platform": {"os": "linux", **platform}}
+
+    one, eight = entry("1", architecture="arm64"), entry("8", architecture="arm64", variant="v8")
+    amd, packed = entry("a", architecture="amd64"), entry("2", architecture="arm64")
+    packed["annotations"] = {"io.github.containers.compression.zstd": "true"}
+    parts = SimpleNamespace(digest=one["digest"], subject={key: one[key] for key in ("mediaType", "digest", "size")})
+    parts.platform = one["platform"]
+    index = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [amd, one, eight, packed]})
+    assert add_to_index(index, parts, "x", move=False) == index  # type: ignore[arg-type]
+    listed = json.loads(add_to_index(index, parts, "x", move=True))["manifests"]  # type: ignore[arg-type]
+    assert listed == [amd, one, packed]
+
+
+def test_a_platform_that_no_program_knows_is_refused(tmp_path: Path, place: str) -> None:
+    layout = Layout(tmp_path / "odd")
+    layout.add(foreign_images.image(layout, layers(), architecture="arm64", variant="8"))
+    with pytest.raises(PublishError, match="cannot be added to an index: its platform"):
+        publish_source(f"oci:{tmp_path}/odd", f"{place}:odd", workspace(tmp_path / "s"), platform="arm64", index="app")
 
 
 def test_a_tag_of_one_image_is_not_an_index(tmp_path: Path, place: str) -> None:

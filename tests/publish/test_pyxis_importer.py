@@ -144,6 +144,21 @@ def test_without_a_registry_a_known_tag_starts_only_where_the_site_wants_it(tmp_
     assert "is not available" in allowed.run("get", name.replace("app:1", "app:2"), code=10)
 
 
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_mirror_that_is_not_mounted_is_one_that_does_not_answer(tmp_path: Path, empty: bool) -> None:
+    layout = Layout(tmp_path / "fs/team/app")
+    layout.add(image(layout, layers()), "1")
+    importer = Importer(tmp_path, "--offline")
+    importer.site.write_text(f'{importer.site.read_text()}mirrors: {{"oci:registry.example/": [{tmp_path}/fs]}}\n')
+    name = "docker://registry.example/team/app:1"
+    path = importer.run("get", name)
+    (tmp_path / "fs").rename(tmp_path / "fs.other")
+    if empty:
+        (tmp_path / "fs").mkdir()
+    assert importer.run("get", name) == path
+    assert "is missing or empty: is its file system mounted?" in importer.run("get", f"{name}2", code=10)
+
+
 def test_errors_are_for_the_user_of_srun(tmp_path: Path, registry: Server, proxy: PushProxy) -> None:
     importer = Importer(tmp_path)
     assert "app:7 is not available" in importer.run("get", uri(proxy, "app:7"), code=10)

@@ -315,6 +315,29 @@ def test_the_signature_of_an_index_is_one_of_its_images(tmp_path: Path, registry
     assert pull_image(name, None, requiring(tmp_path / "b", team[1])).data["sha256"] == sha
 
 
+def test_a_changed_signature_is_reported_where_none_is_required(tmp_path: Path, place: Place, team: Keys) -> None:
+    parts, artifacts, sha = built(tmp_path / "a", layers())
+    changed = bundle(parts, team[0], tmp_path / "s", change="0" * 64)
+    at = requiring(tmp_path / "b", team[1], require=False)
+    assert pull_image(place(parts, [*artifacts, changed]), None, at).data["sha256"] == sha
+    assert "is not signed by a key of the site; 1 signature of it does not count: a signature does" in messages(at)
+
+
+def test_an_image_under_another_tag_has_the_same_signature(tmp_path: Path, registry: Server, team: Keys) -> None:
+    """Each tag of an unchanged image added one: of a list of many, those of a listed key were perhaps not read."""
+    layout = Layout(tmp_path / "image")
+    layout.add(image(layout, layers()), "x")
+    at = workspace(tmp_path / "store")
+    made = [
+        publish_source(f"oci:{layout.path}:x", f"{registry.host}/tags:{tag}", at, signer=team[0]).data for tag in "123"
+    ]
+    assert {one["digest"] for one in made} == {made[0]["digest"]} and made[0]["sent"] > 0
+    found = open_remote(f"{registry.host}/tags:1", at.site)
+    assert found
+    kinds = [entry["artifactType"] for entry in found.referrers(made[0]["digest"], BUNDLE)]
+    assert kinds.count(BUNDLE) == 1
+
+
 def test_verify_refuses_an_unsigned_image_before_anything_is_fetched(
     tmp_path: Path, place: Place, team: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,5 +162,9 @@ def test_container_engines_cannot_start_it(tmp_path: Path, registry: Server) -> 
     for form in ("docker", "edf", "trainjob"):
         with pytest.raises(SpecError, match="was published with --squashfs-only"):
             launch_image(place, form, Request(("x",), target="h100-ib"), at)
+    other = layout(tmp_path / "whole", layers())
+    packs = publish_source(other, f"{registry.host}/app:2", workspace(tmp_path / "b")).data["squashfs"]
+    with pytest.raises(SpecError, match="was published with --squashfs-only"):  # the artifact beside an image
+        launch_image(f"docker://{registry.host}/app@{packs}", "docker", Request(("x",), target="h100-ib"), at)
     found = launch_image(place, "srun", Request(("x",), target="h100-ib"), at)
     assert any("pyxis starts it by the importer of envbuild alone" in line for line in found.plan.warnings)

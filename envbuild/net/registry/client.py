@@ -86,11 +86,13 @@ class RegistryAddress:
 @dataclass(frozen=True, slots=True)
 class LayoutFolder:
     """An OCI layout. `names`: the names that the image may have in index.json (``org.opencontainers.image.ref.name``);
-    `exclusive`: it contains this repository only, so that a single image without a name is the requested one."""
+    `exclusive`: it contains this repository only, so that a single image without a name is the requested one; `mirror`:
+    the folder of the site that contains it."""
 
     path: Path
     names: tuple[str, ...]
     exclusive: bool
+    mirror: Path | None = None
 
     def __str__(self) -> str:
         return str(self.path)
@@ -145,6 +147,8 @@ class LayoutFolder:
     def named(self, transport: Transport) -> dict[str, list[dict[str, Any]]]:
         """Return the entries of index.json by their names. Raises RefusedError, NotFoundError."""
         if not (self.path / "oci-layout").is_file():
+            if self.mirror and not has_entries(self.mirror):
+                raise UnreachableError(f"{self.mirror} is missing or empty: is its file system mounted?")
             raise NotFoundError("no OCI layout")
         found: dict[str, list[dict[str, Any]]] = {}
         try:
@@ -165,6 +169,15 @@ class LayoutFolder:
 
 class UnansweredError(InputError):
     """No place of an image answered."""
+
+
+def has_entries(folder: Path) -> bool:
+    """Return whether a folder can be read, and has something in it: a place to mount a file system has nothing."""
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
 
 
 def join_entries(entries: Sequence[dict[str, Any]]) -> bytes:
@@ -225,8 +238,8 @@ class Repository:
         image."""
         reference = self.reference
         full = (f"{reference.name}:{reference.tag}", f"{reference.repository}:{reference.tag}")
-        own = LayoutFolder(mirror / rest, (reference.tag, *full), True)
-        return [own] if not rest else [own, LayoutFolder(mirror, full, False)]
+        own = LayoutFolder(mirror / rest, (reference.tag, *full), True, mirror)
+        return [own] if not rest else [own, LayoutFolder(mirror, full, False, mirror)]
 
     def manifest(self, wanted: str) -> bytes:
         """Return the manifest or index `wanted` (``sha256:<hex>`` or a tag); its digest is checked.
