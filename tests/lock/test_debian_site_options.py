@@ -14,6 +14,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.distributions import find_distribution
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store.store import Store
+from envbuild.lock.debian import apt
 from envbuild.lock.debian import resolve as debian
 from envbuild.lock.debian.apt import configuration
 from envbuild.lock.debian.apt_setup import AptSetup
@@ -70,6 +71,23 @@ def test_a_no_proxy_of_all_hosts(host: Path, monkeypatch: pytest.MonkeyPatch, ho
     setup = AptSetup(SimpleNamespace(site=SimpleNamespace(apt={}, proxy="http://p:1")))  # type: ignore[arg-type]
     options = setup.options()
     assert options["Acquire::http::Proxy"] == options["Acquire::https::Proxy"] == wanted
+
+
+def test_apt_gets_the_hosts_of_its_archives_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads names in no_proxy, and no networks."""
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    given: dict[str, str] = {}
+
+    def run(command: list[str], env: dict[str, str], **_: object) -> SimpleNamespace:
+        given.update(env)
+        return SimpleNamespace(returncode=0, stdout="", stderr="")
+
+    monkeypatch.setattr(apt, "run_program", run)
+    place = "http://me:hush@127.0.0.2:81/debian"
+    source = apt.AptSource("debian:trixie/main", place, "trixie", ("main",), tmp_path / "keys.gpg")
+    apt.Apt(tmp_path, (source,), 1).get("update")
+    assert given["no_proxy"].split(",")[0] == "127.0.0.2"
 
 
 @pytest.mark.slow_unit

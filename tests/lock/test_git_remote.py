@@ -16,6 +16,7 @@ from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.git import remote
 from envbuild.lock.git.git_program import run_git
+from envbuild.lock.git.http_access import http_options
 from envbuild.lock.git.lock_commit import lock_commit
 from envbuild.lock.git.remote import RemoteRepository
 from envbuild.lock.git.repositories import find_repositories
@@ -263,6 +264,17 @@ def test_proxy(demo: Repo, tmp_path: Path, server: Served, monkeypatch: pytest.M
     desk.site = replace(desk.site, proxy=server.url)
     desk.lock(git_source(demo, tag="v1"))
     assert "POST http://forge.invalid/demo/demo.git/git-upload-pack" in server.asked
+
+
+def test_the_host_of_an_address_of_this_machine_is_named_for_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """curl before 7.86 reads no networks in no_proxy."""
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    transport = Transport(Site(tmp_path, use_host=False).network())
+    variables, _ = http_options(transport, "http://me:hush@127.0.0.2:81/demo.git")
+    assert variables["no_proxy"].split(",")[0] == "127.0.0.2"
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
