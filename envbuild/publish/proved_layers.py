@@ -6,7 +6,7 @@ source must show that it has every byte: its blobs are read, once for each repos
 blob that this user made of the layer, or compared with it before, is not unpacked again: its own digest is compared.
 
 published/proved.json of the user's part of the store: repository, a blank, and blob (``sha256:…``) → layer
-(``sha256:…``), the newest last.
+(``sha256:…``), the newest last; of `prove_blobs` with the compression behind the repository.
 """
 
 from __future__ import annotations
@@ -23,20 +23,16 @@ from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.json_files import read_sealed, write_sealed
 from envbuild.core.store.store import Store
 from envbuild.core.text import counted
-from envbuild.net.registry.media_types import DOCKER, OCI
 from envbuild.oci.layers.compressed import DIGEST, is_compressed_layer
-from envbuild.oci.sources.base import RawStream, SourceImage, SourceLayer
+from envbuild.oci.sources.base import SourceImage, SourceLayer
 from envbuild.oci.sources.read_layer import corrupt_layer_error, read_blob, read_layer, read_unnamed_layer
-from envbuild.oci.tar.chunks import Readable
-from envbuild.oci.tar.decompress import GZIP, ZSTD, read_magic
 from envbuild.publish.known_repositories import FOLDER
+from envbuild.publish.one_reading import OneReading, compression_of_kind
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import pack_path
 
 MOST = 20_000  # layers in the record: 3 MB
 TASK = "proof"
-BEGINS = {"gzip": GZIP, "zstd": ZSTD}  # a blob without compression has the digest of its layer: it is not read
-BY_KIND = "by-media-type"  # in a row of the record: the blob was compared by `prove_blobs`
 PARALLEL = 3  # layers that are read at a time
 
 
@@ -81,61 +77,46 @@ def prove_layers(
 
 def prove_blobs(image: SourceImage, kinds: Mapping[str, str], provider: str, store: Store, reporter: Reporter) -> None:
     """Read the blobs of an image in the repository `provider` that are not known to be its layers: a manifest can list
-    others beside the configuration, which enroot does not compare. Raises InputError for one that is not.
+    others beside the configuration, which enroot does not compare. `kinds`: the media types of the blobs (``sha256:…``)
+    in the manifest. Raises InputError for one that is not its layer, or not for all programs
+    (`envbuild.publish.one_reading`)."""
+    known, compressions = read_proved(store), {digest: compression_of_kind(kind) for digest, kind in kinds.items()}
 
-    kinds: the media types of the blobs (``sha256:…``) in the manifest. enroot unpacks them by these, other programs by
-    the first bytes, so that both must name one compression; what begins with a skippable frame of zstd is a plain tar
-    for some of them."""
-    provider, known = f"{provider} {BY_KIND}", read_proved(store)
+    def place(layer: SourceLayer) -> str:  # in a row of the record: what it is compared as
+        return f"{provider} {compressions.get(layer.digest, '')}"
 
     def is_layer(layer: SourceLayer) -> bool:
         return (
             layer.digest == layer.diff_id
-            or known.get(row_of(provider, layer)) == layer.diff_id
+            or known.get(row_of(place(layer), layer)) == layer.diff_id
             or is_compressed_layer(store, layer.diff_id, layer.digest)
         )
 
     if not (unread := [layer for layer in image.layers if not is_layer(layer)]):
         return
+    for layer in unread:
+        if not compressions.get(layer.digest):
+            kind = kinds.get(layer.digest, "")[:100]
+            raise corrupt_layer_error(layer, f"it is not the tar that its media type states: {kind!a}")
     reporter.start(TASK, f"comparing {counted(len(unread), 'published layer')} with the image")
     add = count_bytes(reporter, TASK, sum(layer.size for layer in unread))
     try:
-        read_all(image, [as_its_kind(layer, kinds.get(layer.digest, ""), add) for layer in unread], lambda layer: False)
+        read_all(image, [in_one_reading(layer, compressions[layer.digest], add) for layer in unread], lambda _: False)
     finally:
         reporter.finish(TASK)
-    record_proved(store, provider, unread)
+    for layer in unread:
+        record_proved(store, place(layer), [layer])
 
 
-def as_its_kind(layer: SourceLayer, kind: str, add: Callable[[int], object]) -> SourceLayer:
-    """Return a layer that can be read only if it begins as a blob of the media type `kind` does. `add`: gets the number
-    of bytes that were read."""
+def in_one_reading(layer: SourceLayer, compression: str, add: Callable[[int], object]) -> SourceLayer:
+    """Return a layer whose blob is read as `OneReading` reads it."""
 
     @contextlib.contextmanager
     def open_blob() -> Iterator[IO[bytes]]:
         with layer.open() as stream:
-            first, whole = read_magic(stream)
-            if not any(first.startswith(BEGINS[name]) for name in BEGINS if kind in types_of(name)):
-                raise corrupt_layer_error(layer, f"it does not begin as {kind[:100]!a} does")
-            yield CountedStream(whole, add)  # type: ignore[misc]
+            yield OneReading(stream, compression, add)  # type: ignore[misc]
 
     return replace(layer, open=open_blob)
-
-
-def types_of(compression: str) -> set[str]:
-    """Return the media types of layers in a compression."""
-    return {types.layers[compression] for types in (OCI, DOCKER) if compression in types.layers}
-
-
-class CountedStream(RawStream):
-    """The bytes of a stream, which are counted."""
-
-    def __init__(self, stream: Readable, add: Callable[[int], object]) -> None:
-        self.stream, self.add = stream, add
-
-    def read(self, size: int = -1) -> bytes:
-        found = self.stream.read(size)
-        self.add(len(found))
-        return found
 
 
 def is_known(layer: SourceLayer, known: Container[tuple[str, str]], store: Store) -> bool:

@@ -116,7 +116,29 @@ def test_a_blob_that_programs_unpack_in_two_ways_is_refused(tmp_path: Path, regi
     assert requests.put(f"{place}/manifests/1", text, headers=head, timeout=60).status_code == 201
     image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/{kind}:1")
     image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
-    with pytest.raises(InputError, match=r"it does not begin as 'application/vnd.oci.image.layer"):
+    with pytest.raises(InputError, match=r"it is not gzip, as its media type|it is not the tar that its media type"):
+        check_tag(image, at)
+
+
+def test_a_blob_that_was_compared_by_another_media_type_is_compared_again(tmp_path: Path, registry: Server) -> None:
+    parts, artifacts, sha256 = built(tmp_path / "a", layers())
+    publish(parts, artifacts, f"{registry.host}/kinds:1")
+    at, place = workspace(tmp_path / "store"), f"{registry.url}/v2/kinds"
+    head = {"Accept": OCI.manifest, "Content-Type": OCI.manifest}
+    manifest = requests.get(f"{place}/manifests/1", headers=head, timeout=60).json()
+    blob = zstandard.compress(layers()[-1])
+    digest = f"sha256:{hashlib.sha256(blob).hexdigest()}"
+    begun = requests.post(f"{place}/blobs/uploads/", timeout=60).headers["Location"]
+    assert requests.put(f"{begun}&digest={digest}", blob, timeout=60).status_code == 201
+    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/kinds:1")
+    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    for kind in ("zstd", "gzip"):
+        entry = {"mediaType": OCI.layers[kind], "digest": digest, "size": len(blob)}
+        text = json.dumps({**manifest, "layers": [*manifest["layers"][:-1], entry]})
+        assert requests.put(f"{place}/manifests/1", text, headers=head, timeout=60).status_code == 201
+        if kind == "zstd":
+            assert check_tag(image, at).startswith("sha256:")
+    with pytest.raises(InputError, match="it is not gzip, as its media type states"):
         check_tag(image, at)
 
 
