@@ -19,6 +19,7 @@ from envbuild.gpu.node_checks import BEYOND_ONE_GPU, BEYOND_ONE_NODE, node_check
 from envbuild.gpu.script import single_file
 from envbuild.gpu.sealed import RefusedError, evidence_document, is_place, read_document
 from envbuild.launch.clients import DIGESTS, older
+from envbuild.launch.compared_tag import check_tag
 from envbuild.launch.engine_image import engine_image
 from envbuild.launch.fabric import find_devices
 from envbuild.launch.image_sources import REGISTRY
@@ -26,7 +27,7 @@ from envbuild.launch.launch import Prepared, prepare_launch
 from envbuild.launch.model import LaunchImage, Request
 from envbuild.launch.nodes_path import check_copy
 from envbuild.launch.programs import has_mpi
-from envbuild.launch.registry_image import check_tag, without_tag
+from envbuild.launch.registry_image import without_tag
 from envbuild.launch.trial import FORMS, Ended, Trial, choose_form, node_trial, run_trial, step_trial
 from envbuild.spec.target import Target, load_target
 from envbuild.spec.workspace import Workspace

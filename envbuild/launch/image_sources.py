@@ -18,6 +18,7 @@ from envbuild.launch.registry_image import (
     only_importer,
     registry_reference,
     requires_signature,
+    sent_alone,
     why_no_reference,
     without_tag,
 )
@@ -176,7 +177,6 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         diff_ids=made.layers if made else (),
         other=other,
         moved=moved,
-        packs_alone=alone,
-        warnings=only_importer(reference) if alone else (),
+        warnings=sent_alone(reference) if alone else (),
         ssh_server=server,
     )

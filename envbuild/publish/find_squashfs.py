@@ -52,7 +52,7 @@ def find_squashfs(
     it is signed). `transfer`: into the store that caches its document (None: none does).
 
     Raises InputError for a newer format, and if a part is damaged or not available; VerifyError for an artifact of
-    another image or with another file, and for a signed image whose file is not listed; ConflictError.
+    another image or with another file, ConflictError.
     """
     if str(found.value.get("artifactType", "")).startswith(FAMILY):
         named = read_artifact(image, found, transfer)
@@ -74,12 +74,17 @@ def find_squashfs(
             failed = failed or error
     if failed:
         raise failed
-    if bound and binding.file:
+    return None
+
+
+def check_listed(found: PublishedSquashfs | None, manifest: ImageDocument, name: str) -> None:
+    """Raise VerifyError for a signed image without the squashfs file that its manifest names: its layers would become
+    another one."""
+    if found is None and (file := read_binding(manifest.value).file):
         raise VerifyError(
-            f"the signed manifest of {image.name} names the squashfs file sha256:{binding.file}, which is not listed",
+            f"the signed manifest of {name} names the squashfs file sha256:{file}, which is not listed",
             hint="publish the image again, or copy it with its artifacts (oras cp --recursive)",
         )
-    return None
 
 
 def check_artifact(found: PublishedSquashfs, binding: Binding, name: str, digest: str) -> PublishedSquashfs:

@@ -41,8 +41,9 @@ def add_to_index(content: bytes, parts: ImageParts, name: str, *, move: bool) ->
     if listed:
         if not move:
             return content
-        same = [entry for entry in same if entry is not listed and not is_beside(entry)]
-        return canonical_json({**value, "manifests": [item for item in value["manifests"] if item not in same]})
+        others = [entry for entry in same if entry is not listed and not is_beside(entry)]
+        kept = [entry for entry in value["manifests"] if all(entry is not other for other in others)]
+        return canonical_json({**value, "manifests": kept})
     if same and not move:
         raise PublishError(
             f"{name} has another image for {platform_text(own)}: {same[0]['digest']}, and this image is {parts.digest}",

@@ -19,7 +19,7 @@ from envbuild.oci.document import MAX_DOCUMENT, InvalidDocumentError, Part
 from envbuild.oci.sources.image_documents import SourceConfig, check_layer_count, parse_configuration
 from envbuild.oci.sources.platform import Platform
 from envbuild.publish.artifact_types import CONFIG, LOCK, RESOLUTION, SPEC
-from envbuild.publish.find_squashfs import PublishedSquashfs, find_squashfs
+from envbuild.publish.find_squashfs import PublishedSquashfs, check_listed, find_squashfs
 from envbuild.publish.remote_blob import read_blob
 from envbuild.publish.remote_image import ImageDocument, RemoteImage, report_reading, require_remote
 from envbuild.publish.signature_check import SignatureReport, check_policy
@@ -82,7 +82,10 @@ def read_published(text: str, workspace: Workspace, platform: str = "", *, to_us
     with report_reading(image, workspace.reporter):
         found = image.find(wanted)
         signed = check_policy(image, found, workspace) if to_use else SignatureReport()
-        return read_documents_of(image, found, wanted, bound=bool(signed.keys))
+        documents = read_documents_of(image, found, wanted, bound=bool(signed.keys))
+        if signed.keys:
+            check_listed(documents.squashfs, found, image.name)
+        return documents
 
 
 def read_documents_of(

@@ -23,7 +23,7 @@ from envbuild.net.registry.upload import FIRST_PAUSE, TRIES
 from envbuild.oci import manifest as m
 from envbuild.oci.sources.platform import Platform, wrong_platform_error
 from envbuild.publish.binding import read_binding
-from envbuild.publish.find_squashfs import PublishedSquashfs, find_squashfs
+from envbuild.publish.find_squashfs import PublishedSquashfs, check_listed, find_squashfs
 from envbuild.publish.pull_packs import Pull
 from envbuild.publish.remote_image import ImageDocument, RemoteImage, open_remote, report_reading
 from envbuild.publish.signature_check import SignatureReport, check_policy, refuse_unsigned
@@ -76,6 +76,8 @@ def compare_image(image: RemoteImage, workspace: Workspace, platform: str, *, at
     signed = check_policy(image, document, workspace, attestations=attestations)
     transfer = transfer_of(image, workspace)
     found = find_squashfs(image, document, bound=bool(signed.keys), transfer=transfer)
+    if signed.keys:
+        check_listed(found, document, image.name)
     if found and wanted.asked:  # no index leads to it, or one that states another architecture
         if found.document.architecture != wanted.arch:
             raise wrong_platform_error(image.name, wanted, [f"{m.SYSTEM}/{found.document.architecture}"])

@@ -7,11 +7,13 @@ The file itself does not travel: who has the packs and the tables writes it agai
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envbuild import __version__
 from envbuild.build.cache.unit_document import PACK
 from envbuild.core.byte_progress import count_bytes
 from envbuild.core.console import Reporter
@@ -67,10 +69,17 @@ def lone_artifacts(image: BuiltImage, workspace: Workspace, work: Path, *, whole
     return project_artifacts(image, None, [*list_texts(image, workspace), config], workspace, work, whole=whole)
 
 
-def lone_digest(image: BuiltImage, workspace: Workspace) -> str:
-    """Return the digest (``sha256:…``) of the artifact that `publish --squashfs-only` writes for an image."""
+def lone_digest(image: BuiltImage, workspace: Workspace, release: str = __version__) -> str:
+    """Return the digest (``sha256:…``) of the artifact that `publish --squashfs-only` of a `release` of envbuild writes
+    for an image, if the releases differ in nothing but their names."""
     with workspace.store.workdir() as work:
-        return lone_artifacts(image, workspace, work, whole=False)[0].digest
+        made = lone_artifacts(image, workspace, work, whole=False)[0]
+        manifest = json.loads(made.manifest)
+        entry = next(layer for layer in manifest["layers"] if layer["mediaType"] == types.DOCUMENT)
+        document = next(blob for blob in made.blobs if f"sha256:{blob.digest}" == entry["digest"])
+        content = canonical_json({**json.loads(document.path.read_bytes()), "envbuild": release})
+    entry |= {"digest": f"sha256:{hashlib.sha256(content).hexdigest()}", "size": len(content)}
+    return f"sha256:{hashlib.sha256(canonical_json(manifest)).hexdigest()}"
 
 
 def project_artifacts(

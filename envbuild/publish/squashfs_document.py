@@ -13,7 +13,7 @@ from typing import Any
 
 from envbuild import __version__
 from envbuild.core.errors import InputError
-from envbuild.core.json_text import canonical_json
+from envbuild.core.json_text import canonical_json, json_value
 from envbuild.core.text import printable
 from envbuild.oci.document import InvalidDocumentError, Part, parse_json
 from envbuild.publish.published_pack import (
@@ -33,6 +33,7 @@ MAX_BLOBS = 512  # of all packs: `pull` has each open
 MAX_REPEATS = 8  # a layer may be in an image more than once
 MAX_NUMBERS = 3_000_000  # of the list of extents
 PLAIN = re.compile(r"[A-Za-z0-9._-]{1,128}")
+RELEASE = re.compile(r"[0-9A-Za-z.+_-]{1,40}")  # of envbuild, as a document states it
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,12 @@ class SquashfsDocument:
             "extents": list(chain.from_iterable(self.extents)),
         }
         return canonical_json(value)
+
+
+def release_of(content: bytes) -> str:
+    """Return the release of envbuild that wrote a document; empty if it does not state one."""
+    found = json_value(content).get("envbuild")
+    return found if isinstance(found, str) and RELEASE.fullmatch(found) else ""
 
 
 def decode_document(content: bytes, blobs: Mapping[str, int], name: str) -> SquashfsDocument:

@@ -16,10 +16,10 @@ from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.export import built_image
 from envbuild.launch import gpu_tiers
 from envbuild.launch.clients import Clients
+from envbuild.launch.compared_tag import check_tag
 from envbuild.launch.gpu_tiers import TierRequest, check_image, run_tier
 from envbuild.launch.launch import Prepared, load_form
 from envbuild.launch.model import LaunchImage
-from envbuild.launch.registry_image import check_tag
 from envbuild.net.registry.media_types import INDEX, OCI
 from envbuild.publish import squashfs_artifact
 from envbuild.publish.publish_source import publish_source
@@ -62,7 +62,7 @@ def test_a_tag_that_names_another_image_is_refused(
     monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda *_: alone["digest"])
     assert check_tag(image, at) == alone["digest"]
     monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda *_: f"sha256:{'0' * 64}")
-    with pytest.raises(EnvbuildError, match="another image than the one that is built here"):
+    with pytest.raises(EnvbuildError, match="was published with other blobs"):
         check_tag(image, at)
     with pytest.raises(EnvbuildError, match="another image than the one that is built here"):
         check_tag(replace(image, sha256=f"sha256:{'0' * 64}"), at)

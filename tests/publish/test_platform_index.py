@@ -134,6 +134,8 @@ def test_a_move_repairs_an_index_with_two_entries_of_a_platform() -> None:
     assert add_to_index(index, parts, "x", move=False) == index  # type: ignore[arg-type]
     listed = json.loads(add_to_index(index, parts, "x", move=True))["manifests"]  # type: ignore[arg-type]
     assert listed == [amd, one, packed]
+    twice = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [amd, one, one]})
+    assert json.loads(add_to_index(twice, parts, "x", move=True))["manifests"] == [amd, one]  # type: ignore[arg-type]
 
 
 def test_a_platform_that_no_program_knows_is_refused(tmp_path: Path, place: str) -> None:

@@ -21,12 +21,12 @@ import zstandard
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EnvbuildError, SignatureError, VerifyError
 from envbuild.core.signing.envelope import BUNDLE
+from envbuild.launch.compared_tag import check_tag
 from envbuild.launch.image_sources import find_image
-from envbuild.launch.registry_image import check_tag
 from envbuild.net.registry.media_types import OCI
 from envbuild.oci.sources.platform import Platform
 from envbuild.publish import artifact_types as types
-from envbuild.publish import document_check, signature_check
+from envbuild.publish import document_check, signature_check, squashfs_document
 from envbuild.publish.attached_documents import read_artifacts
 from envbuild.publish.document_check import check_documents
 from envbuild.publish.find_squashfs import find_squashfs
@@ -326,8 +326,11 @@ def test_a_squashfs_file_that_is_published_alone_is_compared_as_an_artifact(
         assert found.built
         for tag in ("alone", "both"):
             assert check_tag(replace(found, reference=f"docker://{host}/team/app:{tag}"), at).startswith("sha256:")
-        with pytest.raises(EnvbuildError, match="another image than the one that is built here"):
+        with pytest.raises(EnvbuildError, match="was published with other blobs"):
             check_tag(replace(found, reference=f"docker://{host}/team/app:other"), at)
+        with monkeypatch.context() as patch:  # of another release
+            patch.setattr(squashfs_document, "__version__", "9.9.9")
+            assert check_tag(replace(found, reference=f"docker://{host}/team/app:alone"), at)
 
 
 @pytest.mark.parametrize("kind", ["registry", "folder", "file", "squashfs-only"])

@@ -31,6 +31,7 @@ from envbuild.publish.pull import pull_image
 from envbuild.publish.rebuild.claim import read_claim
 from envbuild.publish.registry import open_push
 from envbuild.publish.remote_image import open_remote
+from envbuild.publish.show_remote import show_remote
 from envbuild.publish.signature_artifacts import signature_artifacts
 from envbuild.publish.signature_check import (
     check_policy,
@@ -203,6 +204,8 @@ def test_a_list_without_the_file_that_the_signed_manifest_names_is_refused(
         pull_image(reference, None, requiring(tmp_path / "b", team[1]))
     with pytest.raises(VerifyError, match=r"names the squashfs file .*, which is not listed"):
         read_published(reference, requiring(tmp_path / "b", team[1]), to_use=True)
+    printed = show_remote(reference, requiring(tmp_path / "b", team[1])).data  # which requires nothing
+    assert printed["signed_by"] == [str(team[1])] and printed["squashfs"] is None
     at = requiring(tmp_path / "c", team[1], require=False)
     parts, _, _ = built(tmp_path / "d", [*layers(), MORE])
     publish(parts, [], f"{registry.host}/unsigned:1")  # copied without its artifacts
