@@ -22,6 +22,7 @@ BLOCK = 512  # bytes of a header of a tar
 CHECKSUM = slice(148, 156)
 # As GNU tar reads the field (src/list.c, from_header): octal, base 64 behind a sign, base 256 behind a high bit.
 OCTAL, SIGNED = re.compile(rb"[\s\0]*([0-7]+)"), re.compile(rb"[\s\0]*[+-][A-Za-z0-9+/\s\0]+")
+DEFLATED, FLAGS, RESERVED = GZIP + b"\x08", 3, 0xE0  # of the header of a member (RFC 1952, 2.3.1)
 PIECE = 1 << 20  # bytes that a member unpacks to at a time
 
 
@@ -73,10 +74,10 @@ class OneReading(RawStream):
         while found:
             if self.member is None:
                 found, self.begun = self.begun + found, b""
-                if len(found) < len(GZIP):
+                if len(found) < FLAGS + 1:
                     self.begun = found
                     return
-                if not found.startswith(GZIP):
+                if not found.startswith(DEFLATED) or found[FLAGS] & RESERVED:  # pigz ends there, and reports success
                     raise LayerError("something that is not gzip follows a gzip member")
                 self.member = isal_zlib.decompressobj(31)
             try:

@@ -76,6 +76,15 @@ def test_what_is_between_members_or_behind_them_is_refused(between: bytes, behin
         read(blob, "gzip", size)
 
 
+@pytest.mark.parametrize("flag", [0x20, 0x40, 0x80])
+def test_a_member_that_pigz_does_not_read_is_refused(flag: int) -> None:
+    """It ends before a reserved flag, and reports success."""
+    last = bytearray(gzip.compress(LAYER[512:]))
+    last[3] |= flag
+    with pytest.raises(LayerError, match="follows a gzip member"):
+        read(gzip.compress(LAYER[:512]) + last, "gzip")
+
+
 @pytest.mark.parametrize("size", [1, 100, 1 << 20])
 def test_a_blob_that_is_a_tar_as_well_is_refused(size: int) -> None:
     """enroot before 4, and Docker before 23, know no zstd: they take it for a tar."""
