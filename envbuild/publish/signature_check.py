@@ -143,7 +143,7 @@ def read_signatures(
             if key:
                 report.add(key)
             elif reason:
-                report.refused.append(reason)
+                report.foreign.append(reason)  # it names no key, so that it may be of a third party
     return report
 
 

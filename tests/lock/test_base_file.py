@@ -11,6 +11,7 @@ import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
+from envbuild.lock import base_file
 from envbuild.lock.base_file import is_other_file, provide_base
 from envbuild.lock.base_image.lock_base import lock_base
 from envbuild.lock.inputs import image_blobs
@@ -100,6 +101,20 @@ def test_a_store_without_the_base_gets_it_from_its_file(tmp_path: Path) -> None:
     write_layout(tmp_path / "layout", MORE)
     assert not any(map(provide(image, tmp_path, "other").has_blob, blobs))  # another image: nothing is copied
     assert "it is another image than that of the lock" in REPORTED.lines[-1]
+
+
+def test_a_place_that_this_user_cannot_use_is_left_to_mirrors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = write_layout(tmp_path / "layout")
+    image = locked("oci:layout", tmp_path)
+    found, why = is_other("docker-archive:~no-such-user/app.tar", tmp_path, image)
+    assert found is None and "no-such-user" in why
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(layout.path))
+
+    monkeypatch.setattr(base_file, "open_source", refuse)
+    found, why = is_other("oci:layout", tmp_path, image)
+    assert found is None and "Permission denied" in why
 
 
 def test_a_damaged_file_is_reported_and_left_to_mirrors(tmp_path: Path) -> None:
