@@ -8,6 +8,7 @@ members. What is passed on is read as a tar.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ BLOCK = 512  # bytes of a header of a tar
 CHECKSUM = slice(148, 156)
 # As GNU tar reads the field (src/list.c, from_header): octal, base 64 behind a sign, base 256 behind a high bit.
 OCTAL, SIGNED = re.compile(rb"[\s\0]*([0-7]+)"), re.compile(rb"[\s\0]*[+-][A-Za-z0-9+/\s\0]+")
-DEFLATED, FLAGS, RESERVED = GZIP + b"\x08", 3, 0xE0  # of the header of a member (RFC 1952, 2.3.1)
+PLAIN, HEADER, TRAILER = GZIP + b"\x08\0", 10, 8  # begin of a header without flags; bytes of both (RFC 1952, 2.3)
 PIECE = 1 << 20  # bytes that a member unpacks to at a time
 
 
@@ -37,8 +38,9 @@ class OneReading(RawStream):
 
     def __init__(self, stream: Readable, compression: str, add: Callable[[int], object]) -> None:
         self.stream, self.compression, self.add = stream, compression, add
-        self.first, self.begun = b"", b""  # bytes of the blob, until BLOCK of them are known, and of the next member
-        self.member: Any = None
+        self.first = b""  # bytes of the blob, until BLOCK of them are known
+        self.member: Any = None  # which unpacks the data of a gzip member; None: a header or a trailer is read,
+        self.field, self.needs = b"", HEADER  # of which these bytes are known, of so many
         self.fault: LayerError | None = None
 
     def read(self, size: int = -1) -> bytes:
@@ -66,28 +68,35 @@ class OneReading(RawStream):
             raise LayerError("it is a tar as well, for programs that do not know its compression")
 
     def _check_members(self, found: bytes) -> None:
-        """Follow the members: each begins where the one before ends, and nothing is behind the last."""
-        from isal import isal_zlib
+        """Follow the members: each begins where the one before ends, and nothing is behind the last.
 
-        if not found and self.begun:
-            raise LayerError("something follows its last gzip member")
+        A header has the fixed fields alone, as Docker, podman and envbuild write it. Programs differ in other ones: pigz
+        ends at a reserved flag with success, isa-l forgets the flags of a header that comes in two pieces."""
+        if not found and (self.member or self.field or self.needs == TRAILER):
+            raise LayerError("its last gzip member is not whole, or something that is not gzip follows it")
         while found:
-            if self.member is None:
-                found, self.begun = self.begun + found, b""
-                if len(found) < FLAGS + 1:
-                    self.begun = found
-                    return
-                if not found.startswith(DEFLATED) or found[FLAGS] & RESERVED:  # pigz ends there, and reports success
-                    raise LayerError("something that is not gzip follows a gzip member")
-                self.member = isal_zlib.decompressobj(31)
-            try:
-                self.member.decompress(found, PIECE)
-            except isal_zlib.error as error:  # type: ignore[misc]
-                raise LayerError(f"a gzip member is damaged: {error}") from None
-            if self.member.eof:
-                found, self.member = self.member.unused_data, None
-            else:
-                found = self.member.unconsumed_tail
+            if self.member:
+                try:
+                    self.member.decompress(found, PIECE)
+                except zlib.error as error:
+                    raise LayerError(f"a gzip member is damaged: {error}") from None
+                found = self.member.unused_data if self.member.eof else self.member.unconsumed_tail
+                if self.member.eof:
+                    self.member, self.needs = None, TRAILER
+                continue
+            missing = self.needs - len(self.field)
+            self.field, found = self.field + found[:missing], found[missing:]
+            if len(self.field) == self.needs:
+                self._end_field()
+
+    def _end_field(self) -> None:
+        if self.needs == TRAILER:  # the reader of the layer compares it
+            self.needs = HEADER
+        elif self.field.startswith(PLAIN):
+            self.member = zlib.decompressobj(-zlib.MAX_WBITS)
+        else:
+            raise LayerError("something that is not gzip follows a gzip member, or a header has more than fixed fields")
+        self.field = b""
 
 
 def may_be_header(block: bytes) -> bool:
