@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envbuild.core.errors import ConflictError, LockError, SpecError
 from envbuild.core.shell import shell_word
-from envbuild.launch.model import OTHER_NODES, LaunchImage
+from envbuild.launch.model import LaunchImage
 from envbuild.launch.nodes_path import configuration_of, nodes_path, read_file
 from envbuild.launch.registry_image import (
     before_start,
@@ -69,8 +69,10 @@ def published_image(name: str, workspace: Workspace, target: str) -> LaunchImage
     arch = load_target(target, workspace.project).arch if target else ""  # the login node may have another one
     try:
         found = read_published(name, workspace, arch, to_use=True)
-    except ConflictError as error:
-        raise ConflictError(error.message, hint=OTHER_NODES if arch else error.findings[0].hint) from None
+    except ConflictError:
+        if not arch:
+            raise
+        found = read_published(name, workspace, to_use=True)  # an image of another architecture: the plan refuses it
     title = name.removeprefix(REGISTRY).partition("@")[0].rpartition("/")[2].partition(":")[0]
     lacks = (f"{name[:200]} is not an image that nodes can pull", "publish it to a registry, or name a squashfs file")
     reference = name if name.startswith(REGISTRY) else ""

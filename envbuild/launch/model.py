@@ -11,7 +11,6 @@ from envbuild.spec.target import Target
 OWNERS = ("image", "launch", "target", "site", "command line")  # each overrides those before it
 # Variables by which srun, a program of the host, would be found and loaded: pyxis' containers alone get them.
 INSIDE = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
-OTHER_NODES = "take an image of that architecture, or --target of such nodes"  # a hint
 # What PyTorch's ranks need to find each other: nothing, an address, or with the number of ranks.
 RENDEZVOUS = {"": (), "address": ("MASTER_ADDR", "MASTER_PORT"), "ranks": ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")}
 

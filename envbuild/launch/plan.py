@@ -10,7 +10,7 @@ from envbuild.launch.clients import Clients
 from envbuild.launch.compose import compose
 from envbuild.launch.expectations import expected
 from envbuild.launch.fabric import fabric_settings, find_devices, plugin_warnings, uses_ucx
-from envbuild.launch.model import INSIDE, OTHER_NODES, RENDEZVOUS, Kind, LaunchImage, Plan, Request, Setting
+from envbuild.launch.model import INSIDE, RENDEZVOUS, Kind, LaunchImage, Plan, Request, Setting
 from envbuild.launch.mpi import check_mpi, open_mpi_settings, pmix_plugin, pmix_settings
 from envbuild.launch.node_launchers import check_launcher, few_workers
 from envbuild.launch.options import container_options, docker_options, job_options, step_options
@@ -149,7 +149,7 @@ def check_request(request: Request, image: LaunchImage, target: Target) -> None:
     if image.arch and image.arch != target.arch:
         arch = printable(image.arch)  # of the image
         message = f"{image.name} is for linux/{arch}, and nodes of target '{target.name}' are linux/{target.arch}"
-        findings.append(Finding(message, hint=OTHER_NODES))
+        findings.append(Finding(message, hint="take an image of that architecture, or --target of such nodes"))
     if findings:
         raise SpecError.of(findings)
 

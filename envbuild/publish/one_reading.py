@@ -70,8 +70,8 @@ class OneReading(RawStream):
     def _check_members(self, found: bytes) -> None:
         """Follow the members: each begins where the one before ends, and nothing is behind the last.
 
-        A header has the fixed fields alone, as Docker, podman and envbuild write it. Programs differ in other ones: pigz
-        ends at a reserved flag with success, isa-l forgets the flags of a header that comes in two pieces."""
+        A header has the fixed fields alone, as Docker, podman and envbuild write it. Programs differ in other ones:
+        pigz ends at a reserved flag with success, isa-l forgets the flags of a header that comes in two pieces."""
         if not found and (self.member or self.field or self.needs == TRAILER):
             raise LayerError("its last gzip member is not whole, or something that is not gzip follows it")
         while found:

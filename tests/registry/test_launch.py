@@ -35,3 +35,10 @@ def test_an_image_of_a_registry_starts_by_its_reference(tmp_path: Path) -> None:
         assert container.written.text.endswith(start)
         with pytest.raises(SpecError, match="is for linux/amd64, and nodes of target 'gb200-nvl' are linux/arm64"):
             launch_image(f"docker://{server.host}/team/net:1", "srun", Request(("x",), target="gb200-nvl"), at)
+        index = Layout(tmp_path / "index")  # the login node may have another architecture than the nodes
+        contents = [tar(file("a", b"2"))]
+        images = [index.image(contents, arch=arch) for arch in ("amd64", "arm64")]
+        index.add(index.index(images), "x")
+        server.push(f"oci:{index.path}:x", "team/both:1", "--all")
+        request = Request(("x",), target="gb200-nvl")
+        assert launch_image(f"docker://{server.host}/team/both:1", "srun", request, at).written.text
