@@ -50,7 +50,8 @@ class LockRule(StrEnum):
 class Options:
     """Options of `make`.
 
-    engine: auto, or one of ENGINES; empty: the engine of the site.
+    engine: auto, or one of ENGINES; empty: an image that is up to date may be of any, and others are made by the engine
+        of the site.
     build: workers, jobs and the shell on failure.
     verify: whether to audit and run the finished image.
     caches: of units, opened (`envbuild.build.cache.open_cache`); None: those of the site.
@@ -71,8 +72,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     began = time.monotonic()
     spec = load_image_spec(name, workspace.project)
     before = resolve_before(spec, workspace)
-    engine = options.engine or workspace.site.engine
-    done = before and read_image_record(before, workspace, engine=engine, verified=options.verify)
+    done = before and read_image_record(before, workspace, engine=options.engine, verified=options.verify)
     uses_caches = done and cache_names(options, workspace).issuperset(done.caches)
     if before and done and uses_caches:
         if not check_base(before, workspace, options.lock):

@@ -87,7 +87,8 @@ def make_command(
     kind = make_twice if check else make_image
     times = timing_reporter(timings)
     with open_workspace(times, names=names) as workspace:
-        options = replace(options, caches=site_caches(workspace) if cache else ())
+        caches = site_caches(workspace) if cache else ()
+        options = replace(options, engine=engine or workspace.site.engine, caches=caches)
         for name in names if len(names) > 1 else ():  # a mistake in the last is reported before the first takes minutes
             resolve_image(name, workspace)
         if locked and len(names) > 1:

@@ -59,7 +59,7 @@ def owner_of(store: Store, name: str) -> str:
 
 def repository_of(reference: str) -> str:
     """Return a reference without its tag and digest: ``registry.example/team/app``."""
-    folder, slash, last = reference.partition("@")[0].rpartition("/")
+    folder, slash, last = reference.removeprefix("docker://").partition("@")[0].rpartition("/")
     return f"{folder}{slash}{last.partition(':')[0]}"
 
 

@@ -11,12 +11,14 @@ import pytest
 from envbuild import make as sentence
 from envbuild.build.cache import unit_supply
 from envbuild.build.engines.base import BuildOptions
+from envbuild.cli.make import make_command
 from envbuild.core.console import SilentReporter
-from envbuild.core.errors import ConflictError, DamagedLayerError, Finding
+from envbuild.core.errors import ConflictError, DamagedLayerError, Finding, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock import required_lock
 from envbuild.make import LockRule, Options, make, make_twice
 from envbuild.net.unit_caches import UnitCache
+from envbuild.publish import make_and_share
 
 pytestmark = pytest.mark.unit
 # Imported before a step is replaced: they would take the replaced one as their own for the rest of the run.
@@ -204,9 +206,33 @@ def test_a_file_that_another_command_has_made_meanwhile_is_not_written_again(
     assert "export" not in steps.calls and "verify" in steps.calls
 
 
-def test_an_image_of_another_engine_than_that_of_the_site_is_made_again(steps: Steps) -> None:
+def test_an_image_of_any_engine_is_up_to_date_where_none_is_named(steps: Steps) -> None:
+    """`publish` and `export` take what was made and tested; the command `make` names the engine of the site."""
     make("app", steps.workspace, Options())
-    assert steps.seen == ["buildah", ""]
+    make("app", steps.workspace, Options(engine="buildah"))
+    assert steps.seen == ["", "", "buildah", ""]
+
+
+@pytest.mark.parametrize(("option", "wanted"), [("", "buildah"), ("embedded", "embedded")])
+def test_the_command_names_the_engine_of_the_site(
+    option: str, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image that another engine has made is made again."""
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/x.yaml").write_text("schema: 1\ntarget: cpu\nbase: debian:13\nlayers: {}\n")
+    (tmp_path / "site.yaml").write_text("schema: 1\nengine: buildah\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
+    seen: list[str] = []
+
+    def stop(kind: Any, name: str, workspace: Any, options: Options, **_: Any) -> None:
+        seen.append(options.engine)
+        raise SpecError("enough")
+
+    monkeypatch.setattr(make_and_share, "make_and_share", stop)
+    with pytest.raises(SpecError, match="enough"):
+        make_command(["x"], engine=option)
+    assert seen == [wanted]
 
 
 def test_the_engine_is_that_of_the_option_or_else_of_the_site(steps: Steps) -> None:
