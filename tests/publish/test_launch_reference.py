@@ -22,6 +22,7 @@ from envbuild.launch.launch import Prepared, load_form
 from envbuild.launch.model import LaunchImage
 from envbuild.net.registry.media_types import INDEX, OCI
 from envbuild.publish import squashfs_artifact
+from envbuild.publish.image_parts import ImageParts
 from envbuild.publish.publish_source import publish_source
 from tests.support.foreign_images import layers, workspace
 from tests.support.gpu_bench import job
@@ -30,6 +31,20 @@ from tests.support.local_registry import Server, file, tar
 from tests.support.published import built, publish
 
 pytestmark = pytest.mark.registry
+
+
+def launched(parts: ImageParts, sha256: str, name: str) -> LaunchImage:
+    """Return an image of the project that is built as `parts`, with the squashfs file `sha256` (hex), for its tag."""
+    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{name}", built=True)
+    return replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+
+
+def upload(repository: str, blob: bytes) -> str:
+    """Send a blob to an address of a repository; return its digest (``sha256:…``)."""
+    digest = f"sha256:{hashlib.sha256(blob).hexdigest()}"
+    begun = requests.post(f"{repository}/blobs/uploads/", timeout=60).headers["Location"]
+    assert requests.put(f"{begun}&digest={digest}", blob, timeout=60).status_code == 201
+    return digest
 
 
 def test_a_tag_that_names_another_image_is_refused(
@@ -78,8 +93,7 @@ def test_a_tag_with_the_configuration_of_the_image_and_other_content_is_refused(
     at, place = workspace(tmp_path / "store"), f"{registry.url}/v2/{change}/manifests"
     publish(parts, artifacts, f"{registry.host}/{change}:1")
     publish(others, other_artifacts, f"{registry.host}/{change}:other")
-    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/{change}:1")
-    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    image = launched(parts, sha256, f"{registry.host}/{change}:1")
     assert check_tag(image, at) == parts.digest
     kind = {"Accept": OCI.manifest, "Content-Type": OCI.manifest}
     manifest, other = (requests.get(f"{place}/{tag}", headers=kind, timeout=60).json() for tag in ("1", "other"))
@@ -108,14 +122,11 @@ def test_a_blob_that_programs_unpack_in_two_ways_is_refused(tmp_path: Path, regi
     manifest = requests.get(f"{place}/manifests/1", headers=head, timeout=60).json()
     skipped = tar(file("evil", b"x"))
     blob = b"\x50\x2a\x4d\x18" + len(skipped).to_bytes(4, "little") + skipped + zstandard.compress(layers()[-1])
-    digest = f"sha256:{hashlib.sha256(blob).hexdigest()}"
-    begun = requests.post(f"{place}/blobs/uploads/", timeout=60).headers["Location"]
-    assert requests.put(f"{begun}&digest={digest}", blob, timeout=60).status_code == 201
+    digest = upload(place, blob)
     entry = {"mediaType": OCI.layers[kind], "digest": digest, "size": len(blob)}
     text = json.dumps({**manifest, "layers": [*manifest["layers"][:-1], entry]})
     assert requests.put(f"{place}/manifests/1", text, headers=head, timeout=60).status_code == 201
-    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/{kind}:1")
-    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    image = launched(parts, sha256, f"{registry.host}/{kind}:1")
     with pytest.raises(InputError, match=r"it is not gzip, as its media type|it is not the tar that its media type"):
         check_tag(image, at)
 
@@ -127,11 +138,8 @@ def test_a_blob_that_was_compared_by_another_media_type_is_compared_again(tmp_pa
     head = {"Accept": OCI.manifest, "Content-Type": OCI.manifest}
     manifest = requests.get(f"{place}/manifests/1", headers=head, timeout=60).json()
     blob = zstandard.compress(layers()[-1])
-    digest = f"sha256:{hashlib.sha256(blob).hexdigest()}"
-    begun = requests.post(f"{place}/blobs/uploads/", timeout=60).headers["Location"]
-    assert requests.put(f"{begun}&digest={digest}", blob, timeout=60).status_code == 201
-    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/kinds:1")
-    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    digest = upload(place, blob)
+    image = launched(parts, sha256, f"{registry.host}/kinds:1")
     for kind in ("zstd", "gzip"):
         entry = {"mediaType": OCI.layers[kind], "digest": digest, "size": len(blob)}
         text = json.dumps({**manifest, "layers": [*manifest["layers"][:-1], entry]})
@@ -165,8 +173,7 @@ def test_an_index_of_which_enroot_takes_another_entry_is_refused(
         text = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed})
         put = requests.put(f"{place}/{tag}", text, headers={"Content-Type": INDEX}, timeout=60)
         assert put.status_code == 201
-    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/index:good")
-    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    image = launched(parts, sha256, f"{registry.host}/index:good")
     bad = replace(image, reference=f"docker://{registry.host}/index:bad")
     for enroot in ("3.5.0", ""):
         assert check_image(image, "srun", at, enroot).reference == image.reference
@@ -184,8 +191,7 @@ def test_a_job_that_names_the_digest_has_results_after_the_tag_moved(
     parts, artifacts, sha256 = built(tmp_path / "a", layers())
     other, others, _ = built(tmp_path / "b", layers()[:1])
     publish(parts, artifacts, f"{registry.host}/named:1")
-    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/named:1", built=True)
-    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    image = launched(parts, sha256, f"{registry.host}/named:1")
     started: list[str] = []
 
     def run(_: object, prepared: Prepared, *__: object) -> str:
@@ -208,8 +214,7 @@ def test_jobs_name_the_digest_where_enroot_pulls_it(
     """A tag can be moved, and moved back, while a job waits."""
     parts, artifacts, sha256 = built(tmp_path / "a", layers())
     publish(parts, artifacts, f"{registry.host}/pinned:1")
-    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/pinned:1")
-    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    image = launched(parts, sha256, f"{registry.host}/pinned:1")
     found = check_image(image, "srun", workspace(tmp_path / "store"), enroot)
     by_digest = f"docker://{registry.host}/pinned@{parts.digest}"
     assert found.reference == (by_digest if pinned else image.reference)
@@ -242,8 +247,7 @@ def test_a_tag_that_is_moved_while_a_job_waits_is_refused(
     parts, artifacts, sha256 = built(tmp_path / "a", layers())
     other, others, _ = built(tmp_path / "b", layers()[:1])
     publish(parts, artifacts, f"{registry.host}/app:moved")
-    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/app:moved")
-    image = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
+    image = launched(parts, sha256, f"{registry.host}/app:moved")
 
     def run(*_: object) -> None:
         publish(other, others, f"{registry.host}/app:moved", move=True)
