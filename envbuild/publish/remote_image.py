@@ -15,7 +15,7 @@ from envbuild.core.distributions import PATHS
 from envbuild.core.errors import EnvbuildError, InputError, SpecError
 from envbuild.net.failures import NotFoundError, UnreachableError
 from envbuild.net.miss import Miss
-from envbuild.net.registry import client
+from envbuild.net.registry import layout_folder
 from envbuild.net.registry.client import Repository
 from envbuild.net.registry.media_types import OCI
 from envbuild.net.registry.referrers import list_referrers
@@ -147,15 +147,15 @@ class LayoutImage:
     def referrers(self, digest: str, kind: str) -> list[Any]:
         """Return the descriptors of the artifacts of an image (``sha256:…``). Raises InputError."""
         try:
-            return list_referrers(client.LayoutFolder(self.path, (), False), self.transport, digest, kind)
+            return list_referrers(layout_folder.LayoutFolder(self.path, (), False), self.transport, digest, kind)
         except UnreachableError as error:
             raise InputError(f"the list of artifacts of {self.name}: {error}", hint="publish the image again") from None
 
     def tagged(self, tag: str) -> ImageDocument | None:
         """Return the manifest with another name; None if there is none, or none that can be read."""
         try:
-            content = client.LayoutFolder(self.path, (tag,), False).manifest(self.transport, tag)
-            return ImageDocument(client.digest_of(content), m.parse_document(content, self.name))
+            content = layout_folder.LayoutFolder(self.path, (tag,), False).manifest(self.transport, tag)
+            return ImageDocument(layout_folder.digest_of(content), m.parse_document(content, self.name))
         except (NotFoundError, UnreachableError, EnvbuildError):
             return None
 

@@ -12,7 +12,8 @@ import pytest
 
 from envbuild.core.errors import InputError
 from envbuild.net.failures import NotFoundError, RefusedError
-from envbuild.net.registry.client import LayoutFolder, RegistryAddress, Repository
+from envbuild.net.registry.client import RegistryAddress, Repository
+from envbuild.net.registry.layout_folder import LayoutFolder
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport

@@ -13,7 +13,8 @@ from envbuild.net.body import read_body
 from envbuild.net.failures import NotFoundError, RefusedError
 from envbuild.net.miss import MissKind
 from envbuild.net.registry.auth import split_url
-from envbuild.net.registry.client import LayoutFolder, RegistryAddress
+from envbuild.net.registry.client import RegistryAddress
+from envbuild.net.registry.layout_folder import LayoutFolder
 from envbuild.net.registry.media_types import INDEX
 from envbuild.net.transport import Transport, retry
 

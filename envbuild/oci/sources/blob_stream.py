@@ -15,7 +15,8 @@ from envbuild.core.errors import EngineError
 from envbuild.net.body import Pace, read_some
 from envbuild.net.failures import NotFoundError, RefusedError, TransportError, UnreachableError, describe_error
 from envbuild.net.miss import Miss
-from envbuild.net.registry.client import LayoutFolder, RegistryAddress, Repository
+from envbuild.net.registry.client import RegistryAddress, Repository
+from envbuild.net.registry.layout_folder import LayoutFolder
 from envbuild.net.urls import local_path
 from envbuild.oci.manifest import BlobDescriptor
 from envbuild.oci.sources.base import RawStream
