@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -126,9 +127,14 @@ def context(site: Site) -> Context:
     return Context(PackageIndex(transport, site.python()), Wheels(transport), SilentReporter(), run_script)
 
 
+# Collectors call this from threads: a program is not executed ("Text file busy") while a process that another thread
+# starts has the file open that was being written.
+ONE = threading.Lock()
+
+
 def run_script(program: bytes, words: Sequence[str]) -> tuple[int, str]:
     """Run a program that a test wrote, as it is."""
-    with tempfile.TemporaryDirectory() as folder:
+    with ONE, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program"
         path.write_bytes(program)
         path.chmod(0o755)
