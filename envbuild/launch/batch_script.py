@@ -14,7 +14,8 @@ from envbuild.launch.steps import PORT, has_port, inner_command, ranks_command, 
 def batch_script(plan: Plan, command: Sequence[str], rank_names: Sequence[str] = ()) -> str:
     """Return the script that starts `command`. `rank_names`: variables that a shell of each task exports."""
     stated = {item.name for item in plan.job}
-    usual = {"--job-name": plan.name, "--output": "%x_%j.out"}
+    file = plan.name.replace("%", "%%").replace("/", "-") if "/" in plan.name else "%x"  # which would name a folder
+    usual = {"--job-name": plan.name, "--output": f"{file}_%j.out"}
     options = [f"{name}={value}" for name, value in usual.items() if name not in stated]
     options += [item.text for item in plan.job]
     head = [

@@ -16,6 +16,10 @@ from envbuild.net.slurm_site import NodeSettings
 from envbuild.spec.target import Target
 
 BOTH = "srun of Slurm 22.05 to 23.02 does not take it over from sbatch"
+# sbatch(1) with SBATCH_EXPORT or --export sets SLURM_EXPORT_ENV for the steps of its job.
+EXPORT = "the variables arrive also where SBATCH_EXPORT or SLURM_EXPORT_ENV, which some sites set, passes none"
+# srun(1): SLURM_NTASKS of the allocation is --ntasks, with which --ntasks-per-node is a maximum.
+TASKS = "within a job srun starts as many tasks as that has, and --ntasks-per-node is a limit alone"
 MEMORY = "whole nodes are requested, and without it a job gets only Slurm's default of memory"
 
 
@@ -43,6 +47,9 @@ def job_options(
     found += [Option(option, "target", f"a job on nodes of {target.name}") for option in own]
     found = with_own(found, nodes.job, "an option of jobs on this site")
     names = {option.name for option in found}
+    tasks = next((option.text.partition("=")[2] for option in found if option.name == "--ntasks-per-node"), "")
+    if tasks.isdecimal() and not names & {"--ntasks", "-n"}:
+        found.append(Option(f"--ntasks={request.nodes * int(tasks)}", "launch", TASKS))
     if "--exclusive" in names and not names & {"--mem", "--mem-per-cpu", "--mem-per-gpu"}:
         found.append(Option("--mem=0", "launch", MEMORY))
     return tuple(found)
@@ -52,7 +59,10 @@ def step_options(
     target: Target, nodes: NodeSettings, layout: TaskLayout, numa: Numa | None, pmix: str
 ) -> tuple[Option, ...]:
     """Return the options of the step that starts the command. `pmix`: the plugin; empty: no MPI."""
-    found = [Option("--kill-on-bad-exit=1", "launch", "a rank that fails ends the others, which would wait for it")]
+    found = [
+        Option("--kill-on-bad-exit=1", "launch", "a rank that fails ends the others, which would wait for it"),
+        Option("--export=ALL", "launch", EXPORT),
+    ]
     if layout.cpus_per_task:
         found.append(Option(f"--cpus-per-task={layout.cpus_per_task}", layout.cpus_owner, BOTH))
     masks = cpu_masks(numa, layout.tasks_per_node) if numa and layout.whole else ()

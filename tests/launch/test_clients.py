@@ -127,8 +127,8 @@ def test_the_oldest_reference_clients_get_only_options_that_they_have(form: str)
     """pyxis 0.11.1 (its tag) and srun of Slurm 20.11."""
     known = {
         "--container-image", "--container-mounts", "--no-container-mount-home", "--no-container-remap-root",
-        "--kill-on-bad-exit", "--cpus-per-task", "--cpu-bind", "--mpi", "--nodes", "--ntasks-per-node", "--exclusive",
-        "--gpus-per-node", "--mem", "--partition",
+        "--kill-on-bad-exit", "--export", "--cpus-per-task", "--cpu-bind", "--mpi", "--nodes", "--ntasks",
+        "--ntasks-per-node", "--exclusive", "--gpus-per-node", "--mem", "--partition",
     }  # fmt: skip
     azure = Slurm(version="20.11.7", pyxis="0.11.1", enroot="3.4.0", pmix=("pmix", "pmix_v3"))
     plan = make_plan(form=form, at=site(slurm=azure, nodes=NodeSettings(partition="hpc")), nodes=2)

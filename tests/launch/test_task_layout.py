@@ -129,3 +129,28 @@ def test_workers_of_some_devices_of_a_node(devices: int, workers: int) -> None:
     """A Trainium device has two cores, each with a worker."""
     image = torch_image(target="trn1", layers=("neuron",), versions={}, env={})
     assert make_plan(form="torchrun", image=image, gpus=devices).workers == workers
+
+
+@pytest.mark.parametrize("form", ["srun", "sbatch", "torchrun"])
+def test_the_number_of_tasks_is_that_of_the_launch_within_a_job_as_well(form: str) -> None:
+    """srun takes SLURM_NTASKS of the job, and --ntasks-per-node for a limit: one rank started in place of eight."""
+    found = option_values(make_plan(form=form, nodes=2))
+    assert int(found["--ntasks"]) == 2 * int(found["--ntasks-per-node"])
+    own = NodeSettings(job=("--ntasks-per-node=3",))
+    assert option_values(make_plan(form=form, at=site(nodes=own), nodes=2))["--ntasks"] == "6"
+    for job in (("--ntasks=5",), ("--ntasks-per-node=$N",)):
+        found = option_values(make_plan(form=form, at=site(nodes=NodeSettings(job=job)), nodes=2))
+        assert found.get("--ntasks", "") == ("5" if "5" in job[0] else "")
+
+
+def test_variables_arrive_also_where_slurm_exports_none() -> None:
+    """SLURM_EXPORT_ENV, which SBATCH_EXPORT sets for the steps of a job, holds for a step without --export."""
+    none = NodeSettings(job=("--export=NONE",))
+    for form in ("srun", "sbatch", "torchrun"):
+        assert option_values(make_plan(form=form))["--export"] == "ALL"
+    assert write_launch(("hostname",), at=site(nodes=none)).count("--export=") == 1
+
+
+def test_a_name_with_slashes_is_no_path_of_the_output() -> None:
+    for name, file in (("exp/lr3", "exp-lr3"), ("../50%", "..-50%%"), ("plain", "%x")):
+        assert f"#SBATCH --output={file}_%j.out\n" in write_launch(("hostname",), form="sbatch", name=name)
