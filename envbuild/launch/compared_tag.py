@@ -41,7 +41,7 @@ def check_tag(image: LaunchImage, workspace: Workspace, *, by_tag: bool = False)
     document = remote.find(Platform.of(image.arch))
     other = EnvbuildError(
         f"{image.reference} is another image than the one that is built here",
-        hint=f"envbuild publish {shell_word(image.name)} --move",
+        hint=f"envbuild publish {shell_word(image.typed)} --move",
     )
     transfer = transfer_of(remote, workspace)
     found = find_squashfs(remote, document, bound=False, transfer=transfer)
@@ -57,10 +57,10 @@ def check_tag(image: LaunchImage, workspace: Workspace, *, by_tag: bool = False)
         raise other
     if found and alone:
         content = read_document(remote, transfer, found.description, found.sizes[found.description])
-        if lone_digest(load_built_image(image.name, workspace), workspace, release_of(content)) != document.digest:
+        if lone_digest(load_built_image(image.typed, workspace), workspace, release_of(content)) != document.digest:
             raise EnvbuildError(
                 f"{image.reference} states the squashfs file of the image, and was published with other blobs",
-                hint=f"envbuild publish {shell_word(image.name)} --squashfs-only --move",
+                hint=f"envbuild publish {shell_word(image.typed)} --squashfs-only --move",
             )
         return document.digest
     place, kinds = remote.pin(document.digest), dict[str, str]()

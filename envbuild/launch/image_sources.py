@@ -167,6 +167,7 @@ def project_image(name: str, workspace: Workspace, target: str) -> LaunchImage:
         env=env,
         versions=versions,
         layers=tuple(resolution.order),
+        typed=name,
         squashfs=path,
         lacks_path=lacks,
         reference=f"{REGISTRY}{reference}" if reference else "",

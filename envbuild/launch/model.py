@@ -84,7 +84,8 @@ class Request:
 class LaunchImage:
     """An image as a launch needs it.
 
-    name: of the project, or of the file or reference.
+    name: of the project, or of the file or reference. typed: the name of an image of the project as the user typed it,
+    perhaps the path of its spec.
     squashfs: the path that nodes read; empty: `lacks_path` is why.
     reference: of a registry (``docker://…``); empty: `lacks_reference` is why.
     docker: its name in the Docker Engine of a node.
@@ -104,6 +105,7 @@ class LaunchImage:
     env: Mapping[str, str]
     versions: Mapping[str, str]
     layers: tuple[str, ...]
+    typed: str = ""
     squashfs: str = ""
     lacks_path: tuple[str, str] = ("", "")
     reference: str = ""

@@ -54,7 +54,7 @@ def test_a_tag_that_names_another_image_is_refused(
     parts, artifacts, sha256 = built(tmp_path / "a", layers())
     publish(parts, artifacts, f"{registry.host}/app:1")
     at = workspace(tmp_path / "store")
-    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), reference=f"docker://{registry.host}/app:1")
+    image = LaunchImage("app", "cpu", "amd64", {}, {}, (), "../app.yaml", reference=f"docker://{registry.host}/app:1")
     right = replace(image, configuration=f"sha256:{parts.blobs[0].digest}", sha256=f"sha256:{sha256}")
     assert check_tag(right, at) == parts.digest
     for form in ("srun", "docker"):
@@ -67,15 +67,16 @@ def test_a_tag_that_names_another_image_is_refused(
         check_image(replace(other, configuration=f"sha256:{'0' * 64}"), "docker", at)
     with pytest.raises(EnvbuildError, match="another image than the one that is built here") as caught:
         check_tag(replace(image, configuration=f"sha256:{'0' * 64}"), at)
-    assert caught.value.hint == "envbuild publish app --move"
+    assert caught.value.hint == "envbuild publish ../app.yaml --move"
     with pytest.raises(InputError):
         check_tag(replace(image, reference=f"docker://{registry.host}/app:2"), at)
     source, place = f"oci:{tmp_path}/a/layout:x", f"{registry.host}/app:alone"
     alone = publish_source(source, place, workspace(tmp_path / "c"), layers=False).data
     image = replace(image, reference=f"docker://{place}", sha256=f"sha256:{alone['sha256']}")
-    monkeypatch.setattr(built_image, "load_built_image", lambda *_: None)
+    loaded: list[str] = []
+    monkeypatch.setattr(built_image, "load_built_image", lambda name, *_: loaded.append(name))
     monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda *_: alone["digest"])
-    assert check_tag(image, at) == alone["digest"]
+    assert check_tag(image, at) == alone["digest"] and loaded == ["../app.yaml"]
     monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda *_: f"sha256:{'0' * 64}")
     with pytest.raises(EnvbuildError, match="was published with other blobs"):
         check_tag(image, at)
