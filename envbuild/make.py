@@ -89,7 +89,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     resolution, lock, plan, inputs = ready.resolution, ready.lock, ready.plan, ready.inputs
     result = obtain_and_build(ready, workspace)
     with one_at_a_time(ready, workspace):
-        earlier = read_image_record(resolution, workspace)
+        earlier = read_image_record(resolution, workspace, key=ready.key)  # not of what is in the files by now
         built, artifact = write_image(ready, result, workspace, earlier)
         path, evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else ("", None)
         caches = built.caches
@@ -180,13 +180,13 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     resolution = resolve_in(spec, workspace.project)
     if options.mounted:
         resolution = resolution.mounted()
-    marks = read_marks(resolution, workspace)  # the recipes were loaded at this moment
+    own, marks = own_images(workspace), read_marks(resolution, workspace)  # the recipes were loaded at this moment
     check_machine(resolution.target)
     if options.lock is LockRule.PRESENT:
         lock = current_lock(resolution, workspace)
     else:
         rules = {LockRule.MAKE: ensure_lock, LockRule.RENEW: renew_lock, LockRule.REQUIRE: require_lock}
-        write = partial(rules[options.lock], resolution, workspace, own_images(workspace))
+        write = partial(rules[options.lock], resolution, workspace, own)
         lock, resolution = lock_beside_contents(resolution, workspace.project, write)
         report_newer_base(spec, lock, workspace)
     key = key_of_lock(resolution, lock, workspace)
@@ -201,7 +201,7 @@ def prepare(spec: ImageSpec, workspace: Workspace, options: Options) -> ReadyIma
     caches = cache_names(options, workspace)
     below = {cache for names in caches_below(resolution, lock, workspace).values() for cache in names}
     build = replace(options.build, compiler_cache=site.compiler_cache, caches=caches, base_caches=tuple(sorted(below)))
-    inputs = UnitSupply(engine, plan, lock, lock_request(resolution), workspace, build, options.caches)
+    inputs = UnitSupply(engine, plan, lock, lock_request(resolution), workspace, build, options.caches, own)
     return ReadyImage(resolution, lock, key, mounted, engine, plan, build, inputs)
 
 
@@ -222,10 +222,14 @@ def make_layers(name: str, workspace: Workspace, options: Options) -> tuple[Plan
 @contextlib.contextmanager
 def one_at_a_time(ready: ReadyImage, workspace: Workspace) -> Iterator[None]:
     """Hold the lock of an image while its file is written and verified: of two commands that make it at once, the
-    second one finds the file of the first, and does not replace what is being verified."""
+    second one finds the file of the first, and does not replace what is being verified. The name of the file has that
+    of the image and the digest of the lock."""
+    from envbuild.lock.model import lock_digest
+
     name, report = ready.plan.image, workspace.reporter.info
     with workspace.store.lock(
-        f"image-{ready.key.path.stem}", lambda: report(f"{name}: waiting for another process that makes its file")
+        f"image-{name}-{lock_digest(ready.lock)[7:19]}",
+        lambda: report(f"{name}: waiting for another process that makes its file"),
     ):
         yield
 
@@ -271,6 +275,7 @@ def make_twice(name: str, workspace: Workspace, options: Options) -> ImageRecord
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
     from envbuild.build.reproducibility import rebuild_and_compare
+    from envbuild.export.built_layout import own_images
     from envbuild.lock.fetch import fetch
     from envbuild.lock.request import lock_request
     from envbuild.lock.update import current_lock
@@ -281,7 +286,8 @@ def make_twice(name: str, workspace: Workspace, options: Options) -> ImageRecord
     plan, request = make_plan(resolution, lock), lock_request(resolution)
     where, folder = request.source_places(), Path(request.folder)
     at = workspace
-    fetch(lock, at.store, at.site, at.reporter, where=where, folder=folder, contents=request.contents)
+    own, contents = own_images(at), request.contents
+    fetch(lock, at.store, at.site, at.reporter, where=where, folder=folder, own=own, contents=contents)
     engine = choose_engine(made.engine, workspace.store, workspace.reporter)
     rebuild_and_compare(plan, made.layers, engine, workspace.store, workspace.reporter, options.build)
     workspace.reporter.info(f"{name}: {counted(len(plan.units), 'unit')} built twice, all equal")

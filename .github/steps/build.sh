@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds an image: units that the cache has are taken from it.
+# Builds an image, and first the images of the project that it is based on: units that the cache has are taken from it.
 #
 #   IMAGE  name of the image
 #   SEND   yes: units that are built here are sent to the cache after the image is verified (default: no)
@@ -10,4 +10,9 @@ require_image
 log_in
 options=(--json)
 [ "${SEND:-no}" = yes ] || options+=(--no-send)
+run_envbuild list --json > "$OUT/$IMAGE/list.json"
+below=$("$PYTHON" "$STEPS/plan_rows.py" --below "$OUT/$IMAGE/list.json" "$IMAGE")
+for base in $below; do # a new store has none of them
+  run_envbuild make "$base" "${options[@]}" > "$OUT/$IMAGE/make-base.json"
+done
 run_envbuild make "$IMAGE" "${options[@]}" > "$OUT/$IMAGE/make.json"

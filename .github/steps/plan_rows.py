@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The images of `envbuild list --json` as the matrix of a job: ``plan_rows.py ANSWER NAMES``, or
-``plan_rows.py --names MATRIX``, which prints their names."""
+"""The images of `envbuild list --json` as the matrix of a job: ``plan_rows.py ANSWER NAMES``;
+``plan_rows.py --names MATRIX``, which prints their names; or ``plan_rows.py --below ANSWER NAME``, which prints the
+images of the project that one is based on, lowest first."""
 
 from __future__ import annotations
 
@@ -22,7 +23,20 @@ def rows(answer: Any, names: list[str]) -> list[dict[str, str]]:
     return [{"image": image["name"], "arch": image["arch"]} for image in found if image["lock"] != "none"]
 
 
+def below(answer: Any, name: str) -> list[str]:
+    """Return the images that an image is based on, lowest first."""
+    bases = {image["name"]: image["base"] for image in answer["images"]}
+    found: list[str] = []
+    while (name := bases.get(name, "")) in bases and name not in found:
+        found.insert(0, name)
+    return found
+
+
 def main() -> None:
+    if sys.argv[1] == "--below":
+        for name in below(json.loads(Path(sys.argv[2]).read_text()), sys.argv[3]):
+            print(name)
+        return
     first, second = sys.argv[1:]
     if first == "--names":
         for row in json.loads(Path(second).read_text())["include"]:

@@ -39,10 +39,12 @@ def compile_command(
             workspace.reporter.info(f"{name} has no lock; next: envbuild lock {name}")
         if context is not None:
             from envbuild.build.engines.build_context import write_context
+            from envbuild.export.built_layout import own_images
             from envbuild.lock.fetch import fetch
 
-            folder, contents = resolution.spec.path.parent, resolution.contents
-            fetch(lock, workspace.store, workspace.site, workspace.reporter, folder=folder, contents=contents)
+            at, folder, contents = workspace, resolution.spec.path.parent, resolution.contents
+            own = own_images(at)
+            fetch(lock, at.store, at.site, at.reporter, folder=folder, own=own, contents=contents)
             write_context(plan, workspace.store, context)
             workspace.reporter.info(
                 "next: buildah build --isolation chroot "

@@ -43,10 +43,10 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
     recorder = RecordingReporter(workspace.reporter)
     workspace = workspace.with_reporter(recorder)
     resolutions = [(name, resolve_image(name, workspace)) for name in names]
-    failed: list[EnvbuildError] = []
+    own, failed = own_images(workspace), list[EnvbuildError]()
     for name, resolution in resolutions:
         try:
-            lock = ensure_lock(resolution, workspace, own_images(workspace))
+            lock = ensure_lock(resolution, workspace, own)
             where = lock_request(resolution).source_places()
             fetch(
                 lock,
@@ -56,6 +56,7 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
                 manifest=folder is not None,
                 where=where,
                 folder=resolution.spec.path.parent,
+                own=own,
                 contents=resolution.contents,
             )
             if folder:

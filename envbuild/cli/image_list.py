@@ -38,7 +38,7 @@ def image_rows(workspace: Workspace, *, keys: bool = False) -> list[dict[str, An
     rows: list[dict[str, Any]] = []
     for name in workspace.project.images():
         row: dict[str, Any] = {
-            "name": name, "target": "", "arch": "", "lock": "", "made": "", "description": "", "needs": [],
+            "name": name, "target": "", "arch": "", "base": "", "lock": "", "made": "", "description": "", "needs": [],
             "needs_mirror": [], **({"key": "", "keys": {}} if keys else {}),
         }  # fmt: skip
         rows.append(row)
@@ -53,8 +53,9 @@ def image_rows(workspace: Workspace, *, keys: bool = False) -> list[dict[str, An
             ]  # envbuild check NAME reports it in full
             continue
         made = done.artifact if done else ""
-        row |= {"target": resolution.target.name, "arch": resolution.target.arch, "lock": state, "made": made} | parts
-        row["description"] = resolution.spec.description
+        target, spec = resolution.target, resolution.spec
+        row |= {"target": target.name, "arch": target.arch, "base": spec.base, "lock": state, "made": made} | parts
+        row["description"] = spec.description
         if state == "none":
             row |= needs(resolution, workspace)
     return rows

@@ -144,15 +144,20 @@ def key_of_lock(resolution: Resolution, lock: Lock, workspace: Workspace) -> Rec
 
 
 def read_image_record(
-    resolution: Resolution, workspace: Workspace, *, engine: str = "", verified: bool = False
+    resolution: Resolution,
+    workspace: Workspace,
+    *,
+    engine: str = "",
+    verified: bool = False,
+    key: RecordKey | None = None,
 ) -> ImageRecord | None:
     """Return the record of an earlier run, if its artifact is unchanged and the site lists the caches of its units.
 
     `engine`: only an image of this engine. `verified`: only an image that was verified, by any member of the group that
-    shares the store. None if there is none. Raises EngineError for a store that this user may not read, SignatureError
-    for a key of a cache that cannot be read.
+    shares the store. `key`: of an image that is being made; None: what it is made from now. None if there is none.
+    Raises EngineError for a store that this user may not read, SignatureError for a key of a cache that cannot be read.
     """
-    _, made = read_any_record(resolution, workspace)
+    _, made = read_any_record(resolution, workspace, key)
     if made is None or (verified and not made.evidence) or engine not in ("", "auto", made.engine):
         return None
     if names_without(made.all_caches, workspace.site.caches):
@@ -161,11 +166,13 @@ def read_image_record(
     return replace(made, evidence=evidence)
 
 
-def read_any_record(resolution: Resolution, workspace: Workspace) -> tuple[RecordKey | None, ImageRecord | None]:
-    """Return the record of an earlier run and its key, if its artifact is unchanged, also with units of caches that the
-    site does not list. Raises EngineError for a store that this user may not read."""
+def read_any_record(
+    resolution: Resolution, workspace: Workspace, key: RecordKey | None = None
+) -> tuple[RecordKey | None, ImageRecord | None]:
+    """Return the record of an earlier run and its key (None: read now), if its artifact is unchanged, also with units
+    of caches that the site does not list. Raises EngineError for a store that this user may not read."""
     check_readable(workspace.store.root)
-    key = read_key(resolution, workspace)
+    key = key or read_key(resolution, workspace)
     value = read_record(key.path) if key else None
     if value is None:
         return key, None

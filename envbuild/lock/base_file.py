@@ -1,5 +1,5 @@
-"""A base image in a file of this machine (``base: ./app.tar``): whether it is that of a lock, and its copy in the
-store."""
+"""A base image on this machine, in a file (``base: ./app.tar``) or built of the project: whether it is that of a lock,
+and its copy in the store."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from envbuild.core.console import Reporter
 from envbuild.core.distributions import is_local_image, is_own_image
-from envbuild.core.errors import ConflictError, InputError, SpecError
+from envbuild.core.errors import ConflictError, InputError, LockError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock.base_image.local_image import import_image, source_of
-from envbuild.lock.base_image.own_images import NO_IMAGES
+from envbuild.lock.base_image.own_images import OwnImages
 from envbuild.lock.inputs import ImageBlob, Input
 from envbuild.lock.model import BaseImage, Lock
 from envbuild.net.site import Site
@@ -49,25 +49,36 @@ def is_other_file(
     return packed or configuration != locked.config, ""
 
 
+def is_other_base(
+    base: str, lock: Lock, folder: Path, own: OwnImages, site: Site, store: Store, reporter: Reporter
+) -> tuple[bool | None, str]:
+    """Return whether `base`, which is a file or another image of the project, is another one than in a lock; None if it
+    is not here, and why."""
+    if not is_own_image(base):
+        return is_other_file(base, folder, lock.arch, lock.base_image, site, store, reporter)
+    other = own.is_other(base, lock)
+    return other, "" if other is not None else f"{base} is not built here, or changed since (envbuild make {base})"
+
+
 def provide_base(
-    lock: Lock, wanted: Iterable[Input], folder: Path, site: Site, store: Store, reporter: Reporter
+    lock: Lock, wanted: Iterable[Input], folder: Path, own: OwnImages, site: Site, store: Store, reporter: Reporter
 ) -> None:
-    """Copy the base image of a lock from its file into a store that lacks a part of it that is `wanted`, as after a
-    clone of the project. A file that is missing, damaged or another image, which is reported, is left to
-    `envbuild.lock.fetch`: a mirror may have the parts. Raises EngineError if the store is full."""
+    """Copy the base image of a lock, from its file or as it was built of the project, into a store that lacks a part of
+    it that is `wanted`, as after a clone of the project. One that is missing, damaged or another image, which is
+    reported, is left to `envbuild.lock.fetch`: a mirror may have the parts. Raises EngineError if the store is full."""
     base = lock.base_image
     if base is None or not any(isinstance(entry, ImageBlob) for entry in wanted):
         return
     name = base.reference
-    if not is_local_image(name) or is_own_image(name):
+    if not is_local_image(name):
         return
-    other, why = is_other_file(name, folder, lock.arch, base, site, store, reporter)
+    other, why = is_other_base(name, lock, folder, own, site, store, reporter)
     if other is False:
         try:
-            import_image(name, folder, NO_IMAGES, lock.arch, site, store, reporter)
-        except InputError as error:
+            other = import_image(name, folder, own, lock.arch, site, store, reporter) != base.digest
+        except (InputError, LockError) as error:
             why = error.message
-    elif other:
+    if other:
         why = f"it is another image than that of the lock (envbuild lock {lock.image} takes it)"
     if why:
         reporter.warn(f"the base {name} is not copied: {why}")

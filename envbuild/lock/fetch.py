@@ -15,6 +15,7 @@ from envbuild.core.console import Reporter
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
+from envbuild.lock.base_image.own_images import NO_IMAGES, OwnImages
 from envbuild.lock.cached_inputs import report_already_cached
 from envbuild.lock.input_fetcher import InputFetcher
 from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs, supplier
@@ -50,15 +51,16 @@ def inputs_to_fetch(
 
 
 def without_base(
-    lock: Lock, wanted: list[Input], folder: Path, site: Site, store: Store, reporter: Reporter
+    lock: Lock, wanted: list[Input], folder: Path, own: OwnImages, site: Site, store: Store, reporter: Reporter
 ) -> list[Input]:
-    """Return the inputs that a store still lacks after it got the base image of a lock from its file, if that is one
-    and is `wanted` (`envbuild.lock.base_file.provide_base`). Raises EngineError if the store is full."""
+    """Return the inputs that a store still lacks after it got the base image of a lock from this machine, if it is a
+    file or an image of the project, and `wanted` (`envbuild.lock.base_file.provide_base`). Raises EngineError if the
+    store is full."""
     if lock.base_image is None:
         return wanted
     from envbuild.lock.base_file import provide_base
 
-    provide_base(lock, wanted, folder, site, store, reporter)
+    provide_base(lock, wanted, folder, own, site, store, reporter)
     return [entry for entry in wanted if not store.has_blob(entry.sha256, entry.size)]
 
 
@@ -75,6 +77,7 @@ def fetch(
     pause: float = 0.5,
     where: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    own: OwnImages = NO_IMAGES,
     base: bool = True,
     contents: Iterable[DevContent] = (),
 ) -> None:
@@ -86,7 +89,8 @@ def fetch(
     pause: seconds before the first retry of a failed download
     where: file name of a source → the place in the spec that requires it (`LockRequest.source_places`)
     folder: that of the spec, which the paths of wheels and of a base in a file are relative to
-    base: whether the store may get a base in a file from there; not again after `without_base`
+    own: images of the project, of which one may be the base
+    base: whether the store may get a base in a file, or of the project, from there; not again after `without_base`
     contents: of project folders, which no lock has (`LockRequest.contents`)
 
     Raises InputError with a finding for each input that is not available (one for all inputs of an origin that has no
@@ -100,7 +104,7 @@ def fetch(
     if not wanted:
         return
     if folder is not None and base:
-        wanted = without_base(lock, wanted, folder, site, store, reporter)
+        wanted = without_base(lock, wanted, folder, own, site, store, reporter)
         if not wanted:
             return
     from envbuild.lock.python.local_projects import add_wheels, is_local

@@ -203,7 +203,10 @@ def no_mirror_findings(
     size, line = amount(sum(entry.size for entry in entries)), mirror_line(name)
     if isinstance(first, ImageBlob) and name.startswith(f"oci:{LOCAL}/"):
         message = f"the base image {first.reference} ({size}) is of no registry, and is not in the store"
-        hint = f"run envbuild lock where its file is, or write a folder of fetch --to:  {mirrors_setting(line)}"
+        hint = (
+            "envbuild make NAME, if it is an image of the project; run envbuild lock where its file is; "
+            f"or write a folder of fetch --to:  {mirrors_setting(line)}"
+        )
         return [Finding(message, "", hint, (line,))]
     if isinstance(first, ImageBlob):
         message = f"no place is known for {name}, which provides the base image {first.reference} ({size})"

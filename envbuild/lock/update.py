@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from envbuild.core.console import RecordingReporter
-from envbuild.core.distributions import is_local_image, is_own_image
+from envbuild.core.distributions import is_local_image
 from envbuild.core.errors import LockError
 from envbuild.lock.base_image.own_images import NO_IMAGES, OwnImages
 from envbuild.lock.lockfile import read_lock, read_lock_of
@@ -51,15 +51,10 @@ def base_changed(resolution: Resolution, lock: Lock, workspace: Workspace, own: 
     name, base = resolution.spec.name, resolution.spec.base
     if not is_local_image(base):
         return False
-    if is_own_image(base):
-        other = own.is_other(base, lock)
-        why = "" if other is not None else f"{base} is not built here, or changed since (envbuild make {base})"
-    else:
-        from envbuild.lock.base_file import is_other_file
+    from envbuild.lock.base_file import is_other_base
 
-        request, site, store = lock_request(resolution), workspace.site, workspace.store
-        folder, arch, locked = Path(request.folder), request.arch, lock.base_image
-        other, why = is_other_file(base, folder, arch, locked, site, store, workspace.reporter)
+    at, folder = workspace, Path(lock_request(resolution).folder)
+    other, why = is_other_base(base, lock, folder, own, at.site, at.store, at.reporter)
     if other is None:
         workspace.reporter.warn(f"whether {name} is on the present {base} is not known: {why}")
     return bool(other)

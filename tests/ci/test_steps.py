@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,8 +14,9 @@ import pytest
 from envbuild.lock.dev_files import list_files
 from envbuild.spec.dev_metadata import DevMetadata
 from envbuild.spec.dev_project import DevProject
-from tests.support.ci_project import CiProject, make_ci_project
+from tests.support.ci_project import SPEC, CiProject, make_ci_project
 from tests.support.debian_archive import Signer
+from tests.support.host_base import VERSION
 from tests.support.local_registry import Server, serve
 from tests.support.token_server import tokens
 from tests.support.tools import require_tools
@@ -95,6 +97,20 @@ def test_after_a_change_only_that_is_built_and_the_rest_comes_from_the_cache(cas
     made = at.answer("make.json")["images"][0]
     assert made["cached"] == ["base"] and set(made["built"]) == {"script", "glue"} and made["reused"] == []
     assert "### `app`: changed" in at.summary() and "| units | 2 built, 1 cached, 0 reused |" in at.summary()
+
+
+def test_an_image_on_another_one_of_the_project_is_built_on_a_machine_that_has_neither(case: Case) -> None:
+    at = case.project.another("above")
+    above = SPEC.format(python=VERSION, word="above").replace("/opt/said", "/opt/above")
+    above = re.sub(r"base: .*\ndistribution: .*", "base: app", above)
+    (at.checkout / "images/above.yaml").write_text(above)
+    at.develop("make", "app", "--no-verify")
+    at.develop("lock", "above")
+    at.commit_all("above")
+    at.step("prepare")
+    at.step("build", IMAGE="above")
+    made = json.loads((at.out / "above/make.json").read_text())["images"][0]
+    assert made["image"] == "above" and made["evidence"]
 
 
 def make_run_with_results(case: Case, run: str) -> CiProject:

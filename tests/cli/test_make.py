@@ -116,6 +116,7 @@ def test_the_steps_in_their_order(steps: Steps) -> None:
     assert (made.image, made.artifact, made.sha256, made.lock) == ("app", "/app.sqsh", "ab", "sha256:2")
     assert (made.engine, made.layers, made.messages) == ("embedded", ("sha256:1",), ("note",))
     assert (made.built, made.reused, made.evidence) == (("base",), ("venv",), "/app.evidence.json")
+    assert steps.options["key"].path == Path("key.json")  # files may have changed since the begin
 
 
 def test_an_image_that_is_up_to_date_needs_no_step(steps: Steps) -> None:
@@ -183,7 +184,7 @@ def test_a_second_command_waits_while_the_file_is_written_and_verified(
         raise BlockingIOError
 
     def taken_by_another(*_: Any) -> Any:
-        with pytest.raises(BlockingIOError), steps.workspace.store.lock("image-key", raise_busy):
+        with pytest.raises(BlockingIOError), steps.workspace.store.lock("image-app-2", raise_busy):
             pass
         taken.append(steps.calls[-1])
         return "/app.evidence.json", None
@@ -191,7 +192,7 @@ def test_a_second_command_waits_while_the_file_is_written_and_verified(
     monkeypatch.setattr("envbuild.verify.verify.verify", taken_by_another)
     make("app", steps.workspace, Options())
     assert taken == ["export"]
-    with steps.workspace.store.lock("image-key", raise_busy):  # free again
+    with steps.workspace.store.lock("image-app-2", raise_busy):  # free again
         pass
 
 

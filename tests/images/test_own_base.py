@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -89,3 +90,19 @@ def test_a_lock_on_an_image_below_that_is_not_built_remains(cli: Cli) -> None:
         done = cli.run("run", name, "--live", "--", "cat", "/opt/text/text")
         assert unknown in done.stderr and done.stdout == "new\n"
     assert (cli.project / "images/above.lock").read_bytes() == lock
+
+
+def test_another_store_gets_the_image_below_from_its_build(cli: Cli, tmp_path: Path) -> None:
+    """As a colleague, or CI, after a clone of the project: the locks are there, and the images are not."""
+    cli.run("make", "below", "above", "--no-verify", "--lock")
+    project = tmp_path / "clone"
+    shutil.copytree(cli.project / "images", project / "images")
+    other = Cli(project, tmp_path / "store")
+    locks = {path.name: path.read_bytes() for path in project.glob("images/*.lock")}
+    refused = other.run("make", "above", "--no-verify", check=False)
+    assert (
+        refused.returncode == 10 and "below is not built here, or changed since (envbuild make below)" in refused.stderr
+    )
+    other.run("make", "below", "--no-verify")
+    assert other.json("make", "above", "--no-verify")["sha256"] == cli.json("make", "above", "--no-verify")["sha256"]
+    assert locks == {path.name: path.read_bytes() for path in project.glob("images/*.lock")}

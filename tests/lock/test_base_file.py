@@ -14,6 +14,7 @@ from envbuild.core.store.store import Store
 from envbuild.lock import base_file
 from envbuild.lock.base_file import is_other_file, provide_base
 from envbuild.lock.base_image.lock_base import lock_base
+from envbuild.lock.base_image.own_images import NO_IMAGES
 from envbuild.lock.inputs import image_blobs
 from envbuild.lock.model import BaseImage, Lock
 from envbuild.net.download import Transfer
@@ -56,7 +57,7 @@ def provide(image: BaseImage, folder: Path, store: str) -> Store:
     object.__setattr__(lock, "base_image", image)
     object.__setattr__(lock, "arch", "amd64")
     object.__setattr__(lock, "image", "demo")
-    provide_base(lock, image_blobs(image), folder, at.site, at.store, at.reporter)
+    provide_base(lock, image_blobs(image), folder, NO_IMAGES, at.site, at.store, at.reporter)
     return Store(at.store.root)
 
 

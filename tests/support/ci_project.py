@@ -95,6 +95,17 @@ class CiProject:
         """Change what the image has, lock and commit; return the commit."""
         (self.checkout / "images").mkdir(exist_ok=True)
         (self.checkout / "images/app.yaml").write_text(SPEC.format(python=VERSION, word=word))
+        self.develop("lock", "app")
+        return self.commit_all(word)
+
+    def commit_all(self, message: str) -> str:
+        """Commit what is in the checkout; return the commit."""
+        self.git("add", ".")
+        self.git("commit", "-q", "-m", message)
+        return self.git("rev-parse", "HEAD")
+
+    def develop(self, *words: str) -> None:
+        """Call envbuild as the developer of the project, who has a store."""
         home = self.folder / "home"
         env = {
             "ENVBUILD_STORE": str(self.folder / "developer"),
@@ -103,12 +114,9 @@ class CiProject:
         }
         env |= {"APT_CONFIG": str(self.folder / "apt.conf")}
         subprocess.run(
-            [str(self.folder / "bin/envbuild"), "lock", "app"],
+            [str(self.folder / "bin/envbuild"), *words],
             cwd=self.checkout, env=os.environ | env, check=True, capture_output=True,
         )  # fmt: skip
-        self.git("add", ".")
-        self.git("commit", "-q", "-m", word)
-        return self.git("rev-parse", "HEAD")
 
     def git(self, *words: str) -> str:
         who = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]

@@ -12,6 +12,7 @@ from envbuild.build.engines.base import BuildOptions, Engine
 from envbuild.build.forecast import Forecast, make_forecast
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.build.preflight import check_before_fetch
+from envbuild.lock.base_image.own_images import OwnImages
 from envbuild.lock.fetch import fetch, inputs_to_fetch, without_base
 from envbuild.lock.inputs import Input
 from envbuild.lock.model import Lock
@@ -34,6 +35,7 @@ class UnitSupply:
     workspace: Workspace
     options: BuildOptions
     caches: Sequence[OpenCache] | None
+    own: OwnImages
     cached: set[str] = field(default_factory=set)
     forecast: Forecast | None = None
 
@@ -57,7 +59,7 @@ class UnitSupply:
         where, folder = self.request.source_places(), Path(self.request.folder)
         if units:
             wanted = inputs_to_fetch(self.lock, at.store, digests=digests)
-            self.check(units, without_base(self.lock, wanted, folder, at.site, at.store, at.reporter))
+            self.check(units, without_base(self.lock, wanted, folder, self.own, at.site, at.store, at.reporter))
         contents = self.request.contents
         fetch(
             self.lock,
@@ -67,6 +69,7 @@ class UnitSupply:
             digests=digests,
             where=where,
             folder=folder,
+            own=self.own,
             base=not units,  # it was tried above
             contents=contents,
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from envbuild.build.engines.base import BuildOptions, BuildResult
 from envbuild.core.result import Result
 from envbuild.export.built_image import BuiltImage, ImageRecord
-from envbuild.export.built_layout import open_built_layout
+from envbuild.export.built_layout import open_built_layout, own_images
 from envbuild.export.project_image import image_evidence
 from envbuild.lock.fetch import fetch
 from envbuild.lock.model import lock_digest
@@ -80,6 +80,7 @@ def obtain_inputs(ready: ReadyImage, workspace: Workspace) -> None:
         workspace.reporter,
         where=request.source_places(),
         folder=Path(request.folder),
+        own=own_images(workspace),
         contents=request.contents,
     )
 
