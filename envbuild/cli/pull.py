@@ -44,6 +44,7 @@ def pull_command(
     with open_workspace() as workspace:
         result = pull_image(reference, place, workspace, platform)
         path, again = Path(result.data["path"]), f"envbuild pull {shell_word(reference)}"
+        again += f" --platform {shell_word(platform)}" if platform else ""
         start = start_lines(path, workspace.site, again, chosen=place is not None, width=7)
     here = "" if platform else f"\n  here:   envbuild run {shell_word(path)} -- bash"
     show(result.data, as_json, f"{result.text}\n{start}{here}")

@@ -205,8 +205,9 @@ class MirrorExport:
             "size": blob.stat().st_size,
             "platform": {"architecture": self.lock.arch, "os": "linux"},
         }
-        if not reference.digest:  # with a digest the reference may have no tag
-            manifest["annotations"] = {TAG: reference.tag}
+        # By its digest, if that was requested: an image without a name is taken for any tag of its repository.
+        name = f"{reference.name}@{reference.wanted}" if reference.digest else reference.tag
+        manifest["annotations"] = {TAG: name}
         found = index_entries(read_json(self.folder / folder / "index.json", follow=True))
         older = [drop_moved_tag(item, manifest) for item in found if item["digest"] != manifest["digest"]]
         index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*older, manifest]}

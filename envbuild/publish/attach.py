@@ -47,7 +47,7 @@ class Attachment:
             return
         assert self.push and self.reference
         try:
-            push_blobs(list_new_blobs([], artifacts, self.push, self.reference), self.push)
+            push_blobs(list_new_blobs([], True, artifacts, self.push, self.reference), self.push)
             for item in artifacts:
                 push_artifact(self.push, item.manifest, item.digest, item.subject, item.descriptor, OCI.manifest)
         except UnreachableError as error:
@@ -64,7 +64,7 @@ class Attachment:
                 lists = list_artifacts(subject, artifacts, index, blobs, folder)
                 for digest, content in lists.contents.items():
                     write_blob(content, blobs / digest)
-                listed = new_index([*without_artifacts(index, {subject}, artifacts), *lists.entries], folder)
+                listed = new_index([*without_artifacts(index, subject, artifacts), *lists.entries], folder)
                 write_atomic(here / "index.json", lambda file: file.write(listed))
         except OSError as error:
             raise PublishError(

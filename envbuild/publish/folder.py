@@ -31,7 +31,6 @@ from envbuild.publish.layout_artifacts import list_artifacts, without_artifacts
 from envbuild.publish.layout_index import (
     add_to_tag,
     describe_index,
-    named_in_indexes,
     names,
     new_index,
     read_index,
@@ -88,13 +87,11 @@ def publish_to_folder(
                 others = [item for item in others if ref_name(item) != platforms]
                 others.append(describe_index(listing, platforms))
                 write_blob(listing, blobs / hashlib.sha256(listing).hexdigest())
-            replaced = {item["digest"] for item in index if names(item, tag, arch)}
-            if replaced:  # images that still have a name, also in an index, keep their artifacts
-                replaced -= {item["digest"] for item in others} | named_in_indexes(others, blobs)
             lists = list_artifacts(parts.digest, artifacts, index, blobs, folder)
             for digest, content in lists.contents.items():  # they are of the folder, not of the image: not counted
                 write_blob(content, blobs / digest)
-            others = without_artifacts(others, {*replaced, parts.digest} if artifacts else replaced, artifacts)
+            if artifacts:  # an image that is replaced keeps its own: nodes may name it by its digest
+                others = without_artifacts(others, parts.digest, artifacts)
             entries = [*others, entry, *lists.entries]
             listed = new_index(entries, folder)
             write_atomic(here / "index.json", lambda file: file.write(listed))

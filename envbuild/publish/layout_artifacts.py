@@ -49,10 +49,9 @@ def list_artifacts(
 
 
 def without_artifacts(
-    index: Sequence[dict[str, Any]], subjects: set[str], artifacts: Sequence[Artifact]
+    index: Sequence[dict[str, Any]], subject: str, artifacts: Sequence[Artifact]
 ) -> list[dict[str, Any]]:
-    """Return the entries of an index without the lists of the images `subjects` (``sha256:…``), and without
+    """Return the entries of an index without the list of the image `subject` (``sha256:…``), and without
     `artifacts`."""
-    hidden = {fallback_tag(subject) for subject in subjects}
     own = {item.digest for item in artifacts}
-    return [item for item in index if ref_name(item) not in hidden and item["digest"] not in own]
+    return [item for item in index if ref_name(item) != fallback_tag(subject) and item["digest"] not in own]

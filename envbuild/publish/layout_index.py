@@ -5,7 +5,6 @@ Format: OCI image spec 1.1, image-index.md and descriptor.md.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from envbuild.core.errors import PublishError
 from envbuild.core.json_text import canonical_json, check_writable
 from envbuild.core.regular_file import NotRegularError, TooLargeError, read_bounded
-from envbuild.net.registry.media_types import DOCKER_INDEX, INDEX, REF_NAME
+from envbuild.net.registry.media_types import INDEX, REF_NAME
 from envbuild.oci.document import MAX_DOCUMENT, Part, parse_json
 from envbuild.oci.manifest import DIGEST
 from envbuild.publish.image_parts import ImageParts
@@ -92,18 +91,6 @@ def add_to_tag(
     if found:
         content = read_bounded(blobs / found[0].removeprefix("sha256:"), MAX_DOCUMENT, follow=False)
     return add_to_index(content, parts, f"oci:{folder}:{tag}", move=move)
-
-
-def named_in_indexes(entries: Sequence[Mapping[str, Any]], blobs: Path) -> set[str]:
-    """Return the digests (``sha256:…``) of the images in the indexes of several platforms among `entries`; of a damaged
-    one none. `blobs`: the open folder of the blobs."""
-    found: set[str] = set()
-    for entry in entries:
-        if entry.get("mediaType") in (INDEX, DOCKER_INDEX):
-            with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-                content = read_bounded(blobs / entry["digest"].removeprefix("sha256:"), MAX_DOCUMENT, follow=False)
-                found |= {item["digest"] for item in parse_index(content)}
-    return found
 
 
 def describe_index(content: bytes, tag: str) -> dict[str, Any]:

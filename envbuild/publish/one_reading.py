@@ -25,6 +25,7 @@ CHECKSUM = slice(148, 156)
 OCTAL, SIGNED = re.compile(rb"[\s\0]*([0-7]+)"), re.compile(rb"[\s\0]*[+-][A-Za-z0-9+/\s\0]+")
 PLAIN, HEADER, TRAILER = GZIP + b"\x08\0", 10, 8  # begin of a header without flags; bytes of both (RFC 1952, 2.3)
 PIECE = 1 << 20  # bytes that a member unpacks to at a time
+SLICE = 1 << 13  # bytes of a blob that are followed at a time: what is behind a member is copied
 
 
 def compression_of_kind(kind: str) -> str:
@@ -52,7 +53,8 @@ class OneReading(RawStream):
             if len(self.first) < BLOCK:
                 self._check_first(found)
             if self.compression == "gzip":
-                self._check_members(found)
+                for start in range(0, len(found) or 1, SLICE):
+                    self._check_members(found[start : start + SLICE])
         except LayerError as error:
             self.fault = error
             raise

@@ -42,6 +42,8 @@ def add_to_index(content: bytes, parts: ImageParts, name: str, *, move: bool) ->
         if not move:
             return content
         others = [entry for entry in same if entry is not listed and not is_beside(entry)]
+        if not others:  # its bytes have a digest, to which signatures belong
+            return content
         kept = [entry for entry in value["manifests"] if all(entry is not other for other in others)]
         return canonical_json({**value, "manifests": kept})
     if same and not move:
@@ -61,9 +63,13 @@ def plain_platform(entry: dict[str, Any]) -> tuple[str, str]:
 
 
 def is_beside(entry: dict[str, Any]) -> bool:
-    """Return whether an entry is listed beside the image of its platform: in zstd, or for programs that know it."""
-    packed = Part(entry).part("annotations").optional(IN_ZSTD).text() == "true"
-    return packed or is_special(Part(entry))
+    """Return whether an entry is listed beside the image of its platform: in zstd, or for programs that know it. One
+    whose fields have other types than those of the format is not."""
+    try:
+        packed = Part(entry).part("annotations").optional(IN_ZSTD).text() == "true"
+        return packed or is_special(Part(entry))
+    except InvalidDocumentError:
+        return False
 
 
 def parse_index(content: bytes, name: str, *, move: bool) -> dict[str, Any]:

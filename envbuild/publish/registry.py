@@ -114,7 +114,7 @@ def publish_to_registry(
     there = check_free(push, reference, parts.digest, move)
     if index:
         check_index(push, reference, parts, index, move=move)
-    wanted = list_new_blobs([] if there else parts.contents, artifacts, push, reference)
+    wanted = list_new_blobs(parts.contents, there, artifacts, push, reference)
     all_blobs = count_digests(parts, artifacts)
     new: list[BlobContent] = []
     if not there or wanted:
@@ -126,8 +126,8 @@ def publish_to_registry(
             push.manifest(parts.manifest, parts.kind, parts.digest)
             for item in artifacts:
                 push_artifact(push, item.manifest, item.digest, item.subject, item.descriptor, OCI.manifest)
-            check_free(push, reference, parts.digest, move)  # the blobs took their time
-            push.manifest(parts.manifest, parts.kind, reference.tag)
+            if not check_free(push, reference, parts.digest, move):  # the blobs took their time
+                push.manifest(parts.manifest, parts.kind, reference.tag)
             # No registry here honours a condition, so two publishers of one tag are noticed afterwards.
             if (found := push.manifest_digest(reference.tag)) != parts.digest:
                 raise PublishError(
@@ -159,17 +159,31 @@ def count_digests(parts: ImageParts, artifacts: Sequence[Artifact]) -> int:
 
 
 def list_new_blobs(
-    blobs: Sequence[BlobContent], artifacts: Sequence[Artifact], push: Push, reference: Reference
+    blobs: Sequence[BlobContent], there: bool, artifacts: Sequence[Artifact], push: Push, reference: Reference
 ) -> list[BlobContent]:
-    """Return `blobs`, and those of the artifacts that the repository does not list, each once. Raises PublishError."""
-    found = {blob.digest: blob for blob in blobs}
+    """Return the blobs of an image, unless its manifest is `there`, and those of the artifacts that the repository does
+    not list, each once; of the others those that it lacks. Raises PublishError."""
+    new, others = ({}, {blob.digest: blob for blob in blobs}) if there else ({blob.digest: blob for blob in blobs}, {})
     try:
         for item in artifacts:
-            if push.manifest_digest(item.digest) != item.digest or not is_listed(push, item):
-                found.update((blob.digest, blob) for blob in item.blobs)
+            listed = push.manifest_digest(item.digest) == item.digest and is_listed(push, item)
+            (others if listed else new).update((blob.digest, blob) for blob in item.blobs)
+        missing = missing_blobs([blob for digest, blob in others.items() if digest not in new], push)
     except UnreachableError as error:
         raise refused_error(reference, error) from None
-    return list(found.values())
+    return [*new.values(), *missing]
+
+
+def missing_blobs(blobs: Sequence[BlobContent], push: Push) -> list[BlobContent]:
+    """Return those of the blobs of listed manifests that the repository lacks: an administrator deletes damaged ones.
+    Raises UnreachableError."""
+
+    def is_there(blob: BlobContent) -> bool:
+        with push.lanes.lane():
+            return push.has_blob(blob.digest)
+
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        return [blob for blob, there in zip(blobs, pool.map(is_there, blobs), strict=True) if not there]
 
 
 def is_listed(push: Push, item: Artifact) -> bool:

@@ -119,14 +119,14 @@ def test_a_manifest_by_its_name(tmp_path: Path) -> None:
             LayoutFolder(tmp_path, ("3",), exclusive).manifest(transport(), "3")
 
 
-def test_a_single_image_without_a_name_is_that_of_a_layout_for_one_repository(tmp_path: Path) -> None:
-    add(tmp_path, "", text="only")
-    assert json.loads(LayoutFolder(tmp_path, ("1",), True).manifest(transport(), "1"))["name"] == "only"
-    with pytest.raises(NotFoundError):
-        LayoutFolder(tmp_path, ("1",), False).manifest(transport(), "1")
-    add(tmp_path, "", text="second")
-    with pytest.raises(NotFoundError):
-        LayoutFolder(tmp_path, ("1",), True).manifest(transport(), "1")
+def test_an_image_without_a_name_is_found_by_its_digest_alone(tmp_path: Path) -> None:
+    """It was taken for each tag of its repository: a lock had its digest for a tag that does not exist."""
+    (digest,) = add(tmp_path, "", text="only")
+    for exclusive in (True, False):
+        layout = LayoutFolder(tmp_path, ("1",), exclusive)
+        assert json.loads(layout.manifest(transport(), f"sha256:{digest}"))["name"] == "only"
+        with pytest.raises(NotFoundError, match="names no 1"):
+            layout.manifest(transport(), "1")
 
 
 def test_one_name_for_several_architectures_is_an_index(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +69,18 @@ def test_only_new_blobs_are_sent(tmp_path: Path, registry: Server, proxy: PushPr
     again = published(two, f"{host}/app:2")
     assert (again.sent, again.sent_bytes, again.present) == (0, 0, 4)
     assert not proxy.sent("PUT")
+
+
+def test_a_blob_that_was_deleted_in_the_registry_is_sent_again(tmp_path: Path, registry: Server) -> None:
+    """As its administrator deletes one that is damaged, as the hint of `pull` names."""
+    parts = image(tmp_path / "1", b"base", BIG)
+    published(parts, f"{registry.host}/lost:1")
+    blob = max(parts.contents, key=lambda blob: blob.size)
+    shutil.rmtree(registry.root / "docker/registry/v2/repositories/lost/_layers/sha256" / blob.digest)
+    shutil.rmtree(registry.root / "docker/registry/v2/blobs/sha256" / blob.digest[:2] / blob.digest)
+    again = published(parts, f"{registry.host}/lost:1")
+    assert (again.sent, again.sent_bytes) == (1, blob.size)
+    assert published(parts, f"{registry.host}/lost:1").sent == 0
 
 
 def test_a_tag_moves_only_on_request(tmp_path: Path, registry: Server) -> None:
@@ -156,6 +169,12 @@ def test_a_login_is_used_and_a_missing_one_reported(tmp_path: Path, monkeypatch:
         (tmp_path / "docker/config.json").write_text(json.dumps({"auths": {server.host: {"auth": auth}}}))
         published(parts, f"{server.host}/app:1")
         assert digest_there(server.host, "app:1", f"--creds={USER}:{PASSWORD}") == parts.digest
+        part = {"auths": {f"{server.host}/team": {"auth": auth}}}  # as `podman login HOST/team` writes
+        (tmp_path / "docker/config.json").write_text(json.dumps(part))
+        published(parts, f"{server.host}/team/app:1")
+        assert digest_there(server.host, "team/app:1", f"--creds={USER}:{PASSWORD}") == parts.digest
+        with pytest.raises(PublishError):
+            published(parts, f"{server.host}/teams/app:1")
 
 
 def test_a_registry_that_is_not_there(tmp_path: Path) -> None:

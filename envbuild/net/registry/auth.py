@@ -40,6 +40,7 @@ REPOSITORY = re.compile(r"(.+)/(?:manifests|blobs|referrers|tags)/")  # behind t
 class Login:
     """The ``auth`` of a session: `requests` calls it for every request. `registry` is the registry's name in image
     references; a site may have its images on other hosts, each with a login of its own: `hosts` (``https://HOST:PORT``).
+    `repository`: for requests whose address names none.
 
     Other hosts get no login, and neither does one of these without its https. A registry names addresses for uploads,
     and could name one of another registry, where the user's login would let it overwrite what it likes.
@@ -48,6 +49,7 @@ class Login:
     transport: Transport
     registry: str
     hosts: frozenset[str] = frozenset()
+    repository: str = ""
     known: dict[tuple[str, str], str] = field(default_factory=dict)  # place, repository → Authorization header
     guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -179,7 +181,7 @@ class Login:
         if address.username:
             return Credential(unquote(address.username), unquote(address.password or ""), source="the site's address")
         try:
-            return find_credential(host, self.registry, split_url(url)[1])
+            return find_credential(host, self.registry, split_url(url)[1] or self.repository)
         except CredentialError as error:
             raise RefusedError(str(error), kind=MissKind.UNAUTHORIZED) from None
 

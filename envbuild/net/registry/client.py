@@ -97,7 +97,7 @@ class Repository:
         plain = self.plain
         _, places = self.site.places(self.reference.origin)
         hosts = frozenset(split_url(place)[0] for place in places if local_path(place) is None)
-        login = Login(plain, self.reference.registry, hosts)
+        login = Login(plain, self.reference.registry, hosts, self.reference.repository)
         self.transport = RegistryTransport(
             self.site.network(),
             limits=replace(plain.limits, retry_after=LONGEST_REQUESTED),

@@ -22,8 +22,7 @@ HEX = re.compile(r"[0-9a-f]{64}")
 @dataclass(frozen=True, slots=True)
 class LayoutFolder:
     """An OCI layout. `names`: the names that the image may have in index.json (``org.opencontainers.image.ref.name``);
-    `exclusive`: it contains this repository only, so that a single image without a name is the requested one; `mirror`:
-    the folder of the site that contains it."""
+    `exclusive`: it contains this repository only; `mirror`: the folder of the site that contains it."""
 
     path: Path
     names: tuple[str, ...]
@@ -57,10 +56,8 @@ class LayoutFolder:
         if wanted.startswith("sha256:"):
             return self.joined(transport, wanted) or self.document(transport, wanted.removeprefix("sha256:"))
         found = self.named(transport)
-        only = self.exclusive and sum(map(len, found.values())) == 1  # it may have no name
-        names = dict.fromkeys((*self.names, *([""] if only else [])))
-        entries = [entry for name in names for entry in found.get(name, ())]
-        if not entries:
+        entries = [entry for name in dict.fromkeys(self.names) for entry in found.get(name, ())]
+        if not entries:  # an image without a name could be any
             raise NotFoundError(f"its index.json names no {wanted}")
         if len(entries) > 1:
             if names_two_images(entries):
