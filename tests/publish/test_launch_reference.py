@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -71,12 +72,14 @@ def test_a_tag_that_names_another_image_is_refused(
     with pytest.raises(InputError):
         check_tag(replace(image, reference=f"docker://{registry.host}/app:2"), at)
     source, place = f"oci:{tmp_path}/a/layout:x", f"{registry.host}/app:alone"
+    monkeypatch.setattr("envbuild.publish.squashfs_document.__version__", "0.0.9")  # an earlier one published it
     alone = publish_source(source, place, workspace(tmp_path / "c"), layers=False).data
+    monkeypatch.undo()
     image = replace(image, reference=f"docker://{place}", sha256=f"sha256:{alone['sha256']}")
-    loaded: list[str] = []
-    monkeypatch.setattr(built_image, "load_built_image", lambda name, *_: loaded.append(name))
-    monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda *_: alone["digest"])
-    assert check_tag(image, at) == alone["digest"] and loaded == ["../app.yaml"]
+    given: list[str] = []
+    monkeypatch.setattr(built_image, "load_built_image", lambda name, *_: given.append(name))
+    monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda *args: given.append(args[2]) or alone["digest"])
+    assert check_tag(image, at) == alone["digest"] and given == ["../app.yaml", "0.0.9"]
     monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda *_: f"sha256:{'0' * 64}")
     with pytest.raises(EnvbuildError, match="was published with other blobs"):
         check_tag(image, at)
@@ -149,6 +152,25 @@ def test_a_blob_that_was_compared_by_another_media_type_is_compared_again(tmp_pa
             assert check_tag(image, at).startswith("sha256:")
     with pytest.raises(InputError, match="it is not gzip, as its media type states"):
         check_tag(image, at)
+
+
+def test_a_blob_with_two_media_types_is_refused(tmp_path: Path, registry: Server) -> None:
+    """As of a layer that an image has twice: enroot unpacks each by its own."""
+    twice = [*layers(), layers()[-1]]
+    parts, artifacts, sha256 = built(tmp_path / "a", twice)
+    publish(parts, artifacts, f"{registry.host}/twice:1")
+    at, place = workspace(tmp_path / "store"), f"{registry.url}/v2/twice"
+    head = {"Accept": OCI.manifest, "Content-Type": OCI.manifest}
+    manifest = requests.get(f"{place}/manifests/1", headers=head, timeout=60).json()
+    blob = zstandard.compress(twice[-1])
+    digest = upload(place, blob)
+    image = launched(parts, sha256, f"{registry.host}/twice:1")
+    for kinds, refused in ((("zstd", "zstd"), False), (("zstd", "gzip"), True), (("gzip", "zstd"), True)):
+        last = [{"mediaType": OCI.layers[kind], "digest": digest, "size": len(blob)} for kind in kinds]
+        text = json.dumps({**manifest, "layers": [*manifest["layers"][:-2], *last]})
+        assert requests.put(f"{place}/manifests/1", text, headers=head, timeout=60).status_code == 201
+        with pytest.raises(InputError, match=r"it is not .* media type") if refused else contextlib.nullcontext():
+            check_tag(image, at)
 
 
 @pytest.mark.parametrize(

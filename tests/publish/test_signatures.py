@@ -299,6 +299,9 @@ def test_signatures_in_the_older_form_of_cosign(
         assert pull_image(f"docker://{registry.host}/app:1", None, at).data["sha256"] == sha
     else:
         assert "of the older form" in refused(f"docker://{registry.host}/app:1", at).message
+        at = requiring(tmp_path / "c", team[1], require=False)  # it names no key: it may be of a third party
+        assert pull_image(f"docker://{registry.host}/app:1", None, at).data["signed_by"] == []
+        assert "signature" not in messages(at)
 
 
 def test_the_signature_of_an_index_is_one_of_its_images(tmp_path: Path, registry: Server, team: Keys) -> None:
