@@ -78,8 +78,9 @@ def test_a_tag_that_names_another_image_is_refused(
     image = replace(image, reference=f"docker://{place}", sha256=f"sha256:{alone['sha256']}")
     given: list[str] = []
     monkeypatch.setattr(built_image, "load_built_image", lambda name, *_: given.append(name))
-    monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda *args: given.append(args[2]) or alone["digest"])
-    assert check_tag(image, at) == alone["digest"] and given == ["../app.yaml", "0.0.9"]
+    own = {"0.0.9": alone["digest"]}
+    monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda image, at, release: own[release])
+    assert check_tag(image, at) == alone["digest"] and given == ["../app.yaml"]
     monkeypatch.setattr(squashfs_artifact, "lone_digest", lambda *_: f"sha256:{'0' * 64}")
     with pytest.raises(EnvbuildError, match="was published with other blobs"):
         check_tag(image, at)
