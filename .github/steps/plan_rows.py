@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The images of `envbuild list --json` as the matrix of a job: ``plan_rows.py ANSWER NAMES``;
-``plan_rows.py --names MATRIX``, which prints their names; or ``plan_rows.py --below ANSWER NAME``, which prints the
-images of the project that one is based on, lowest first."""
+``plan_rows.py --names MATRIX``, which prints their names; or ``plan_rows.py --below NAME``, which reads ANSWER
+and prints the images of the project that one is based on, lowest first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(answer: Any, names: list[str]) -> list[dict[str, str]]:
 
 def below(answer: Any, name: str) -> list[str]:
     """Return the images that an image is based on, lowest first."""
-    bases = {image["name"]: image["base"] for image in answer["images"]}
+    bases = {image["name"]: image["base"] for image in answer.get("images", ())}
     found: list[str] = []
     while (name := bases.get(name, "")) in bases and name not in found:
         found.insert(0, name)
@@ -34,7 +34,7 @@ def below(answer: Any, name: str) -> list[str]:
 
 def main() -> None:
     if sys.argv[1] == "--below":
-        for name in below(json.loads(Path(sys.argv[2]).read_text()), sys.argv[3]):
+        for name in below(json.load(sys.stdin), sys.argv[2]):
             print(name)
         return
     first, second = sys.argv[1:]

@@ -111,6 +111,13 @@ def test_an_image_on_another_one_of_the_project_is_built_on_a_machine_that_has_n
     at.step("build", IMAGE="above")
     made = json.loads((at.out / "above/make.json").read_text())["images"][0]
     assert made["image"] == "above" and made["evidence"]
+    at.commit("x; exit 3")  # of the image below: the answer of the build before does not remain
+    assert at.step("build", check=False, IMAGE="above").returncode == 6
+    assert json.loads((at.out / "above/make.json").read_text())["error"]["exit_code"] == 6
+    (at.checkout / "images/app.yaml").write_text("schema: 2\n")
+    failed = at.step("build", check=False, IMAGE="above")
+    assert failed.returncode == 2 and "Traceback" not in failed.stderr
+    assert json.loads((at.out / "above/make.json").read_text())["error"]["exit_code"] == 2
 
 
 def make_run_with_results(case: Case, run: str) -> CiProject:
