@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from envbuild.core.shell import shell_word
@@ -14,7 +15,8 @@ from envbuild.launch.steps import PORT, has_port, inner_command, ranks_command, 
 def batch_script(plan: Plan, command: Sequence[str], rank_names: Sequence[str] = ()) -> str:
     """Return the script that starts `command`. `rank_names`: variables that a shell of each task exports."""
     stated = {item.name for item in plan.job}
-    file = plan.name.replace("%", "%%").replace("/", "-") if "/" in plan.name else "%x"  # which would name a folder
+    # With slashes the name would be a path; sbatch replaces nothing behind a backslash.
+    file = re.sub(r"[/\\]", "-", plan.name).replace("%", "%%") if "/" in plan.name else "%x"
     usual = {"--job-name": plan.name, "--output": f"{file}_%j.out"}
     options = [f"{name}={value}" for name, value in usual.items() if name not in stated]
     options += [item.text for item in plan.job]

@@ -59,10 +59,9 @@ def step_options(
     target: Target, nodes: NodeSettings, layout: TaskLayout, numa: Numa | None, pmix: str
 ) -> tuple[Option, ...]:
     """Return the options of the step that starts the command. `pmix`: the plugin; empty: no MPI."""
-    found = [
-        Option("--kill-on-bad-exit=1", "launch", "a rank that fails ends the others, which would wait for it"),
-        Option("--export=ALL", "launch", EXPORT),
-    ]
+    found = [Option("--kill-on-bad-exit=1", "launch", "a rank that fails ends the others, which would wait for it")]
+    if not any(option.startswith("--export=ALL") for option in nodes.job):  # with more variables, perhaps
+        found.append(Option("--export=ALL", "launch", EXPORT))
     if layout.cpus_per_task:
         found.append(Option(f"--cpus-per-task={layout.cpus_per_task}", layout.cpus_owner, BOTH))
     masks = cpu_masks(numa, layout.tasks_per_node) if numa and layout.whole else ()

@@ -80,5 +80,6 @@ def provide_base(
             why = error.message
     if other:
         why = f"it is another image than that of the lock (envbuild lock {lock.image} takes it)"
-    if why:
-        reporter.warn(f"the base {name} is not copied: {why}")
+    if why:  # of an image of the project a site without a network has the parts in a mirror
+        report = reporter.info if other is None and is_own_image(name) else reporter.warn
+        report(f"the base {name} is not copied: {why}")

@@ -207,8 +207,10 @@ class MirrorExport:
         }
         # By its digest, if that was requested: an image without a name is taken for any tag of its repository.
         name = f"{reference.name}@{reference.wanted}" if reference.digest else reference.tag
-        manifest["annotations"] = {TAG: name}
         found = index_entries(read_json(self.folder / folder / "index.json", follow=True))
+        tagged = [item for item in found if reference.digest and item["digest"] == manifest["digest"]]
+        present = next((item["annotations"] for item in tagged if "annotations" in item), None)
+        manifest["annotations"] = present or {TAG: name}  # of another image that requests it by its tag
         older = [drop_moved_tag(item, manifest) for item in found if item["digest"] != manifest["digest"]]
         index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*older, manifest]}
         self.write_text(f"{folder}/oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}) + "\n")

@@ -149,8 +149,12 @@ def test_variables_arrive_also_where_slurm_exports_none() -> None:
     for form in ("srun", "sbatch", "torchrun"):
         assert option_values(make_plan(form=form))["--export"] == "ALL"
     assert write_launch(("hostname",), at=site(nodes=none)).count("--export=") == 1
+    more = NodeSettings(job=("--export=ALL,A=1",))
+    for form in ("srun", "sbatch", "edf"):
+        text = write_launch(("hostname",), form=form, at=site(nodes=more))
+        assert text.count("--export=") == text.count("--export=ALL,A=1") == 1
 
 
 def test_a_name_with_slashes_is_no_path_of_the_output() -> None:
-    for name, file in (("exp/lr3", "exp-lr3"), ("../50%", "..-50%%"), ("plain", "%x")):
+    for name, file in (("exp/lr3", "exp-lr3"), ("../50%", "..-50%%"), ("a\\b/c", "a-b-c"), ("plain", "%x")):
         assert f"#SBATCH --output={file}_%j.out\n" in write_launch(("hostname",), form="sbatch", name=name)

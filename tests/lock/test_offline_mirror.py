@@ -162,6 +162,19 @@ def test_a_tag_names_the_newest_image_for_each_platform(store: Store, tmp_path: 
     assert all((folder / mirror_path(entry)).is_file() for entry in list_inputs(lock(image=first), manifest=True))
 
 
+def test_a_base_by_digest_has_no_name_that_is_a_tag_and_keeps_one_that_is(store: Store, tmp_path: Path) -> None:
+    """An image without a name was taken for each tag of its repository."""
+    folder, tagged = tmp_path / "bundle", base(store)
+    repository = tagged.reference.rpartition(":")[0]
+    pinned = replace(tagged, reference=f"{repository}@sha256:{tagged.digest}")
+    names = []
+    for image in (pinned, tagged, pinned):
+        export_mirror(lock(image=image), store, folder, SilentReporter())
+        (entry,) = json.loads((folder / f"oci/{repository}/index.json").read_text())["manifests"]
+        names.append(entry["annotations"]["org.opencontainers.image.ref.name"])
+    assert names == [pinned.reference, "25.10", "25.10"]
+
+
 def test_copies_on_another_disk(store: Store, tmp_path: Path) -> None:
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK) or memory.stat().st_dev == tmp_path.stat().st_dev:
