@@ -125,7 +125,7 @@ def test_an_image_without_a_name_is_found_by_its_digest_alone(tmp_path: Path) ->
     for exclusive in (True, False):
         layout = LayoutFolder(tmp_path, ("1",), exclusive)
         assert json.loads(layout.manifest(transport(), f"sha256:{digest}"))["name"] == "only"
-        with pytest.raises(NotFoundError, match="names no 1"):
+        with pytest.raises(NotFoundError, match="names no 1: its image without a name is found by its digest alone"):
             layout.manifest(transport(), "1")
 
 

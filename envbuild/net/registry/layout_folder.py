@@ -58,7 +58,8 @@ class LayoutFolder:
         found = self.named(transport)
         entries = [entry for name in dict.fromkeys(self.names) for entry in found.get(name, ())]
         if not entries:  # an image without a name could be any
-            raise NotFoundError(f"its index.json names no {wanted}")
+            other = ": its image without a name is found by its digest alone" if "" in found else ""
+            raise NotFoundError(f"its index.json names no {wanted}{other}")
         if len(entries) > 1:
             if names_two_images(entries):
                 raise RefusedError(f"its index.json has two images named {wanted}")
