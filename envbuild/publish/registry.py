@@ -163,7 +163,9 @@ def list_new_blobs(
 ) -> list[BlobContent]:
     """Return the blobs of an image, unless its manifest is `there`, and those of the artifacts that the repository does
     not list, each once; of the others those that it lacks. Raises PublishError."""
-    new, others = ({}, {blob.digest: blob for blob in blobs}) if there else ({blob.digest: blob for blob in blobs}, {})
+    new: dict[str, BlobContent] = {}
+    others: dict[str, BlobContent] = {}
+    (others if there else new).update((blob.digest, blob) for blob in blobs)
     try:
         for item in artifacts:
             listed = push.manifest_digest(item.digest) == item.digest and is_listed(push, item)
