@@ -114,8 +114,12 @@ def publish_to_registry(
     there = check_free(push, reference, parts.digest, move)
     if index:
         check_index(push, reference, parts, index, move=move)
-    wanted = list_new_blobs(parts.contents, there, artifacts, push, reference)
     all_blobs = count_digests(parts, artifacts)
+    reporter.start("publish", f"publishing {reference.name}: looking for its {all_blobs} blobs there")
+    try:
+        wanted = list_new_blobs(parts.contents, there, artifacts, push, reference)
+    finally:
+        reporter.finish("publish")
     new: list[BlobContent] = []
     if not there or wanted:
         total = sum(part.size for part in wanted)
